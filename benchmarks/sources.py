@@ -1,6 +1,7 @@
 """How often published models show each kind of fault, and what that makes of the built-in profiles.
 
 python benchmarks/sources.py [--questions FOLDER] PATH… [--write]
+python benchmarks/sources.py --from-page
 
 A PATH is a file of tau-bench's trajectories, or one model's folder of BFCL's results, which takes --questions. To get what
 docs/sources.md shows, clone
@@ -10,9 +11,12 @@ github.com/ShishirPatil/gorilla at de8307b for the questions, in `berkeley-funct
     python benchmarks/sources.py --questions gorilla/berkeley-function-call-leaderboard/data \\
         tau-bench/historical_trajectories/gpt-4o-airline.json BFCL-Result/2024-08-11/result/{gpt-4o-2024-08-06,…}
 
-Markdown to stdout; --write renews docs/sources.md, the profiles `native-2024` and `text-2024`, and what every built-in profile
-says of its rates' sources. A share has its exact 95 % interval (Clopper and Pearson 1934).
-Models are no random sample of anything, so a profile's rate is the plain mean of their shares, beside the lowest and the highest.
+Markdown to stdout; --write renews docs/sources.md, the measured profiles, and what every built-in profile says of its rates'
+sources. --from-page renews the measured profiles by the shares that docs/sources.md holds, without these files.
+A share has its exact 95 % interval (Clopper and Pearson 1934). Models are no random sample of anything, so the rate of
+`native-2024` and `text-2024` is the plain mean of their shares, beside the lowest and the highest; a mean hides a share that is 0
+for most models, so `native-2024-median` and `text-2024-median` have the median of each kind. `measured-2024` and
+`measured-2024-median` name the two profiles of each for the two forms of calls.
 """
 
 from __future__ import annotations
@@ -21,8 +25,9 @@ import argparse
 import re
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from published_replies import (
     UNCOVERED,
@@ -36,7 +41,7 @@ from published_replies import (
 from scipy.stats import binomtest
 
 from loopbench.models.profiles import FAULT_KINDS, Profile, built_in_profiles, load_profile
-from pages import write_block
+from pages import block, write_block
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "sources.md"
@@ -48,12 +53,33 @@ FORMS: Mapping[Form, str] = {"native": "with native calls", "text": "with calls 
 NOTHING = "stress; no published rate"
 
 
+class Average(NamedTuple):
+    """How the shares of several models become one rate."""
+
+    name: str
+    of: Callable[[Sequence[float]], float]
+    suffix: str
+    """What the names of its profiles end in."""
+
+
+MEAN, MEDIAN = Average("mean", statistics.fmean, ""), Average("median", statistics.median, "-median")
+BY_FORM = "measured-2024"
+MEASURED = frozenset(f"{name}{average.suffix}" for average in (MEAN, MEDIAN) for name in (*FITTED.values(), BY_FORM))
+"""The names of the profiles that hold what was measured."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
     parser.add_argument("--questions", type=Path, help="folder of BFCL's questions, with possible_answer in it")
     parser.add_argument("--write", action="store_true", help="renew docs/sources.md and the built-in profiles")
+    parser.add_argument("--from-page", action="store_true", help="renew the measured profiles by the shares in docs/sources.md")
     options = parser.parse_args(arguments)
+    if options.from_page == bool(options.paths):
+        parser.error("give the files of published replies, or --from-page for the shares that docs/sources.md holds")
+    if options.from_page:
+        write_measured(read_page(block(PAGE, "shares")))
+        return
     folder = next((path for path in options.paths if path.is_dir()), None)
     if folder is not None and options.questions is None:
         parser.error(f"{folder} is a folder of BFCL's results, which takes the questions: --questions FOLDER")
@@ -86,7 +112,7 @@ def page(sets: Sequence[PublishedReplies]) -> Iterable[str]:
     ]
     yield "|---|---|---|---|"
     for name in built_in_profiles():
-        if name not in FITTED.values():
+        if name not in MEASURED:
             profile = load_profile(name)
             unreadable, fenced = (_sum(profile, kinds) for kinds in (UNREADABLE, ("wire.fenced",)))
             yield f"| `{name}` | {_percent(unreadable)} | {_percent(fenced)} | {evidence_of(profile, sets)} |"
@@ -126,6 +152,38 @@ def _percent(share: float) -> str:
 
 def _sum(profile: Profile, kinds: Iterable[str]) -> float:
     return sum(profile.rates.get(kind, 0.0) for kind in kinds)
+
+
+# --- the tables read back ---
+
+
+def read_page(text: str) -> list[PublishedReplies]:
+    """Return what the tables of docs/sources.md say that models showed: a share in tenths of a percent gives its count again.
+
+    Kinds that no model of a form showed are in no table, and so in none of the counts. Raises ValueError for another text.
+    """
+    return [replies for form in FORMS for replies in _of_table(text, form)]
+
+
+def _of_table(text: str, form: Form) -> Iterator[PublishedReplies]:
+    lines = iter(text.partition(f"### Replies {FORMS[form]}\n")[2].splitlines())
+    heads = next(([cell.strip("`*") for cell in _cells(line)] for line in lines if line.startswith("| model |")), [])
+    if not heads:
+        raise ValueError(f"no table of replies {FORMS[form]}")
+    next(lines)  # what aligns the columns
+    for line in lines:
+        if not line.startswith("|"):
+            return
+        named = dict(zip(heads, _cells(line), strict=True))
+        model, _, source = named["model"].rpartition(", ")
+        replies = int(named["replies"].replace(",", ""))
+        known = {kind: cell for kind, cell in named.items() if kind in (*FAULT_KINDS, *UNCOVERED) and cell != "–"}
+        counts = {kind: round(float(cell.split()[0]) * replies / 100) for kind, cell in known.items()}
+        yield PublishedReplies(source, model, form, replies, counts)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 # --- what it means for the profiles ---
@@ -183,26 +241,47 @@ def sources_of(kinds: Iterable[str], sets: Sequence[PublishedReplies]) -> dict[s
     return made
 
 
-def fitted_toml(form: Form, sets: Sequence[PublishedReplies]) -> str:
-    """Return the file of a profile that holds the mean shares of the models of one form."""
-    rates, sources = {}, {}
+def fitted_toml(form: Form, sets: Sequence[PublishedReplies], average: Average = MEAN) -> str:
+    """Return the file of a profile that holds the mean or median shares of the models of one form; a rate of 0 is left out."""
+    rates, sources, of_form = {}, {}, [replies for replies in sets if replies.form == form]
     for kind in FAULT_KINDS:
         found = shares(sets, form, [kind])
-        if found and any(found):
-            rates[kind] = round(statistics.fmean(found), 5)
-            of_form = [replies for replies in sets if replies.form == form]
-            sources[kind] = f"measured: {_spread(found)}, of which this is the mean; {_names(of_form, [kind])}"
-    measured = f"Measured: mean shares of {sum(replies.form == form for replies in sets)} models' published replies"
+        rate = round(average.of(found), 5) if found else 0.0
+        if rate:
+            rates[kind] = rate
+            sources[kind] = f"measured: {_spread(found)}, of which this is the {average.name}; {_names(of_form, [kind])}"
+    who = "models of 2024" if average is MEAN else "the median model of 2024"
+    wrong = f"What {who} {FORMS[form]} {'were' if average is MEAN else 'was'} measured to do wrong"
+    kinds = "" if average is MEAN else ", kind by kind"
+    measured = f"Measured: {average.name} shares of {len(of_form)} models' published replies"
+    about = _differing(form, sets) if average is MEAN else _never_by_most(form, sets)
     lines = [
-        f'name = "{FITTED[form]}"',
-        f'description = "What models of 2024 {FORMS[form]} were measured to do wrong; providers and tools never fail."',
-        f'evidence = "{measured} (docs/sources.md); what clears them is assumed.{_differing(form, sets)}"',
+        f'name = "{FITTED[form]}{average.suffix}"',
+        f'description = "{wrong}{kinds}; providers and tools never fail."',
+        f'evidence = "{measured} (docs/sources.md); what clears them is assumed.{about}"',
         f'measured_of = "{form}"',
         "",
         "[rates]",
         *(f'"{kind}" = {rate}' for kind, rate in rates.items()),
     ]
     return "\n".join(lines) + "\n" + _sources_table(sources)
+
+
+def by_form_toml(average: Average) -> str:
+    """Return the file of the profile under which each loop meets what was measured of its own form of calls."""
+    own = {form: f"{name}{average.suffix}" for form, name in FITTED.items()}
+    meets = " and ".join(f"loops {FORMS[form]} meet {name}" for form, name in own.items())
+    lines = [
+        f'name = "{BY_FORM}{average.suffix}"',
+        'description = "What models of 2024 were measured to do wrong in the form in which a loop has its calls written: '
+        f'{meets}."',
+        f'evidence = "Measured: {average.name} shares of published replies (docs/sources.md), of native calls and of calls in '
+        'text; what clears them is assumed."',
+        "",
+        "[by_form]",
+        *(f'{form} = "{name}"' for form, name in own.items()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _differing(form: Form, sets: Sequence[PublishedReplies]) -> str:
@@ -216,16 +295,36 @@ def _differing(form: Form, sets: Sequence[PublishedReplies]) -> str:
     return f" Models differ: {'; '.join(told)}." if told else ""
 
 
+def _never_by_most(form: Form, sets: Sequence[PublishedReplies]) -> str:
+    """Return a sentence on the kinds that some models showed, and most never did."""
+    found = {kind: shares(sets, form, [kind]) for kind in FAULT_KINDS}
+    none = [kind for kind, values in found.items() if any(values) and not statistics.median(values)]
+    return f" Most models never showed these, which have no rate: {', '.join(none)}." if none else ""
+
+
 def _sources_table(sources: Mapping[str, str]) -> str:
     return "\n[sources]\n" + "".join(f'"{kind}" = "{text}"\n' for kind, text in sources.items()) if sources else ""
 
 
+def measured_files(sets: Sequence[PublishedReplies]) -> dict[str, str]:
+    """Return name → file of each profile that holds what was measured."""
+    made = {f"{BY_FORM}{average.suffix}": by_form_toml(average) for average in (MEAN, MEDIAN)}
+    for average in (MEAN, MEDIAN):
+        made |= {f"{name}{average.suffix}": fitted_toml(form, sets, average) for form, name in FITTED.items()}
+    return made
+
+
+def write_measured(sets: Sequence[PublishedReplies]) -> None:
+    """Write the profiles that hold what was measured."""
+    for name, text in measured_files(sets).items():
+        (PROFILES / f"{name}.toml").write_text(text, "utf-8")
+
+
 def write_profiles(sets: Sequence[PublishedReplies]) -> None:
-    """Write the fitted profiles, and into every other built-in one what is known of its rates."""
-    for form, name in FITTED.items():
-        (PROFILES / f"{name}.toml").write_text(fitted_toml(form, sets), "utf-8")
+    """Write the measured profiles, and into every other built-in one what is known of its rates."""
+    write_measured(sets)
     for path in sorted(PROFILES.glob("*.toml")):
-        if path.stem not in FITTED.values():
+        if path.stem not in MEASURED:
             profile = load_profile(path.stem)
             text = EVIDENCE.sub("", SOURCES_TABLE.sub("\n", path.read_text("utf-8")))
             head, mark, rest = text.partition("\ndescription = ")

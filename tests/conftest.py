@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio.unix_events
+import functools
 import gc
 import os
 import signal
+import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
@@ -102,6 +104,8 @@ def _stay_in_memory(fd: Any) -> None:
 
 
 os.fsync = _stay_in_memory
+vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
+"""A client asks for one, which reads the certificates of all authorities anew: that takes longer than most tests."""
 
 
 asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})  # type: ignore[attr-defined]

@@ -20,7 +20,8 @@ Ended = subprocess.CompletedProcess[str]
 
 EACH_IN_A_FORK = """
 import contextlib, gc, importlib, json, os, pkgutil, sys
-import loopbench.cli, loopbench.datasets.arithmetic, loopbench.loops.bare
+import loopbench.checks.suite.quick, loopbench.cli, loopbench.datasets.arithmetic, loopbench.metrics.scorers.numeric
+import loopbench.loops.bare, loopbench.loops.finish, loopbench.loops.phased
 from loopbench.cli.main import main
 for module in pkgutil.iter_modules(loopbench.cli.__path__, "loopbench.cli."):
     with contextlib.suppress(ImportError):  # of an extra: the command says so
@@ -36,11 +37,15 @@ for number, (folder, *words) in enumerate(json.loads(sys.argv[1])):
     os.environ["HOME"] = folder
     for handle, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{sys.argv[2]}/{number}.{name}", os.O_CREAT | os.O_WRONLY), handle)
-    sys.argv = ["loopbench", *words]
-    main()
+    if words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})
+    else:
+        sys.argv = ["loopbench", *words]
+        main()
     sys.exit()
 """
-"""Commands one after the other, each from its folder, in forks of a process that has imported what most of them need."""
+"""Commands and Python code one after the other, each from its folder, in forks of a process that has imported what most need."""
 
 
 def project() -> dict[str, Any]:
@@ -87,7 +92,7 @@ def run(packages: Path, source: Path, *arguments: str, cwd: Path) -> subprocess.
 
 
 def run_each(packages: Path, source: Path, commands: Sequence[tuple[Path, tuple[str, ...]]], into: Path) -> list[Ended]:
-    """Run commands of loopbench, each in a folder, in one Python with these packages, the source and nothing else."""
+    """Run commands of loopbench, and `-c` with Python code, each in a folder, with these packages, the source and nothing else."""
     asked = json.dumps([[str(folder), *words] for folder, words in commands])
     done = run(packages, source, "-c", EACH_IN_A_FORK, asked, str(into), cwd=into)
     assert done.returncode == 0, done.stderr

@@ -35,8 +35,14 @@ _SUBREAPER = 36
 _LARGEST_BYTES = 1 << 17
 """Of a request."""
 _MOST_HANDLES = 16
-_LATER = ("loopbench.loops.bare", "loopbench.datasets.arithmetic")
-"""What most commands of the tests import only once they need it."""
+_LATER = (
+    *(f"loopbench.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
+    "loopbench.checks.suite.quick",
+    "loopbench.datasets.arithmetic",
+    "loopbench.metrics.scorers.numeric",
+    "loopbench.runs.engine.worker",
+)
+"""What most commands of the tests, and workers, import only once they need it."""
 
 
 class Prepared(subprocess.Popen[Any]):

@@ -17,3 +17,9 @@ def parsed(path: Path) -> ast.Module:
         return ast.parse(path.read_text(encoding="utf-8"), str(path))
     finally:
         gc.enable()
+
+
+@cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return a tree's nodes, as `ast.walk` finds them: that takes as long as parsing the file, and many tests ask for them."""
+    return tuple(ast.walk(tree))

@@ -37,18 +37,19 @@ def loops_for(suite: str) -> tuple[str, ...]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("suite", NAMES)
 def test_all_designs_solve_the_first_tasks(tmp_path: Path, suite: str) -> None:
-    assert solved(tmp_path, suite, loops_for(suite), tasks=18) == dict.fromkeys(LOOPS, 1.0)
+    """Of the templates that most suites have, each once, and one without an answer."""
+    assert solved(tmp_path, suite, loops_for(suite), tasks=13) == dict.fromkeys(LOOPS, 1.0)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("suite", "most"), [("ecommerce", 0.97), pytest.param("long_haul", 0.8, marks=pytest.mark.slow)])
 def test_a_design_that_cuts_results_at_200_characters_does_not(tmp_path: Path, suite: str, most: float) -> None:
-    assert solved(tmp_path, suite, ("stateless",))["stateless"] < most
+    assert solved(tmp_path, suite, ("stateless",), tasks=60)["stateless"] < most
 
 
 @pytest.mark.thorough
 def test_a_design_that_cuts_long_results_behind_what_it_needs_solves_all(tmp_path: Path) -> None:
-    assert solved(tmp_path, "library", ("stateless",)) == {"stateless": 1.0}
+    assert solved(tmp_path, "library", ("stateless",), tasks=60) == {"stateless": 1.0}
 
 
 @pytest.mark.slow

@@ -48,9 +48,18 @@ def all_tests() -> list[Found]:
     """The test functions below `tests`, by file and in the order they stand there."""
     found = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        functions = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        functions = _functions(parsed(path).body)
         found += [Found(node.name, path, tuple(_marks(node))) for node in functions if node.name.startswith("test_")]
     return found
+
+
+def _functions(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Those of a module and of its classes, where pytest looks for tests."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _functions(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
 
 
 def _marks(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:

@@ -43,7 +43,7 @@ def packages(tmp_path_factory):
     return folder
 
 
-COMPARED = ("compare", *THREE, "--tasks", "20", "--profile", "flaky-tools")
+COMPARED = ("compare", *THREE, "--tasks", "8", "--profile", "flaky-tools")
 QUESTIONS = (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites"))
 BLESSED = ("bless", "latest", "--output", "baseline.json")
 GATED = ("gate", "latest", "--baseline", "baseline.json")
@@ -57,13 +57,28 @@ REFUSED = {
     ("list", "optimizers"): "this command needs dspy",
     ("check", "suite", "parquet(data=rows.parquet)"): "a Parquet file needs pyarrow",
 }
+LISTED = ("list", "loops")
+IMPORTED = ("-c", IMPORT_ALL, str(SOURCE))
+NAMED = ("-c", "import loopbench\ntry:\n    loopbench.Stateless\nexcept ImportError as error:\n    print(error)")
+COMPARED_FROM_PYTHON = (
+    "-c",
+    """
+import loopbench
+run = loopbench.compare(loops=["bare", "finish"], tasks=5)
+print(run)
+try:
+    run.trials
+except ImportError as error:
+    print(error)
+""",
+)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Where the commands run: those that compare and ask about it, the ablation, and those that are refused."""
+    """Where the commands run: those that compare and ask about it, the ablation, Python code, and those that are refused."""
     folder = tmp_path_factory.mktemp("commands")
-    for name in ("compared", "ablated", "refused", "said"):
+    for name in ("compared", "ablated", "python", "refused", "said"):
         (folder / name).mkdir()
     (folder / "refused" / "rows.parquet").write_bytes(b"PAR1")
     return folder
@@ -73,7 +88,10 @@ def folders(tmp_path_factory):
 def ended(packages, folders):
     """What each command came to, by its words."""
     compared = [COMPARED, *QUESTIONS, BLESSED, GATED, UNLOGGED]
-    places: dict[str, Iterable[tuple[str, ...]]] = {"compared": compared, "ablated": [ABLATED], "refused": REFUSED}
+    python = [LISTED, IMPORTED, NAMED, COMPARED_FROM_PYTHON]
+    places: dict[str, Iterable[tuple[str, ...]]] = {
+        "compared": compared, "ablated": [ABLATED], "python": python, "refused": REFUSED,
+    }  # fmt: skip
     commands = [(folders / place, words) for place, several in places.items() for words in several]
     return {tuple(done.args): done for done in core_only.run_each(packages, SOURCE, commands, folders / "said")}
 
@@ -82,8 +100,8 @@ def test_the_core_has_none_of_the_packages_of_extras(packages):
     assert not {package for package in EXTRA_OF if (packages / package).exists()}
 
 
-def test_only_modules_that_an_extra_is_for_cannot_be_imported(packages, tmp_path):
-    done = core_only.run(packages, SOURCE, "-c", IMPORT_ALL, str(SOURCE), cwd=tmp_path)
+def test_only_modules_that_an_extra_is_for_cannot_be_imported(ended):
+    done = ended[IMPORTED]
     assert done.returncode == 0, done.stderr
     failed = json.loads(done.stdout)
     assert {name: package for name, package in failed.items() if package not in EXTRA_OF} == {}
@@ -117,31 +135,20 @@ def test_what_needs_an_extra_says_which_in_one_line(ended, folders, words):
     assert not list(folders.glob("refused/runs/*"))
 
 
-def test_the_list_of_loops_says_what_each_needs(packages, tmp_path):
-    done = core_only.run(packages, SOURCE, "-m", "loopbench", "list", "loops", cwd=tmp_path)
+def test_the_list_of_loops_says_what_each_needs(ended):
+    done = ended[LISTED]
     assert done.returncode == 0, done.stderr
     listed = done.stdout
     assert re.search(r"^react_extract\s+needs dspy, which is not installed: pip install", listed, re.MULTILINE)
     assert re.search(r"^bare\s+Design 4", listed, re.MULTILINE)
 
 
-def test_python_names_the_extra_too(packages, tmp_path):
-    code = "import loopbench\ntry:\n    loopbench.Stateless\nexcept ImportError as error:\n    print(error)"
-    done = core_only.run(packages, SOURCE, "-c", code, cwd=tmp_path)
-    assert done.stdout.startswith("loopbench.Stateless needs dspy, which is not installed: pip install")
+def test_python_names_the_extra_too(ended):
+    assert ended[NAMED].stdout.startswith("loopbench.Stateless needs dspy, which is not installed: pip install")
 
 
-def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(packages, tmp_path):
-    code = """
-import loopbench
-run = loopbench.compare(loops=["bare", "finish"], tasks=5)
-print(run)
-try:
-    run.trials
-except ImportError as error:
-    print(error)
-"""
-    done = core_only.run(packages, SOURCE, "-c", code, cwd=tmp_path)
+def test_a_comparison_from_python_needs_no_extra_until_a_table_is_asked_for(ended):
+    done = ended[COMPARED_FROM_PYTHON]
     assert done.returncode == 0, done.stderr
     assert "a DataFrame needs pandas, which is not installed" in done.stdout.splitlines()[-1]
 

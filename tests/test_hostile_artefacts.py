@@ -26,10 +26,11 @@ from loopbench.runs.store.files import MANIFEST, TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import MAX_TEXT
+from tests.cases import cases
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, READERS, RECORDING, check_mutations, make_artefacts
 from tests.sealing import reseal
 
-FEW = 60
+FEW = cases(30)
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.syntax import parsed
+from tests.syntax import nodes_of, parsed
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "loopbench"
@@ -45,7 +45,7 @@ FLOORS: dict[str, frozenset[str]] = {
     "__init__": frozenset(
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
-    "__main__": frozenset({"cli"}),
+    "__main__": frozenset({"cli", "runs"}),
     "pytest_plugin": frozenset({"checks", "experiments"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {
@@ -91,7 +91,7 @@ def dotted(path: Path) -> str:
 
 def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
     """Every name that an import statement at any depth of `module` reaches for, made absolute."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -173,7 +173,7 @@ def test_every_module_says_what_it_is() -> None:
 def careless_calls(tree: ast.AST) -> set[str]:
     """Calls that run text as code, and imports of what does so when it reads data."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
             found.add(node.func.id)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -198,7 +198,7 @@ OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py", "expe
 def keys_read(tree: ast.AST) -> set[object]:
     """Constants by which a mapping is read: `x["key"]`, `x.get("key")`, `x.pop("key")`, `"key" in x`."""
     found = set[object]()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         key: ast.expr | None = None
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             key = node.slice
@@ -367,7 +367,7 @@ def test_no_folder_imports_itself_by_way_of_others() -> None:
 def test_a_public_class_name_stands_for_one_class() -> None:
     homes: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(parsed(path)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(below(path))
     assert {name: places for name, places in homes.items() if len(places) > 1 and name not in SEED_NAMES} == {}
@@ -382,7 +382,7 @@ def test_limits_are_called_by_max_and_min() -> None:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    yield from (node for node in nodes_of(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +30,6 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
             return getattr(importlib.import_module(module_of[name]), name)
 
     def listing() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *module_of})
+        return sorted(module_of)
 
     return load, listing, sorted(module_of)

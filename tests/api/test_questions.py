@@ -126,6 +126,11 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
     of_its_time = {"created", "checksum"}  # the seconds may have gone on
     assert {key: first[key] for key in first.keys() - of_its_time} == {key: second[key] for key in second.keys() - of_its_time}
     assert loopbench.gate(path, pair).finding.outcome == "identical"
+    common = loopbench.gate(path, pair, common_tasks=True).finding.common
+    assert common is not None
+    assert (common.changed, common.added, common.removed) == ((), (), ())
+    with pytest.raises(ValueError, match=r"^common_tasks: "):
+        loopbench.gate(path, pair, common_tasks="all")
     again = loopbench.gate(path, runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
     assert repr(again).splitlines()[0].lower().startswith("identical")
@@ -227,7 +232,7 @@ def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any
         (lambda: loopbench.optimize(["bare"], budget="sixty"), "^budget: 'sixty' is not a budget; write calls, tokens or dollars"),
         (lambda: loopbench.optimize(["bare"], proposer_budget="0"), "^proposer_budget: '0': a whole number from 1"),
         (lambda: loopbench.ablate("finish", {"parse_retries": 3}), "^factors: parse_retries: give a list of values, got 3"),  # type: ignore[dict-item]
-        (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: No such file"),
+        (lambda: loopbench.gate("nowhere.json"), "^baseline: nowhere.json: no such file"),
         (lambda: loopbench.optimize(["bare"], treads=1), "^unknown setting 'treads'; did you mean 'threads'"),
     ],
 )

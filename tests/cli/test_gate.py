@@ -83,7 +83,8 @@ def test_bless_says_what_changed_and_keeps_what_is_no_baseline(loopbench, blesse
     assert "  arm finish/flaky-format: gone\n  arm finish(parse_retries=0)/flaky-format: new\n" in other.out
     (here / "mine.json").write_text("{}")
     refused = loopbench("bless", run, "--output", "mine.json")
-    assert (refused.code, refused.err) == (2, "error: mine.json: not a baseline: it does not begin with loopbench_baseline\n")
+    told = "error: mine.json: not a baseline: it does not begin with loopbench_baseline; it stays as it is: write the baseline to "
+    assert (refused.code, refused.err) == (2, f"{told}another file\n")
     assert (here / "mine.json").read_text() == "{}"
 
 
@@ -185,7 +186,10 @@ def test_another_profile_is_named(loopbench, blessed, compare):
 
 
 OTHER_RUNS = [
-    (["--suite", "arithmetic(size=13)"], "another digest of suite arithmetic than in the baseline"),
+    (
+        ["--suite", "arithmetic(size=13)"],
+        "suite arithmetic has changed since the baseline: 1 task added (arithmetic-0013); --common-",
+    ),
     (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
     (["--tasks", "6"], "other tasks: 6 of the baseline were not run"),
     (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
@@ -237,8 +241,9 @@ def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
 
 
 BAD_INPUT = [
+    (["--on-undecided", "skip"], "--on-undecided: 'skip' is none of pass, fail, undecided; see loopbench gate --help"),
     (["--metric", "cost_usd"], "metric cost_usd: not in the baseline, which knows accuracy"),
-    (["--metric", "speed=1"], "unknown metric 'speed'; there are accuracy, steps"),
+    (["--metric", "speed=1"], "unknown metric 'speed'; known: accuracy, steps"),
     (["--metric", "steps=x"], "--metric steps=x: 'x' is not a number"),
     (["--metric", "steps=-1"], "metric steps: a margin of 0 or more is needed, got -1.0"),
     (["--metric", "steps", "--metric", "steps=1"], "--metric steps=1: steps has a margin already"),
@@ -265,14 +270,27 @@ def test_bad_input_is_one_line_and_nothing_is_run(loopbench, blessed, here):
 def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
     ended = loopbench("gate", "--baseline", "b.json", "--margin", "2%")
     assert ended.code == 2
-    assert "'--margin': a number such as 0.02 is needed, got '2%'" in ended.err
+    assert ended.err == "error: --margin: a number such as 0.02 is needed, got '2%'; see loopbench gate --help\n"
+
+
+def test_a_new_run_over_a_changed_suite_is_judged_by_the_tasks_that_are_the_same(loopbench, blessed, here):
+    blessed("--loop", "bare")
+    (here / "b.json").write_text((here / "b.json").read_text().replace('"arithmetic(size=12)"', '"arithmetic(size=14)"'))
+    reseal(here / "b.json")
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--common-tasks")
+    told = "identical: on the 12 tasks that are the same in both (2 added): behaviour unchanged in all 12 trials"
+    assert (ended.code, first_line(ended.out)) == (0, told)
 
 
 def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench, blessed, here):
     blessed("--loop", "bare")
     text = (here / "b.json").read_text()
     for old, new, why in (
-        ('"arithmetic(size=12)"', '"arithmetic(size=13)"', "another digest of suite arithmetic than in the baseline"),
+        (
+            '"arithmetic(size=12)"',
+            '"arithmetic(size=13)"',
+            "has changed since the baseline: 1 task added (arithmetic-0013); --common-",
+        ),
         ('"policy_and_profiles": ', '"policy_and_profiles": 9', "another version of policy_and_profiles than in the baseline"),
     ):
         (here / "b.json").write_text(text.replace(old, new))

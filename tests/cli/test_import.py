@@ -117,7 +117,7 @@ def test_another_list_of_tasks_is_not_gated(loopbench, here):
     loopbench("bless", "one", "--output", "base.json")
     gated = loopbench("gate", "two", "--baseline", "base.json")
     assert gated.code == 2
-    assert "digest of suite table" in gated.err
+    assert "suite table has changed since the baseline: 1 task added (z), 1 task removed (y); --common-tasks" in gated.err
 
 
 def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
@@ -165,7 +165,16 @@ def test_names_and_paths_of_runs(loopbench, here):
     for folder in (here / "here" / "mine", here / "elsewhere" / "mine", made):
         assert (folder / "manifest.json").exists()
     again = loopbench("import", "a.csv", "-o", "here/mine")
-    assert (again.code, again.err) == (2, "error: here/mine: exists already; take another --name\n")
+    said = "here/mine: exists already; take another --name, or replace the run that is there: --replace"
+    assert (again.code, again.err) == (2, f"error: {said}\n")
+    assert loopbench("import", "a.csv", "-o", "here/mine", "--replace").code == 0
+
+
+def test_arms_that_share_no_task_are_not_compared_and_the_exit_code_says_so(loopbench, here):
+    (here / "a.csv").write_text("agent,id,score\na,run-1,1\na,run-2,0\nb,run-3,1\nb,run-4,0\n")
+    ended = loopbench("import", "a.csv")
+    assert ended.code == 4
+    assert "nothing is compared: no task was scored in two arms (a: run-1, run-2; b: run-3, run-4)" in ended.err
 
 
 def test_columns_left_out_are_said(loopbench, here):

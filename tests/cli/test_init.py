@@ -54,7 +54,7 @@ def test_a_loop_of_a_module_that_is_not_there_is_refused(here, loopbench):
     assert ended.err == "error: --loop nope.nope:X: no module named 'nope' in project, in the current directory or installed\n"
     assert not (here / "project").exists()
     (here / "project").mkdir()
-    (here / "project" / "nope.py").touch()
+    (here / "project" / "nope.py").write_text("raise SystemExit  # nothing is imported\nclass X: ...\n")
     assert loopbench("init", "project", "--loop", "nope:X").code == 0
 
 
@@ -63,7 +63,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(here, loopbench):
     assert loopbench("init", "project").err == "error: project is not a directory\n"
 
 
-@pytest.mark.parametrize("loop", ["finish(parse_retries=0)", 'say("hi")', "a\\b\n"])
+@pytest.mark.parametrize("loop", ["finish(parse_retries=0)", 'program(command="say \\"hi\\"\\n")', " bare\n"])
 def test_any_name_of_a_loop_is_text_in_the_files(here, loopbench, loop):
     assert loopbench("init", "--loop", loop).code == 0
     assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == [loop, "finish"]
@@ -79,6 +79,7 @@ def test_a_gitignore_that_is_there_stays_and_the_rest_is_written(here, loopbench
 
 
 def test_a_program_is_gated_as_a_program(here, loopbench):
+    (here / "my_agent.py").write_text("async def solve(task): ...\n")
     assert loopbench("init", "--program", "my_agent.py:solve").code == 0
     assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == ['program(command="my_agent.py:solve")', "finish"]
     assert 'loop_gate(program="my_agent.py:solve", profile=profile' in (here / "tests/test_loops.py").read_text()
@@ -90,10 +91,39 @@ def test_a_program_is_gated_as_a_program(here, loopbench):
         (["--loop", "my_agent.py:solve"], "a function of a file is a program: --program my_agent.py:solve"),
         (["--loop", "finish", "--program", "a.py:solve"], "--loop and --program: give one of them"),
         (["--program", ""], "write a command line, my.module:function or FILE.py:function"),
+        (["--loop", "bar"], "--loop bar: unknown loop 'bar'; did you mean 'bare'?"),
+        (["--loop", "finish(parse_retry=0)"], "unknown option 'parse_retry'; did you mean 'parse_retries'?"),
+        (["--loop", "a b"], "is not a name; write name, name(option=value) or name@FILE"),
+        (["--loop", "mine:Solvr"], "--loop mine:Solvr: mine.py defines no Solvr; did you mean 'Solver'?"),
+        (["--loop", "mine.inner:Solve"], "--loop mine.inner:Solve: no module 'mine.inner' in this folder"),
+        (["--loop", "torn:X"], "--loop torn:X: torn.py: line 1: "),
+        (["--program", "nope.py:solve"], "--program nope.py:solve: no file nope.py in this folder; write it first, or name one"),
+        (["--program", "mine.py:slove"], "--program mine.py:slove: mine.py defines no slove; did you mean 'solve'?"),
+        (["--program", "nope.agent:solve"], "--program nope.agent:solve: no module named 'nope'"),
+        (["--program", "python nope.py --fast"], "--program python nope.py --fast: no file nope.py in this folder"),
+        (["--program", "no-such-agent run"], "--program no-such-agent run: there is no 'no-such-agent' to run"),
+        (["--program", "'open"], "--program 'open: No closing quotation"),
     ],
 )
 def test_what_is_no_loop_is_refused_and_nothing_is_written(here, loopbench, flags, said):
+    (here / "mine.py").write_text("class Solver: ...\nif True:\n    solve = Solver()\n")
+    (here / "torn.py").write_text("class Solve(\n")
     ended = loopbench("init", *flags)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
-    assert written(here) == set()
+    assert ended.err.count("\n") == 1
+    assert written(here) == {"mine.py", "torn.py"}
+
+
+@pytest.mark.parametrize("name", ["solve", "later", "other", "inner", "deep", "kept"])
+def test_a_name_is_found_wherever_a_module_defines_it(here, loopbench, name):
+    (here / "mine.py").write_text(
+        "from json import loads as other\nimport os.path as inner\nasync def solve(): ...\n"
+        "try:\n    deep = 1\nexcept ValueError:\n    kept: int = 2\nlater, more = 1, 2\n"
+    )
+    assert loopbench("init", "project", "--program", f"mine:{name}").code == 0
+
+
+def test_a_module_that_takes_names_from_elsewhere_may_have_any(here, loopbench):
+    (here / "mine.py").write_text("from os.path import *\n")
+    assert loopbench("init", "--loop", "mine:join").code == 0

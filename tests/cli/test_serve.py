@@ -148,7 +148,7 @@ def test_a_port_in_use_is_said_in_one_line(monkeypatch, capsys):
     ("arguments", "said"),
     [
         (["--host", "0.0.0.0"], "loopback only"),
-        (["--tasks", "0"], "--tasks: Input should be greater than or equal to 1"),
+        (["--tasks", "0"], "--tasks: 1 or more is needed, got 0"),
         (["--suite", "arithmetics"], "did you mean 'arithmetic'"),
         (["--profile", "flaky"], "unknown profile 'flaky'"),
         (["--suite", "gsm8k"], "--data FILE"),

@@ -27,11 +27,12 @@ def pilot(loopbench: Any) -> Path:
 
 def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopbench, pilot):
     short = loopbench("size", "latest", "--margin", "0.1")
-    first, second, *_ = short.out.splitlines()
+    scope, first, second, *_ = short.out.splitlines()
     assert "Sizes that suffice" not in short.out
     ended = loopbench("size", "latest", "--margin", "0.1", "-v")
     assert ended.out.index("How much two runs of one loop") < ended.out.index(f"{first}\n{second}\n")
     assert (ended.code, ended.err, short.code) == (0, "", 0)
+    assert scope.startswith("Sizes for any difference down to the margin")
     assert first.startswith("To decide each pair within 0.100 (accuracy, 80 % sure): ")
     assert second.startswith("For a gate over 2 arms with a margin of 0.100 (accuracy, 80 % sure): ")
     assert "--suite 'arithmetic(size=" in first
@@ -44,8 +45,8 @@ def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopb
 def test_one_use_alone(loopbench, pilot, purpose):
     made = loopbench("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
-    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts"} == made.keys()
-    assert made["pilot"] == {"tasks": 30, "repeats": 2}
+    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts", "likely"} == made.keys()
+    assert made["pilot"] == {"tasks": 30, "clusters": None, "repeats": 2}
     assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
     (plan,) = made["plans"]
     assert plan["best"] == plan["sizes"][0]
@@ -94,7 +95,7 @@ def test_bad_input_is_one_line(loopbench, pilot):
         (["latest", "--margin", "2"], "--margin: it must be more than 0 and less than 1, got 2.0"),
         (["latest", "--power", "1"], "--power: it must be at least 0.5 and less than 1, got 1.0"),
         (["latest", "--alpha", "0.7"], "--alpha: it must be more than 0 and less than 0.5, got 0.7"),
-        (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; there are accuracy, steps"),
+        (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; known: accuracy, steps"),
         (["latest", "--metric", "cost_usd"], "cost_usd is unknown in every trial"),
         (["latest", "--again", "latest"], "is the same run"),
         (["latest", "--again", "nowhere"], "no run 'nowhere'"),
@@ -147,8 +148,8 @@ def test_looks_may_stand_in_the_configuration(loopbench, here):
     ("arguments", "says"),
     [
         (["--loop", "bare", "--looks", "2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
-        (["--looks", "1"], "looks: Input should be greater than or equal to 2"),
-        (["--looks", "30"], "looks: Input should be less than or equal to 20"),
+        (["--looks", "1"], "looks: 2 or more is needed"),
+        (["--looks", "30"], "looks: 20 or less is needed"),
         (["--suite", "arithmetic(size=3)", "--looks", "4"], "looks: 4 of them need as many tasks, and there are 3"),
     ],
 )

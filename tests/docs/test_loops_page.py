@@ -14,7 +14,19 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops import Bare, Finish, Query, StopReason, Toolbox
+from loopbench.loops import (
+    ApprovalAsked,
+    ApprovalDecided,
+    ApprovalRequired,
+    Bare,
+    Checkpoint,
+    Finish,
+    Observer,
+    Query,
+    Resumable,
+    StopReason,
+    Toolbox,
+)
 from loopbench.loops.resumable import REJECTED
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, Request, RunEvent, ToolCall, Usage
@@ -99,10 +111,38 @@ def test_the_table_of_events_names_every_event_and_its_fields(service: dict[str,
         Answer("", "2"),
     )
     _, _, sent = responded(service, wandering)
+    sent += approving()
     events = {event.__name__: [piece for piece in sent if piece["event"] == snake(event)] for event in RunEvent.__subclasses__()}
     for name, pieces in events.items():
         assert pieces, name
         assert set().union(*pieces) - {"event"} <= named[name]
+
+
+def approving() -> list[dict[str, Any]]:
+    """The events of runs whose call waits for a person, who gives it arguments that do not fit, and others then, or rejects it."""
+    sent: list[dict[str, Any]] = []
+
+    class Heard(Observer):
+        def on_event(self, event: RunEvent) -> None:
+            if isinstance(event, ApprovalAsked | ApprovalDecided):
+                sent.append(event.as_dict())
+
+    people: list[list[dict[str, Any] | str | None]] = [[{"item": 3}, {"item": "milk"}], [None], ["2"]]
+    for decisions in people:
+        checkpoint = Checkpoint(needs_approval=["price"])
+        loop = Resumable(Bare(), checkpoint)
+        model = FakeModel(Act("", (ToolCall("price", {"item": "tea"}),)), Answer("", "2"))
+        for arguments in decisions:
+            with pytest.raises(ApprovalRequired):
+                loop.run_sync(Query("What does tea cost?"), Toolbox([price]), model, Heard())
+            if arguments is None:
+                checkpoint.reject(checkpoint.pending[0], "too dear")
+            elif isinstance(arguments, str):
+                checkpoint.answer(checkpoint.pending[0], arguments)
+            else:
+                checkpoint.approve(checkpoint.pending[0], arguments=arguments)
+        assert loop.run_sync(Query("What does tea cost?"), Toolbox([price]), model, Heard()).ok
+    return sent
 
 
 def snake(event: type) -> str:

@@ -148,23 +148,50 @@ def test_a_folder_of_bfcls_results_takes_the_questions(benchmark: Benchmark, tmp
     assert "is a folder of BFCL's results, which takes the questions: --questions FOLDER" in capsys.readouterr().err
 
 
-def test_the_page_and_the_profiles_agree(benchmark: Benchmark) -> None:
+def test_the_page_and_the_stress_profiles_agree(benchmark: Benchmark) -> None:
     table = block(benchmark.sources.PAGE, "shares")
     for name in built_in_profiles():
-        if name not in benchmark.sources.FITTED.values():
+        if name not in benchmark.sources.MEASURED:
             assert f"| `{name}` |" in table
             assert load_profile(name).evidence in table
-    for form, name in benchmark.sources.FITTED.items():
-        rows = [row.split("|")[1:-1] for row in _table_of(table, form)]
-        heads = [cell.strip().strip("`") for cell in rows[0]]
-        for kind, rate in load_profile(name).rates.items():
-            cells = [row[heads.index(kind)] for row in rows[2:]]
-            shares = [float(cell.split()[0]) / 100 for cell in cells if cell.strip() != "–"]
-            assert rate == pytest.approx(sum(shares) / len(shares), abs=0.0006)  # the page rounds to a tenth of a percent
 
 
-def _table_of(text: str, form: str) -> list[str]:
-    section = text.partition("### Replies with native calls" if form == "native" else "### Replies with calls in text")[2]
-    lines = section.splitlines()
-    first = next(place for place, line in enumerate(lines) if line.startswith("|"))
-    return lines[first : next(place for place in range(first, len(lines)) if not lines[place].startswith("|"))]
+def test_the_measured_profiles_are_what_the_page_makes_of_them(benchmark: Benchmark) -> None:
+    """Its shares, in tenths of a percent, give back the counts, and these the files to the letter."""
+    sets = benchmark.sources.read_page(block(benchmark.sources.PAGE, "shares"))
+    made = benchmark.sources.measured_files(sets)
+    assert made.keys() == benchmark.sources.MEASURED
+    for name, text in made.items():
+        assert (benchmark.sources.PROFILES / f"{name}.toml").read_text("utf-8") == text
+
+
+def test_the_table_of_what_was_read_back_is_the_page_s(benchmark: Benchmark) -> None:
+    table = block(benchmark.sources.PAGE, "shares")
+    sets = benchmark.sources.read_page(table)
+    assert {replies.form for replies in sets} == {"native", "text"}
+    for replies in sets:
+        cells = [benchmark.sources._cell(replies, kind) for kind in replies.counts]
+        (row,) = [line for line in table.splitlines() if line.startswith(f"| {replies.model}, ")]
+        for cell in cells:
+            assert f"| {cell} |" in row
+
+
+def test_the_median_is_what_half_of_the_models_stay_below(benchmark: Benchmark) -> None:
+    counts = {"a": (0, 90), "b": (0, 10), "c": (40, 20)}
+    sets = [
+        benchmark.replies.PublishedReplies("S", model, "text", 100, {"wire.fenced": fenced, "wire.malformed": cut})
+        for model, (fenced, cut) in counts.items()
+    ]
+    text = benchmark.sources.fitted_toml("text", sets, benchmark.sources.MEDIAN)
+    assert '"wire.malformed" = 0.2\n' in text
+    assert 'wire.fenced" =' not in text
+    assert "Most models never showed these, which have no rate: wire.fenced." in text
+    assert '"wire.fenced" = 0.13333\n' in benchmark.sources.fitted_toml("text", sets)
+
+
+def test_another_page_is_refused(benchmark: Benchmark, capsys: Any) -> None:
+    with pytest.raises(ValueError, match="no table of replies with native calls"):
+        benchmark.sources.read_page("nothing")
+    with pytest.raises(SystemExit):
+        benchmark.sources.main([])
+    assert "give the files of published replies, or --from-page" in capsys.readouterr().err

@@ -163,13 +163,13 @@ def test_a_rule_judges_what_the_tool_gets_whatever_the_model_wrote(check, force,
 
 
 def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts():
-    call = ToolCall("wipe", {"order": "A"})
+    call = ToolCall("wipe", {"order": "A"}, "a")
     for verdicts in ([True, False], [False, True], [False, False], [True, True]):
         checkpoint = Checkpoint()
-        Replay(checkpoint).wait_for_person("a", call)
+        Replay(checkpoint).wait_for_person(call, Toolbox())
         reviewers = [Checkpoint(list(checkpoint.entries), on_entry=checkpoint.entries.append) for _ in verdicts]
         for reviewer, verdict in zip(reviewers, verdicts, strict=True):
             reviewer.approve("a") if verdict else reviewer.reject("a", "no")
-        decision = Replay(Checkpoint(checkpoint.entries)).decision("a")
+        decision = Replay(Checkpoint(checkpoint.entries)).decision(call)
         assert decision is not None
         assert decision["approved"] == all(verdicts)

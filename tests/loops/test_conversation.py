@@ -43,6 +43,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.chat import SentTurn
 from loopbench.protocol.events import RunEnded
+from loopbench.protocol.stored_once import MIN_CHARS, resolved, stored_once
 from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
 
@@ -213,9 +214,12 @@ def test_another_design_shows_the_conversation_in_its_own_way() -> None:
         assert [request.messages for request in requests] == [request.messages for request in wanted]
 
 
-def test_a_query_that_stands_alone_has_no_messages() -> None:
+def test_a_query_without_a_history_begins_a_conversation() -> None:
     ended, requests = said(Bare(), Query("What is tea?"), Answer("", "A drink."))
-    assert (ended.messages, len(told(requests[0]))) == ((), 1)
+    assert ended.messages == (Message("user", "What is tea?"), Message("assistant", "A drink."))
+    assert len(told(requests[0])) == 1
+    again, _ = said(Bare(), Query("What is tea?", history=()), Answer("", "A drink."))
+    assert (again.messages, again.usage) == (ended.messages, ended.usage)
 
 
 def test_a_turn_without_an_answer_keeps_its_calls_and_says_nothing() -> None:
@@ -297,7 +301,7 @@ def test_events_of_a_conversation_show_the_whole_request() -> None:
 TEXTS = st.text(max_size=8)
 CALLS = st.builds(NativeCall, TEXTS, TEXTS, TEXTS)
 SAID_PLAINLY = st.builds(Message, st.sampled_from(["user", "assistant"]), TEXTS)
-SENT = st.builds(SentTurn, TEXTS, st.lists(SAID_PLAINLY, max_size=3).map(tuple), TEXTS)
+SENT = st.builds(SentTurn.of, st.lists(SAID_PLAINLY, max_size=3), TEXTS, st.lists(SAID_PLAINLY, max_size=3))
 
 
 @given(
@@ -316,10 +320,53 @@ def test_a_sent_turn_is_that_of_its_messages_and_of_no_others(
     turn: list[Message], messages: list[Message], place: int, text: str
 ) -> None:
     sent = SentTurn.of(turn, "format", tuple(messages))
-    assert sent.is_of(turn)
+    assert sent.shown(turn) == tuple(messages)
     changed = [replace(one, content=text) if number == place % len(turn) else one for number, one in enumerate(turn)]
-    assert sent.is_of(changed) is (changed == turn)
-    assert not replace(sent, messages=(*messages, Message("user"))).is_of(turn)
+    assert (sent.shown(changed) is not None) is (changed == turn)
+    assert replace(sent, stored=(*sent.stored, Message("user").as_dict())).shown(turn) is None
+
+
+LONG = st.text('abc"\n\\é', min_size=MIN_CHARS, max_size=40)
+
+
+@given(st.data(), st.lists(LONG, max_size=8))
+def test_texts_that_are_stored_once_come_back_whole(data: st.DataObject, sources: list[str]) -> None:
+    part = st.sampled_from(["", "result: ", *sources, *(json.dumps(one, ensure_ascii=False) for one in sources)])
+    texts = data.draw(st.lists(st.lists(part | LONG, max_size=4).map("".join), max_size=6))
+    stored = json.loads(json.dumps(stored_once(texts, sources)))
+    assert resolved(stored, sources) == texts
+
+
+@pytest.mark.parametrize("name", [*GROWING, "react_extract"])
+def test_a_long_result_is_stored_once_whatever_the_design_makes_of_it(name: str) -> None:
+    long = 'a "long"\n' * 500
+
+    def looked() -> str:
+        """Look."""
+        return long
+
+    loop = DESIGNS[NAMES.index(name)]
+    model = Moves(Act("Look.", (ToolCall("looked", {}),)), Answer("", "Seen."))
+    ended = run_sync(loop.run(Query("What is there?"), Toolbox([looked]), model))
+    stored = json.dumps([message.as_dict() for message in ended.messages])
+    assert len(stored) < 1.5 * len(json.dumps(long))
+    sent = ended.messages[0].sent
+    assert sent is not None
+    shown = sent.shown(ended.messages)
+    assert shown is not None
+    deciding = [request for request in model.requests if request.role is Role.DECIDE][-1]
+    assert told(deciding) == shown
+    before = {"format": sent.format, "checksum": sent.checksum, "messages": [message.as_dict() for message in shown]}
+    assert SentTurn.from_dict(before).shown(ended.messages) == shown  # as an earlier version stored it
+
+
+def test_a_reference_to_nothing_is_no_turn_that_was_sent_and_no_reference_is_told() -> None:
+    for pieces in ([7], [[0]], ["x", 0, 0]):
+        sent = SentTurn.from_dict({"format": "f", "checksum": "c", "messages": [{"role": "user", "content": pieces}]})
+        assert sent.shown(SAID) is None
+    for wrong in ([None], [[0, 1]], [True], 3, None):
+        with pytest.raises(ValueError, match=r"^sent"):
+            SentTurn.from_dict({"format": "f", "checksum": "c", "messages": [{"role": "user", "content": wrong}]})
 
 
 WRONG: list[tuple[Any, type[Exception], str]] = [
@@ -327,7 +374,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (3, TypeError, "history: give a list of messages, not int"),
     ([3], TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not int"),
     ([{"role": "robot"}], ValueError, r"history\[0\]: role must be one of system, user, assistant, tool, not 'robot'"),
-    ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content must be a text, not list"),
+    ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content\[0\] must be "),
     ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
     ([{"role": "user", "sent": {"format": 3}}], ValueError, r"history\[0\]: sent must be "),

@@ -109,7 +109,7 @@ def traced(recorder: Recorder) -> list[tuple[Any, ...]]:
         if isinstance(event, ModelExchange):
             lines.append(("request", event.role, event.reply, None if event.error is None else event.error.message))
             lines += [("unreadable", event.wire_error)] if event.wire_error else []
-        elif isinstance(event, ToolRun):
+        elif isinstance(event, ToolRun) and event.error_type != "UnknownTool":  # of which a CallInvalid tells
             lines.append(("tool", event.call.tool, event.call.arguments, event.status, event.data, event.error_type))
         elif isinstance(event, Note):
             lines.append(("note", event.kind))
@@ -222,20 +222,24 @@ def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
     shown = [event.as_dict() for event in listening.events]
     for each in shown:
         assert each.pop("seconds", 0) >= 0
-        each.pop("messages", None), each.pop("input_tokens", None), each.pop("output_tokens", None)
-    call = {"tool": "price", "call_id": ""}
+        each.pop("messages", None), each.pop("input_tokens", None), each.pop("output_tokens", None), each.pop("usage", None)
+    named = [event.call.call_id for event in listening.events if isinstance(event, ToolStarted)]
+    (tea, gold), (unknown,) = named, [event.call.call_id for event in listening.events if isinstance(event, CallInvalid)]
+    assert len({tea, gold, unknown}) == 3
     step = [{"event": "request_started", "role": "decide"}, {"event": "reply_received", "role": "decide"}]
+
+    ran = {"tool": "price", "ran": True}
 
     def asked(number: int) -> list[dict[str, Any]]:
         return [each | {"request": number} for each in step]
 
     assert shown == [
         *asked(0),
-        {"event": "tool_started", "call": 0, "arguments": {"item": "tea"}, **call},
-        {"event": "tool_finished", "call": 0, "tool": "price", "ran": True, "status": "success", "result": "1.5"},
+        {"event": "tool_started", "call": 0, "tool": "price", "arguments": {"item": "tea"}, "call_id": tea},
+        {"event": "tool_finished", "call": 0, "call_id": tea, **ran, "status": "success", "result": "1.5"},
         *asked(1),
-        {"event": "tool_started", "call": 1, "arguments": {"item": "gold"}, **call},
-        {"event": "tool_finished", "call": 1, "tool": "price", "ran": True, "status": "error", "error": "KeyError: 'gold'"},
+        {"event": "tool_started", "call": 1, "tool": "price", "arguments": {"item": "gold"}, "call_id": gold},
+        {"event": "tool_finished", "call": 1, "call_id": gold, **ran, "status": "error", "error": "KeyError: 'gold'"},
         *asked(2),
         {"event": "reply_unreadable", "request": 2, "role": "decide", "error": UNREADABLE},
         *asked(3),
@@ -244,7 +248,7 @@ def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
             "request": 3,
             "tool": "cost",
             "arguments": {"item": "tea"},
-            "call_id": "",
+            "call_id": unknown,
             "error": "UnknownTool: there is no tool 'cost'",
         },
         *asked(4),
@@ -254,8 +258,8 @@ def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_a_run_without_an_observer_of_events_is_not_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boundary, "watched", None)
     monkeypatch.setattr(boundary, "WatchedModel", None)
+    monkeypatch.setattr(boundary, "WatchedToolbox", None)
 
     class Noting(Observer):
         def note(self, kind: str, **data: Any) -> None: ...

@@ -228,7 +228,9 @@ def test_bare_tells_of_an_answer_that_the_type_refuses(loop: Loop) -> None:
 
 
 REFUSING: list[tuple[Loop, StopReason, int]] = [
-    (Bare(), StopReason.ERROR_VALVE, 3),
+    (Bare(), StopReason.PARSE_FAILED, 3),
+    (Bare(answer_retries=0), StopReason.PARSE_FAILED, 1),
+    (Bare(max_consecutive_errors=1, answer_retries=4), StopReason.PARSE_FAILED, 5),
     (Bare(max_steps=2), StopReason.MAX_STEPS, 2),
     (PHASED, StopReason.PARSE_FAILED, 1 + ANSWER_RETRIES),
     (Stateless(response_style=None, max_iterations=4), StopReason.MAX_STEPS, 4),

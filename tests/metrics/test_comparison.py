@@ -193,7 +193,7 @@ def test_tasks_of_one_template_are_one_piece_of_evidence():
     )
     assert (pair(alone).verdict.word, pair(alone).units) == ("better", 40)
     assert (pair(shared).verdict.word, pair(shared).units, pair(shared).p) == ("undecided", 4, 0.125)
-    assert any("4 independent tasks or templates are too few" in warning for warning in shared.warnings)
+    assert any("4 clusters of tasks are too few" in warning for warning in shared.warnings)
     assert alone.warnings == ()
 
 
@@ -305,9 +305,9 @@ def test_a_task_whose_other_repeats_are_scored_is_not_left_out():
 def test_too_few_tasks_are_said_once_for_all_pairs():
     records = [item for name in "abcd" for item in outcomes(name, [1.0] * 4)]
     (warning,) = compare(records, [*map(arm, "abcd")]).warnings
-    assert warning == "6 pairs, such as a and b: 4 independent tasks or templates are too few to show any difference."
+    assert warning == "6 pairs, such as a and b: 4 independent tasks are too few to show any difference."
     (warning,) = compare([item for item in records if item.arm in "ab"], [*map(arm, "ab")]).warnings
-    assert warning == "a and b: 4 independent tasks or templates are too few to show any difference."
+    assert warning == "a and b: 4 independent tasks are too few to show any difference."
 
 
 def test_what_does_not_belong_together_is_refused():

@@ -98,7 +98,7 @@ def test_a_scorer_is_one_file(drop: Drop) -> None:
     assert not reads_state("half_right")
     with pytest.raises(ValueError, match=r"did you mean 'value'\? known: value"):
         scorer_named("half_right(valeu=1)")
-    with pytest.raises(ValueError, match=r"did you mean 'half_right'\? known: bfcl, .*half_right"):
+    with pytest.raises(ValueError, match=r"did you mean 'half_right'\? known: bfcl, "):
         scorer_named("half_rigth")
 
 

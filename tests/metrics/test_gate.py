@@ -8,11 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.gate import MORE, GateLine, Held, agreeing_tasks, check_level, check_margin, judge_lines, overall
+from loopbench.metrics.gate import MORE, GateLine, Held, agreeing_tasks, check_level, check_margin, decide, judge_lines, overall
 from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
 ORDER = ("identical", "pass", "unchanged", "regression", "undecided")
@@ -286,3 +287,56 @@ def test_better_is_shown_over_all_lines_together():
     assert judge_lines([rising])[0].better
     assert not any(made.better for made in judge_lines([rising] * 40))
     assert judge_lines([held([3.0] * 12, [1.0] * 12, "tokens")])[0].better
+
+
+# What an undecided gate asks for.
+
+
+def grown(tasks: int, lost: float, gained: float, margin: float) -> GateLine:
+    """A gate of so many tasks, of which these shares are lost and gained; a larger run repeats its trials."""
+    losses, gains = round(lost * tasks), round(gained * tasks)
+    baseline = [*([1.0] * losses), *([0.0] * gains), *([1.0] * (tasks - losses - gains))]
+    run = [*([0.0] * losses), *([1.0] * (tasks - losses))]
+    return line(baseline, run, PRIMARY, margin, grows=True)
+
+
+@given(st.integers(12, 300), st.integers(0, 12), st.integers(0, 6), st.sampled_from([0.02, 0.05, 0.1]))
+def test_advice_that_was_taken_is_not_followed_by_one_task_more(tasks, lost, gained, margin):
+    """The same effect decides at the size that was told as likely, or else the next is larger by a quarter, and soon the last."""
+    shares = (min(lost, tasks // 3) / tasks, min(gained, tasks // 3) / tasks)
+    asked = [tasks]
+    while (made := grown(asked[-1], *shares, margin)).outcome == "undecided" and made.outlook is not None:
+        assert made.outlook.fewer.tasks >= 1.25 * asked[-1]
+        assert 0.5 <= made.outlook.fewer.chance <= made.outlook.more.chance + 0.05
+        if made.outlook.more.chance < 0.8:
+            return  # no size that is told is likely to decide, and none is said to be
+        asked.append(made.outlook.more.tasks)
+        assert len(asked) <= 3, "an approximation missed by a little, once"
+
+
+def test_a_gate_just_short_of_a_decision_asks_for_more_than_one_task_where_trials_repeat():
+    """A fresh run of one more task may decide; with the same trials again, it is the added ones that have to."""
+    short = next(made for lost in range(1, 40) if (made := grown(300, lost / 300, 0.02, 0.02)).outcome != "pass")
+    assert short.outcome == "undecided"
+    assert short.outlook is not None
+    assert short.outlook.fewer.tasks >= 375
+
+
+def test_a_run_that_grows_is_decided_as_often_as_its_outlook_says():
+    """True changes as a wide law draws them, runs of 120 tasks; the same trials with others added, to the size that was told."""
+    rng = np.random.default_rng(3)
+    said, decided = [], []
+    for shift in rng.uniform(-0.2, 0.15, 250):
+        chances = rng.beta(8, 1, 3_000)
+        before, after = (rng.random(3_000) < np.clip(chance, 0, 1) for chance in (chances, chances + shift))
+        after = np.where(rng.random(3_000) < 0.7, before, after)  # most tasks go as they went
+
+        def judged(tasks: int, before: Any = before, after: Any = after) -> Held:
+            return held([*before[:tasks].astype(float)], [*after[:tasks].astype(float)], margin=0.03, grows=True)
+
+        (made,) = judge_lines([judged(120)])
+        if made.outlook is not None and made.outlook.more.tasks <= 3_000:
+            said.append(made.outlook.more.chance)
+            decided.append(decide([judged(made.outlook.more.tasks)])[0].outcome != "undecided")
+    assert len(said) > 80
+    assert np.mean(decided) == pytest.approx(np.mean(said), abs=0.1)

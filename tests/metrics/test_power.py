@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.power import (
     MAX_UNITS,
+    PSEUDO_UNITS,
+    UNSEEN,
     Levels,
     Spread,
     design_effect,
@@ -25,7 +27,9 @@ from loopbench.metrics.power import (
     same_loop,
     smallest,
     spread,
+    tasks_of,
     units_to_decide,
+    units_to_pass,
 )
 from loopbench.metrics.statistics import clustered_error, standard_error
 from loopbench.metrics.summary import TaskValues
@@ -175,7 +179,8 @@ def test_a_spread_puts_the_variance_together_again(data, scores):
     total = len(d) * standard_error(d) ** 2
     assert found.difference == pytest.approx(float(d.mean()))
     chance = (np.var(scores, axis=1, ddof=1).mean() + np.var(other, axis=1, ddof=1).mean()) / 3
-    assert found.variance(3) == pytest.approx(max(total, chance, min(3 / len(d), 1.0)))
+    may_come = min(3 / len(d), 1.0) if found.unusual <= UNSEEN else 0.0
+    assert found.variance(3) == pytest.approx(max(total, chance, may_come))
     assert found.variance(1) >= found.variance(3) >= found.variance(100)
     back = spread(values(other), values(scores))
     assert back is not None
@@ -228,6 +233,75 @@ def test_either_arm_may_be_the_one_that_names_the_clusters(scores, data):
     nameless = TaskValues(other.values, {})
     assert spread(named, nameless) == spread(named, other)
     assert spread(nameless, named) == spread(other, named)
+
+
+# Sizes by clusters.
+
+CLUSTERED = st.builds(
+    lambda tasks, clusters, icc, between, within: made(
+        tasks=tasks * clusters,
+        units=clusters,
+        between=between * design_effect(tasks, icc) / tasks,
+        within_a=within / tasks,
+        within_b=within / tasks,
+        icc=icc,
+    ),
+    tasks=st.integers(1, 12),
+    clusters=st.integers(4, 60),
+    icc=st.floats(0, 1),
+    between=st.floats(0.001, 0.5),
+    within=st.floats(0.0, 0.25),
+)
+
+
+def fewest(units: int | None) -> float:
+    return math.inf if units is None else units
+
+
+@given(clustered=CLUSTERED, margin=st.floats(0.02, 0.2), repeats=st.integers(1, 10), more=st.integers(1, 10))
+def test_more_repeats_never_ask_for_more_clusters(clustered, margin, repeats, more):
+    for units in (units_to_decide, units_to_pass):
+        assert fewest(units(clustered, repeats + more, margin)) <= fewest(units(clustered, repeats, margin))
+
+
+@given(clustered=CLUSTERED, margin=st.floats(0.02, 0.2), repeats=st.integers(1, 10))
+def test_tasks_that_are_alike_within_clusters_never_ask_for_fewer_than_independent_ones(clustered, margin, repeats):
+    """But for the tasks of the pseudo-units, which pull equal arms the nearer to 0 the more each of them weighs."""
+    size = clustered.tasks / clustered.units
+    effect = design_effect(size, clustered.icc)
+    within = clustered.within_a * size
+    alone = made(between=clustered.between * size / effect, within_a=within, within_b=within)
+    for units in (units_to_decide, units_to_pass):
+        clusters, tasks = units(clustered, repeats, margin), units(alone, repeats, margin)
+        if clusters is not None:
+            assert tasks_of(clusters + PSEUDO_UNITS, clustered) >= fewest(tasks)
+
+
+@given(
+    scores=st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=2), min_size=12, max_size=30),
+    other=st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=2), min_size=30, max_size=30),
+    clusters=st.integers(4, 6),
+)
+def test_only_where_a_few_units_were_unusual_more_is_planned_with_than_was_seen(scores, other, clusters):
+    names = [f"c{place % clusters}" for place in range(len(scores))]
+    found = spread(values(scores, names), values(other[: len(scores)], names))
+    assert found is not None
+    d = np.mean(scores, axis=1) - np.mean(other[: len(scores)], axis=1)
+    unusual = {name for name, difference in zip(names, d, strict=True) if difference != np.median(d)}
+    assert (found.usual, found.unusual) == (np.median(d), len(unusual))
+    assert found.floor == (3 / clusters if len(unusual) <= UNSEEN else 0.0)
+
+
+def test_repeats_spare_clusters_that_differ_by_chance_alone():
+    """Nine clusters of four tasks, each solved half the time: nearly all that varies is chance within tasks."""
+    rng = np.random.default_rng(1)
+    names = [f"c{task % 9}" for task in range(36)]
+    a, b = (values(rng.integers(0, 2, (36, 3)).astype(float).tolist(), names) for _ in range(2))
+    found = spread(a, b)
+    assert found is not None
+    assert found.unusual == 9
+    sizes = [units_to_decide(found, repeats, 0.1) for repeats in (1, 3, 10)]
+    assert sizes == sorted(set(sizes), key=fewest, reverse=True)
 
 
 @pytest.mark.parametrize("scores", [[], [[1.0]]])

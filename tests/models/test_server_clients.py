@@ -1,12 +1,8 @@
-"""The server and its clients: the official one and LiteLLM unmodified, and a loop's own."""
+"""The server and its clients: the official one, and a loop's own."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import subprocess
-import sys
 
 import openai
 import pytest
@@ -261,85 +257,3 @@ def test_what_our_own_client_path_sends_is_read_as_the_request_that_was_meant():
     reply = run(work, book)
     assert book.asked[0].request == request
     assert (reply.calls, reply.usage.total_tokens) == (calls, 7)
-
-
-# --- LiteLLM, unmodified ---
-
-
-LITELLM = """
-import json, sys
-import litellm
-
-root, broken, wires = sys.argv[1], sys.argv[2].split(","), json.loads(sys.argv[3])
-
-
-def tool(name, **properties):
-    parameters = {"type": "object", "properties": {key: {"type": kind} for key, kind in properties.items()}}
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
-
-
-add, submit = tool("add", a="integer", b="integer"), tool("submit", answer="string")
-question = [{"role": "user", "content": "What comes out?"}]
-forced = {"type": "function", "function": {"name": "submit"}}
-
-
-def asked(model, end):
-    base, found = f"{root}/t/{model.replace('/', '-')}{end}", {}
-    ask = dict(model=model, api_key="none", num_retries=0, max_retries=0, messages=question)
-    ask["_skip_mcp_handler"] = True  # 1.106 looks for its extra `mcp` wherever tools are given
-    made = litellm.completion(tools=[add], api_base=base, **ask)
-    call = made.choices[0].message.tool_calls[0].function
-    found["tools"] = [call.name, json.loads(call.arguments)]
-    made = litellm.completion(tools=[add, submit], tool_choice=forced, api_base=base, **ask)
-    found["forced"] = made.choices[0].message.tool_calls[0].function.name
-    chunks = list(litellm.completion(tools=[add], stream=True, api_base=base, **ask))
-    whole = litellm.stream_chunk_builder(chunks)
-    found["stream"] = whole.choices[0].message.tool_calls[0].function.arguments
-    found["errors"] = []
-    for trial in broken:
-        try:
-            litellm.completion(api_base=f"{root}/t/{trial}{end}", **ask)
-        except Exception as error:
-            found["errors"].append(type(error).__name__)
-    return found
-
-
-print(json.dumps({model: asked(model, end) for model, end in wires.items()}))
-"""
-WIRES = {"openai/scripted": "/v1", "openai/responses/scripted": "/v1", "anthropic/scripted": ""}
-"""What LiteLLM calls the model → where the address ends."""
-
-
-@pytest.fixture(scope="module")
-def unmodified():
-    """What LiteLLM makes of the replies on each wire, in one process: its import takes most of the time."""
-    broken = {
-        "limited": fixed(ProviderError("no", "rate_limit")),
-        "failed": fixed(ProviderError("no", "server")),
-        "long": fixed(ContextOverflow("the context holds 8 tokens")),
-        "gone": fixed(ProviderError("no", "connection")),
-    }
-    served = {model.replace("/", "-"): of(bench.Bench(bench.chain(1)), task_tools=("add", "concat", "reject")) for model in WIRES}
-
-    async def work(server, asking):
-        command = [sys.executable, "-c", LITELLM, server.url, ",".join(broken), json.dumps(WIRES)]
-        environment = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1"}
-        child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-        out, errors = await child.communicate()
-        assert child.returncode == 0, errors.decode()
-        return json.loads(out.splitlines()[-1])
-
-    return run(work, Book(**served, **broken))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("model", WIRES)
-def test_litellm_unmodified(unmodified, model):
-    found = unmodified[model]
-    assert found["tools"] == ["add", {"a": 1, "b": 1}]
-    assert found["forced"] == "submit"
-    streamed = found["stream"]
-    if "/responses/" in model:  # LiteLLM says the arguments of a finished item again: BerriAI/litellm#22553
-        streamed = streamed[: len(streamed) // 2] if streamed[: len(streamed) // 2] * 2 == streamed else streamed
-    assert json.loads(streamed) == {"a": 1, "b": 1}
-    assert found["errors"] == ["RateLimitError", "InternalServerError", "ContextWindowExceededError", "InternalServerError"]

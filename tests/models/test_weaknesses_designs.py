@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,6 +73,7 @@ def shown(design: str, demos: Mapping[str, tuple[Demo, ...]]) -> Any:
     return loop.with_predictors({name: replace(program[name], demos=demos.get(name, ())) for name in program})
 
 
+@cache
 def suite_of(spec: str) -> Suite:
     return make_suite(parse_spec(spec))
 

@@ -15,7 +15,7 @@ from .served import Book, exchange
 from .wire_clients import CLIENTS
 from .wire_faults import FAULTS, WIRE_NAMES, Met, cell, met, shown
 
-AT_ONCE = 512
+AT_ONCE = 256
 RUDE = 8
 """Clients of each kind that spoil what they can."""
 KINDS = [list(FAULTS)[place % len(FAULTS)] for place in range(AT_ONCE // 2)]

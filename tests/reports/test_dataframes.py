@@ -390,7 +390,7 @@ def test_a_message_that_names_runs_says_where_there_are_more(folder, tmp_path):
 
 def test_a_run_says_what_its_records_say(folder):
     run = loopbench.load(folder)
-    assert run.views == run.results.views
+    assert run.views.of == run.results.views
     assert run.why().pairs == why(run.results).pairs
     with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
         run.why(task="nowhere")

@@ -67,7 +67,7 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"loops = ['bare', 'bare']", "loops: 'bare' is given twice"),
         (b"profiles = ['clean', 'clean']", "profiles: 'clean' is given twice"),
         (b"tasks = 'many'", "tasks: .*got 'many'"),
-        (b"tasks = 0", "tasks: .*greater than or equal to 1, got 0"),
+        (b"tasks = 0", "tasks: 1 or more is needed, got 0"),
         (b"concurrency = 2.5", "concurrency: .*got 2.5"),
         (b"trial_timeout_s = inf", "trial_timeout_s: .*finite"),
         (b"trial_timeout_s = -1", "trial_timeout_s: "),

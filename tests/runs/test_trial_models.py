@@ -25,7 +25,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
-from tests.prepared import start_command
+from tests.prepared import Prepared, start_command
 
 OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
@@ -140,12 +140,11 @@ def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
     script = folder / "watched.py"
     script.write_text(WATCHED)
     (folder / "experiment.toml").write_text(EXPERIMENT)
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(runs)],
-        cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    command, pipe = [sys.executable, "-m", script.stem, json.dumps(runs)], subprocess.PIPE
+    with Prepared(command, cwd=folder, env={**os.environ, **environ}, stdout=pipe, stderr=pipe, text=True) as process:
+        out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return str(out).split()
 
 
 @pytest.mark.thorough
@@ -216,11 +215,11 @@ def test_a_loop_with_another_option_is_served_where_it_asks_the_same(tmp_path: P
 # --- real arms: the served model as somebody else's ---
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`loopbench serve` in a process of its own; its base URL."""
     asked = ["serve", "--port", "0", "--tasks", "8"]
-    with start_command(asked, tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as process:
+    with start_command(asked, tmp_path_factory.mktemp("served"), {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()

@@ -78,6 +78,7 @@ KINDS: Mapping[str, Kind] = {
     "metric": TEXT,
     "margin": NUMBER,
     "alpha": NUMBER,
+    "common_tasks": YES_OR_NO,
     "power": NUMBER,
     "purpose": Kind((str,), "'compare' or 'gate'"),
     "task": Kind((str,), "the name of a task"),

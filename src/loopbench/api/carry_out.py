@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 from loopbench.experiments.compare.prepare import Experiment
@@ -28,6 +25,7 @@ from loopbench.runs.permissions import own_code
 from loopbench.runs.run_state import read_state
 
 from .arguments import naming_files
+from .warned import warn_caller
 
 Result = TypeVar("Result")
 
@@ -79,20 +77,6 @@ def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence
     here = [name for name in own_code(config) if lives_in_one_process(name)]
     way_out = f"it cannot go on later, because {here[0]} is not in a module" if here else f"go on with loopbench resume {folder}"
     return [f"{reason}: {counted(len(read_state(folder).ended), 'trial has', 'trials have')} ended; {way_out}"]
-
-
-def warn_caller(notes: Sequence[str]) -> None:
-    """Warn at the line of the user's code that asked."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _is_ours(frame):
-        level, frame = level + 1, frame.f_back
-    for note in notes:
-        warnings.warn(note, stacklevel=level)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    package: str = frame.f_globals.get("__name__", "")
-    return package.partition(".")[0] == __name__.partition(".")[0]
 
 
 def apart(work: Callable[[], Result]) -> Result:

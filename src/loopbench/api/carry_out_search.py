@@ -10,7 +10,8 @@ from loopbench.reports.progress.display import search_display
 from loopbench.reports.search_tracking import run_logged
 
 from .arguments import naming_files
-from .carry_out import apart, how_it_stopped, warn_caller, write_or_note
+from .carry_out import apart, how_it_stopped, write_or_note
+from .warned import warn_caller
 
 
 def carry_out_search(config: OptimizeConfig, progress: bool | None) -> OptimizationResult:

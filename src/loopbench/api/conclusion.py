@@ -1,14 +1,20 @@
-"""The answer to a question: the finding itself, and the sentences and tables that state it."""
+"""The answer to a question: the finding itself, the sentences and tables that state it, and DataFrames of its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from loopbench.experiments.gate import GateResult
+from loopbench.experiments.size.size import Sizing
 from loopbench.reports.notebook import block
+from loopbench.reports.row_frames import flat, rows_frame, without_none
 from loopbench.text.plain_text import plain_line
 from loopbench.text.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Finding = TypeVar("Finding")
 
@@ -32,3 +38,103 @@ class Conclusion(Generic[Finding]):
     def _repr_html_(self) -> str:
         """Return the verdicts and the tables for a notebook; every text is escaped."""
         return block(self.title, self.verdicts, self.tables)
+
+
+# --- sizes ---
+
+_PLAN = {"for": "string", **dict.fromkeys(("margin", "level"), "float64")}
+_SIZES = {
+    **_PLAN,
+    **dict.fromkeys(("repeats", "tasks"), "int64"),
+    "clusters": "Int64",
+    "trials": "int64",
+    **dict.fromkeys(("lm_calls", "tokens", "cost_usd", "seconds"), "float64"),
+    "suite": "string",
+    **dict.fromkeys(("enough_tasks", "best"), "bool"),
+}
+_REACHES = {**_PLAN, "a": "string", "b": "string", **dict.fromkeys(("difference", "margin_shown"), "float64")}
+_NOISE = {"arm": "string", "sd": "float64", "band": "float64", "at_most": "bool", "again": "float64", "p": "float64"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SizeAnswer(Conclusion[Sizing]):
+    """How large a run has to be; `finding` has everything behind it."""
+
+    @property
+    def sizes(self) -> pd.DataFrame:
+        """A row per purpose and number of repeats with which some number of tasks suffices; `best`: the one that is recommended."""
+        rows = []
+        for plan in (plan.to_json() for plan in self.finding.plans):
+            head = {name: plan[name] for name in _PLAN}
+            rows += [head | size | {"best": size == plan["best"]} for size in plan["sizes"]]
+        return rows_frame(rows, _SIZES)
+
+    @property
+    def reaches(self) -> pd.DataFrame:
+        """A row per pair to compare, or arm to gate: the smallest difference and the smallest margin that the pilot shows."""
+        rows = []
+        for plan in (plan.to_json() for plan in self.finding.plans):
+            head = {name: plan[name] for name in _PLAN}
+            for reach in plan["reach"]:
+                a, b = (*reach["names"], None)[:2]
+                rows.append(head | {"a": a, "b": b, "difference": reach["difference"], "margin_shown": reach["margin"]})
+        return rows_frame(rows, _REACHES)
+
+    @property
+    def noise(self) -> pd.DataFrame:
+        """A row per arm: by how much two of its runs with fresh seeds differ, and by how much a second run did."""
+        return rows_frame(self.finding.to_json()["noise"], _NOISE)
+
+
+# --- gates ---
+
+_LINES = {
+    **dict.fromkeys(("arm", "baseline_arm", "metric", "outcome"), "string"),
+    **dict.fromkeys(("baseline", "run", "effect", "effect_low", "effect_high"), "float64"),
+    "ratio": "bool",
+    **dict.fromkeys(("typical", "margin"), "float64"),
+    **dict.fromkeys(("tasks", "units"), "int64"),
+    **dict.fromkeys(("p_worse", "p_holm", "p_beyond"), "float64"),
+    **dict.fromkeys(("worse", "better"), "bool"),
+}
+_CHANGED = {
+    **dict.fromkeys(("arm", "task", "became"), "string"),
+    **dict.fromkeys(("was", "now"), "float64"),
+    "repeat": "int64",
+    **dict.fromkeys(("step", "parts_at"), "Int64"),
+    **dict.fromkeys(("cause", "detail"), "string"),
+}
+_STOPS = {
+    **dict.fromkeys(("arm", "task"), "string"),
+    "repeat": "int64",
+    **dict.fromkeys(("was", "now"), "string"),
+    **dict.fromkeys(("same_score", "graver"), "bool"),
+    "reason": "string",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GateAnswer(Conclusion[GateResult]):
+    """Whether a run is worse than its baseline; `finding.outcome` is the word for it."""
+
+    @property
+    def lines(self) -> pd.DataFrame:
+        """A row per arm and metric: both sides, the effect (where `ratio` holds, a ratio, else a difference), the outcome."""
+        rows = [
+            {"arm": arm.arm, "baseline_arm": arm.baseline_arm, **flat(without_none(line.to_json(), "outlook", "more_repeats"))}
+            for arm in self.finding.arms
+            for line in arm.lines
+        ]
+        return rows_frame(rows, _LINES)
+
+    @property
+    def changes(self) -> pd.DataFrame:
+        """A row per task whose score or stop differs: mean accuracy before and now, and by which step and cause it was lost."""
+        rows = [task.to_json() | {"was": task.was.mean, "now": task.now.mean} for task in self.finding.tasks]
+        return rows_frame([{name: row[name] for name in _CHANGED} for row in rows], _CHANGED)
+
+    @property
+    def stops(self) -> pd.DataFrame:
+        """A row per trial that ends otherwise: with the same score, or by a crash."""
+        rows = [change.to_json() for change in self.finding.stops]
+        return rows_frame([{name: row[name] for name in _STOPS} for row in rows], _STOPS)

@@ -12,6 +12,7 @@ _SCALE = re.compile(r"--scale (-?[\d.]+),(-?[\d.]+)")
 _FORMAT = re.compile(r"--format ([\w-]+(?:\|[\w-]+)+)")
 _VALUE = re.compile(r"--(scorer|cluster) ([^\s,;:]+)")
 _FLAG = re.compile(r"--(map|arm|model|scorer|scale|cluster|format|name|suite|alpha|margin|errors-as-failures)\b")
+_SWITCH = re.compile(r"--(replace)\b")
 _PLURALS = {"model": "models"}
 """Flags whose setting has another name in Python."""
 
@@ -23,4 +24,5 @@ def import_words(message: str) -> str:
     said = _SCALE.sub(r"scale=(\1, \2)", said)
     said = _FORMAT.sub(lambda match: f"format= one of {', '.join(map(repr, match[1].split('|')))}", said)
     said = _VALUE.sub(lambda match: f"{match[1]}={match[2]!r}", said)
+    said = _SWITCH.sub(r"\1=True", said)
     return _FLAG.sub(lambda match: _PLURALS.get(match[1], match[1].replace("-", "_")), said)

@@ -27,8 +27,9 @@ from loopbench.runs.config import shown_short
 from loopbench.runs.folders import RUNS
 
 from .arguments import Kind, check_known, naming_files, question
-from .carry_out import warn_caller, write_or_note
+from .carry_out import write_or_note
 from .import_words import import_words
+from .warned import warn_caller
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,11 +47,12 @@ IMPORT_KINDS: Mapping[str, Kind] = {
     "scale": Kind((str, list, tuple), "the worst and the best score, such as (0, 100)", Kind((Real, str), "two numbers")),
     "cluster": Kind((str,), "the name of a column or a metadata key"),
     "errors_as_failures": Kind((bool,), "True or False"),
+    "replace": Kind((bool,), "True or False"),
     "suite": Kind((str,), "a text"),
 }
 """Setting → the kind of its values, checked here as some mean something else in other calls."""
 OWN = ("map", "scorer", "arm", "name", "format")
-SETTINGS = (*OWN, "models", "scale", "cluster", "errors_as_failures", "suite", "alpha", "margin", "runs")
+SETTINGS = (*OWN, "models", "scale", "cluster", "errors_as_failures", "suite", "alpha", "margin", "runs", "replace")
 ELSEWHERE = {"max_left_out": "it is the command's, whose exit code it sets; here run.trials['status'] tells what was left out"}
 
 
@@ -69,10 +71,12 @@ def import_results(
 
     `files`: a path (a log, a report, a table, a folder of trajectories), a DataFrame with a row per trial, a list of these to be
     compared, or a list of dicts, a row each. `map`: meaning → the column, or the place in a trajectory, that has it, such as
-    `{"task": "question", "arm": "agent"}`; an empty name: none has. `scorer`: the column, scorer or evaluator that is the accuracy.
+    `{"task": "question", "arm": "agent"}`; an empty name: none has. Meanings may be named as columns are, such as `usd` for
+    `cost_usd`. `scorer`: the column, scorer or evaluator that is the accuracy.
     `arm`: names of the files' arms in turn; equal ones are repeats of one arm. `name`: of the run below `runs`, or a path.
     `format`: of all files; None: recognized in each. `settings`: models (a list, the model of each file's arm), scale (worst and
-    best score, such as `(0, 100)`), cluster, errors_as_failures, suite, alpha, margin, runs.
+    best score, such as `(0, 100)`), cluster, errors_as_failures, suite, alpha, margin, runs, replace (True: an imported run of the
+    same name).
 
     Raises ValueError in one line that names file, row and setting for what is wrong; then no run directory is left. What was not
     read is a warning.
@@ -105,8 +109,7 @@ def _in_python() -> Iterator[None]:
 
 
 def _request(given: Mapping[str, Any]) -> ImportRequest:
-    columns = {meaning: column or "" for meaning, column in (given["map"] or {}).items()}
-    check_map(columns)
+    columns = check_map({meaning: "" if column is None else column for meaning, column in (given["map"] or {}).items()})
     arm, scale = given["arm"], given.get("scale")
     if scale is not None and not isinstance(scale, str):
         scale = ",".join(str(end) for end in scale)
@@ -122,6 +125,7 @@ def _request(given: Mapping[str, Any]) -> ImportRequest:
         arms=[arm] if isinstance(arm, str) else list(arm),
         models=list(given.get("models") or ()),
         suite=given.get("suite"),
+        replace=bool(given.get("replace")),
         **{name: given[name] for name in ("alpha", "margin") if given.get(name) is not None},
     )
 

@@ -23,7 +23,6 @@ from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
-from loopbench.experiments.size.size import Sizing
 from loopbench.experiments.size.size import size as work_out_sizes
 from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
@@ -36,7 +35,7 @@ from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
 from .carry_out import carry_out_run
-from .conclusion import Conclusion
+from .conclusion import Conclusion, GateAnswer, SizeAnswer
 from .objects import (
     AnyScorer,
     AnySuite,
@@ -56,6 +55,7 @@ ACCEPTED = "Where finding.outcome is 'undecided', whether to take the change all
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
 RERUN_SETTINGS = ("seed", "repeats", "runs", "allow", "base_url", "cassette")
+COMMON = "common_tasks"
 RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
 OPTIMIZE_ELSEWHERE = {
     "profiles": "designs are optimized and compared under the same conditions: pass one as profile",
@@ -122,9 +122,9 @@ def bless(run: AnyRun, baseline: str | Path) -> Path:
     """
     path = Path(baseline)
     with naming_files({"baseline": path}):
-        if path.exists():
-            gates.read_baseline(path)  # a file that is not a baseline is not replaced
-        gates.write_baseline(path, gates.bless(gates.read_run(_loaded(run).results.folder)))
+        new = gates.bless(gates.read_run(_loaded(run).results.folder))
+        gates.replaced(path, new)  # a file that is not a baseline is not replaced
+        gates.write_baseline(path, new)
     return path
 
 
@@ -138,28 +138,32 @@ def gate(
     alpha: float = 0.05,
     progress: bool | None = None,
     **settings: Any,
-) -> Conclusion[gates.GateResult]:
+) -> GateAnswer:
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
     `settings`: seed, repeats, runs, allow, base_url, cassette. What this program handed over as objects is allowed already.
+    Of any run `common_tasks=True` judges, where the suite has changed since, by the tasks that are the same in both.
     `metrics`: metric → margin.
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
+    if not path.exists():
+        raise ValueError(f"baseline: {path}: no such file; loopbench.bless(run, {str(path)!r}) makes a run the baseline")
     with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
-    check_known(settings, RERUN_SETTINGS, RERUN_ELSEWHERE)
+    check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
+    common = settings.pop(COMMON, False)
     gates.check_request(blessed, metrics, alpha)
     if run is None:
-        folder = _run_again(blessed, path, loops, progress, settings)
+        folder = _run_again(blessed, path, loops, progress, {**settings, COMMON: common})
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
         folder = _loaded(run).results.folder
-    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path)
+    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common)
     said = [*brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
-    return Conclusion(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
+    return GateAnswer(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 
 @question
@@ -201,7 +205,7 @@ def size(
     margin: float | None = None,
     alpha: float | None = None,
     power: float = 0.8,
-) -> Conclusion[Sizing]:
+) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
     `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
@@ -210,7 +214,7 @@ def size(
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
     said = said_in_python([*size_tables.answers(found), *found.caveats])
-    return Conclusion(found.run, said, size_tables.tables(found), found)
+    return SizeAnswer(found.run, said, size_tables.tables(found), found)
 
 
 @question
@@ -277,7 +281,7 @@ def _run_again(
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
     named = [loop_name(loop) for loop in loops]
-    again = gates.RerunSettings(named, settings.get("seed"), settings.get("repeats"), allowed, runs)
+    again = gates.RerunSettings(named, settings.get("seed"), settings.get("repeats"), allowed, runs, settings[COMMON])
     files = {**settings, "runs": runs}
     return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress).results.folder
 

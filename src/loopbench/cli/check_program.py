@@ -28,7 +28,7 @@ from loopbench.checks.program.check import HANG_S, MAX_REQUESTS, CheckLimits
 from loopbench.checks.program.naming import TOLD_STEPS, agent_name, agent_spec
 from loopbench.programs.service import Service
 from loopbench.protocol import Loop
-from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.protocol.names import Spec, near, parse_spec
 from loopbench.reports.html.program_check import program_check_html
 from loopbench.runs.registry import make_loop
 from loopbench.text import junit
@@ -100,7 +100,8 @@ class CheckOptions(OptionGroup):
         """Return the faults to check. Raises ValueError for an unknown one."""
         for name in self.fault:
             if name not in BY_NAME:
-                raise ValueError(f"--fault: there is no fault {name!r}; {nearest(name, BY_NAME)}")
+                asked, every = near(name, BY_NAME), f"known: {', '.join(BY_NAME)}"  # the help has no room for them
+                raise ValueError(f"--fault: there is no fault {name!r}; {asked or every}")
         return tuple(fault for fault in FAULTS if not self.fault or fault.name in self.fault)
 
     def requirements(self) -> tuple[Requirement, ...]:

@@ -29,7 +29,7 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
-from loopbench.experiments.gate.baseline import changes, contents
+from loopbench.experiments.gate.baseline_changes import contents, replaced
 from loopbench.experiments.gate.github import append_summary, in_actions, step_summary
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
@@ -100,6 +100,8 @@ class GateOptions(RunsOption):
     much, and one such as injection_executed rise; repeat the option for more metrics."""
     alpha: float = ALPHA
     """Maximum rate of false alarms, over draws of both the baseline and the run."""
+    common_tasks: Annotated[bool, typer.Option("--common-tasks")] = False
+    """Where the suite has changed since, judge by the tasks that are the same in both."""
 
 
 class GatePrints(OutputOptions):
@@ -148,12 +150,13 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     if options.run is None:
         load_env()  # keys may stand in a .env of the current directory
         allowed = Permissions(again.allow, again.base_url, again.cassette)
-        settings = RerunSettings(flags.get("loops", ()), flags.get("seed"), flags.get("repeats"), allowed, options.runs or RUNS)
+        asked = (flags.get("loops", ()), flags.get("seed"), flags.get("repeats"))
+        settings = RerunSettings(*asked, allowed, options.runs or RUNS, options.common_tasks)
         folder = _run_again(known, options.baseline, settings, quiet=output.quiet)
     else:
         folder = run_folder(options.run, options.runs)
     found = read_run(folder)
-    judged = judge(found, known, metrics=margins, alpha=options.alpha, path=options.baseline)
+    judged = judge(found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks)
     targets.write(judged)
     if options.run is None:
         write_report(found, told=not output.quiet)
@@ -174,12 +177,12 @@ class BlessOptions(OptionGroup):
 def bless(choice: RunChoice, options: BlessOptions) -> None:
     """Write a run as the baseline that `loopbench gate` compares later runs with.
 
-    It says what changes in a baseline that it replaces.
+    It says what changes in a baseline that it replaces, be it a damaged one; a file that is no baseline is not replaced.
     """
     output = options.output
-    old = read_baseline(output) if output.exists() else None  # a file that is not a baseline is not replaced
     found = read_run(choice.folder)
     new = new_baseline(found)
+    said = replaced(output, new)
     write_baseline(output, new)
     size = output.stat().st_size
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
@@ -189,9 +192,8 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', *anew, '--baseline', str(output)])}{_again(found)}"))
     if anew:
         print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
-    if old is not None:
-        for line in changes(old, new) or ["nothing changed"]:
-            print(plain(f"  {line}"))
+    for line in said:
+        print(plain(f"  {line}"))
 
 
 def _again(found: Results) -> str:

@@ -6,8 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperCommand
 
+UsageError: type[Exception] = BadParameter.__mro__[1]
+"""What the parser raises; the parser's own module has another name in each version of Typer."""
 OPTIONS: Mapping[str, Sequence[str]] = {
     "What is compared": (
         *("loop", "program", "suite", "data", "tools", "profile", "model", "user", "factor", "interactions", "design"),
@@ -18,6 +21,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "tasks",
         "skip-unplanned",
         "quarantine",
+        "common-tasks",
         "repeats",
         "looks",
         "seed",
@@ -60,7 +64,11 @@ class GroupedCommand(TyperCommand):
                 if flag in repeatable and not value.startswith("-") and not extra.startswith("-"):
                     repeated = shlex.join([flag, value, flag, extra])
                     raise ValueError(f"unexpected {extra!r} behind {flag}; each value needs a flag of its own: {repeated}")
-        return list(super().parse_args(ctx, args))
+        try:
+            return list(super().parse_args(ctx, args))
+        except UsageError as error:
+            error.ctx = error.ctx or ctx  # type: ignore[attr-defined]  # so that the line about it names the command
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options."""

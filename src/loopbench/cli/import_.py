@@ -34,6 +34,8 @@ class ImportOptions(OptionGroup):
     """Logs, reports, tables, result files, trajectories or folders of jobs; as many as are to be compared."""
     name: Annotated[Path | None, typer.Option("--name", "-o"), IfAbsent("generated")] = None
     """Name of the run in the runs folder, or a path."""
+    replace: bool = False
+    """Replace the imported run that has this name."""
     format_: Annotated[str | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
     """Format of all files, such as inspect."""
     arm: Texts
@@ -72,6 +74,7 @@ class ImportOptions(OptionGroup):
             suite=self.suite,
             alpha=self.alpha,
             margin=self.margin,
+            replace=self.replace,
         )
 
 
@@ -91,7 +94,8 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
         say(remark)
     say(f"run directory: {made.folder}")
     print_results(found, as_json=output.as_json, depth=depth.depth)
-    raise typer.Exit(INVALID if found.comparison.invalid or _too_many(made, options.max_left_out) else DONE)
+    supports_none = found.comparison.invalid or bool(made.apart) or _too_many(made, options.max_left_out)
+    raise typer.Exit(INVALID if supports_none else DONE)
 
 
 def _too_many(made: ImportedRun, most: float | None) -> bool:

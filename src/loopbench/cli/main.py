@@ -22,7 +22,7 @@ from loopbench.runs.silent_end import told_of_exit
 from loopbench.text.plain_text import plain
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
-from .help import GroupedCommand, write_commands
+from .help import GroupedCommand, UsageError, write_commands
 from .process import lasting_stdout, terminated_as_interrupted
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -117,9 +117,17 @@ class Commands(TyperGroup):
         """Write the commands by purpose."""
         write_commands(formatter, {name: command.get_short_help_str(MAX_SUMMARY) for name, command in self.commands.items()})
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().make_context(*args, **options)
+        except UsageError as error:
+            raise _told(error) from None
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context
         try:
             return super().invoke(ctx)
+        except UsageError as error:
+            raise _told(error) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
@@ -127,6 +135,15 @@ class Commands(TyperGroup):
             said = left.code if isinstance(left.code, str) else f"code of a loop, a tool or a suite called sys.exit({left.code!r})"
             print(f"error: {plain(redact(said))}", file=sys.stderr)
             raise typer.Exit(INVALID) from None
+
+
+def _told(error: Exception) -> Exception:
+    """Say what is wrong with the words of a command, and return what ends it; a group that is typed alone shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error
+    line = import_module(f"{__package__}.usage").usage_line(error)
+    print(plain(redact(" ".join(line.split()))), file=sys.stderr)
+    return typer.Exit(BAD_INPUT)
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:

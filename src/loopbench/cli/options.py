@@ -93,6 +93,9 @@ class VerboseOption(OptionGroup):
 class ResultsOptions(OutputOptions, VerboseOption):
     """How a command prints the results of the run that it carries out."""
 
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    """Print the answer and warnings alone: no progress, and not where the run and its page are."""
+
 
 class RunsOption(OptionGroup):
     runs: Annotated[Path | None, IfAbsent("runs")] = None

@@ -12,7 +12,7 @@ import typer
 from loopbench.experiments.fit_profile.check import FitCheck, check_fit
 from loopbench.experiments.fit_profile.fit import FittedProfile, fit_run
 from loopbench.experiments.fit_profile.toml import check_lines, remarks, to_toml
-from loopbench.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Profile, load_profile
+from loopbench.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile, load_profile
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import trials_folder
@@ -93,6 +93,8 @@ def show(choice: ProfileChoice, output: JsonOption) -> None:
     if output.as_json:
         about = {"digest": found.digest, "remarks": said, "checked": checked}
         print(json.dumps({**found.model_dump(mode="json"), **about}, ensure_ascii=True))
+    elif found.by_form:
+        _print_by_form(found)
     else:
         _print_profile(found, said)
         for line in checked:
@@ -132,7 +134,15 @@ def _print_check(check: FitCheck | None) -> None:
     _print_rows(title, ("loop", "per trial", "run", "profile", "difference", ""), rows)
 
 
-def _print_profile(found: Profile, said: dict[str, str]) -> None:
+def _print_by_form(found: Profile) -> None:
+    """Print a profile that has one for each form of calls, and these."""
+    print(f"{found.name}: {found.description}\n{found.evidence}".rstrip())
+    for form, met in found.by_form.items():
+        print(f"\nLoops with {FORMS[form]} meet:")
+        _print_profile(met, met.sources)
+
+
+def _print_profile(found: Profile, said: Mapping[str, str]) -> None:
     kinds = [kind for kind in FAULT_KINDS if kind in found.rates or kind in said]
     rows = [(kind, FAULT_KINDS[kind], f"{found.rates.get(kind, 0):g}", said.get(kind, "")) for kind in kinds]
     if rows or not found.weaknesses:

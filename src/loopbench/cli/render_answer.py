@@ -13,7 +13,8 @@ from rich.text import Text
 from loopbench.experiments.compare.answer import ComparisonAnswer, answer
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
-from loopbench.experiments.compare.matrix import SIGNS, AnswerCell, AnswerRow, Place, amount
+from loopbench.experiments.compare.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
@@ -36,7 +37,13 @@ MIN_ROWS = 7
 MIN_NAME = 16
 """Columns of a loop's name on however narrow a terminal."""
 MAX_WARNINGS = 2
-STYLES: Mapping[Place | None, str] = {"highest": "bold green", "not told apart": "", "lower": "red", None: ""}
+STYLES: Mapping[Place | None, str] = {
+    "highest": "bold green",
+    "not told apart": "",
+    "lower": "red",
+    NOT_APPLICABLE: "dim",
+    None: "",
+}
 LEGEND = "accuracy: * highest, = not told apart"
 
 
@@ -46,6 +53,8 @@ class CellForm:
 
     accuracy: Callable[[Interval], str]
     cost: Callable[[Interval, Unit], str] | None
+    head: str = "{} a trial"
+    """What stands above costs, with the place of their unit."""
 
 
 def _thousandths(value: Interval) -> str:
@@ -60,9 +69,14 @@ def _cost(value: Interval, unit: Unit) -> str:
     return interval_of(value, lambda number: amount(number, unit))
 
 
+def _mean_cost(value: Interval, unit: Unit) -> str:
+    return amount(value.value, unit)
+
+
 FORMS = (
     CellForm(_thousandths, _cost),
     CellForm(_hundredths, _cost),
+    CellForm(_hundredths, _mean_cost, "{}"),
     CellForm(_hundredths, None),
     CellForm(lambda value: hundredths(value.value), None),
 )
@@ -82,7 +96,8 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
         told = [each for each in said.said if not each.may_be_left_out]
         sentences = list(_sentences(found, told, width))
         if len(said.rows) + len(sentences) > room:
-            sentences = list(_sentences(found, [replace(each, text=each.brief or each.text) for each in told], width))
+            brief = [replace(each, text=each.brief or each.text) for each in told]
+            sentences = [*_around(found, flowing_lines(found, brief, width), width)]
     yield from title
     yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
     yield from sentences
@@ -90,8 +105,14 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
 def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
     """Yield the lines of warnings, and then of what follows from the matrix, with commands below."""
+    yield from _around(found, sentence_lines(found, said, width), width)
+
+
+def _around(found: Results, sentences: Iterator[Text], width: int) -> Iterator[Text]:
+    """Yield the lines of sentences between those of warnings and of what else there is to know."""
     yield from warning_lines(found, width)
-    yield from sentence_lines(found, said, width)
+    yield from sentences
+    yield from wrapped(defaults_sentence(found.manifest), "", width)
     if not found.comparison.invalid:
         yield from wrapped(clusters_sentence(found.manifest, found.comparison), "", width)
 
@@ -103,17 +124,31 @@ def warning_lines(found: Results, width: int) -> Iterator[Text]:
         yield from wrapped(INVALID_RUN, "bold red", width)
     warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
     hidden = len(warnings) - MAX_WARNINGS
-    more = [f"{counted(hidden, 'more warning')}: loopbench report {found.folder}"] if hidden > 0 else []
+    more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(found.folder))} -v"] if hidden > 0 else []
     for warning in [*warnings[:MAX_WARNINGS], *more]:
         yield from wrapped(warning, "yellow", width)
 
 
-def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
-    """Yield sentences, the first one bold, each with its command below."""
+def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
+    """Yield sentences, the first one bold if it leads, each with its command below."""
     for number, sentence in enumerate(said):
         command = () if sentence.decides is None else deciding_command(found.manifest, sentence.decides)
-        yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if number == 0 else "", width)
+        yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if number == 0 and leads else "", width)
         yield from (Text(line, style="dim") for line in command_lines(command, width))
+
+
+def flowing_lines(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
+    """Yield sentences as one paragraph, the first one bold, and then those that have a command below."""
+    with_command = [each for each in said if each.decides is not None and deciding_command(found.manifest, each.decides)]
+    texts = [f"{plain_line(each.text)}." for each in said if each not in with_command]
+    paragraph, at = " ".join(texts), 0
+    for part in textwrap.wrap(paragraph, width, break_on_hyphens=False):
+        at = paragraph.index(part, at)
+        line = Text(part)
+        line.stylize("bold", 0, max(0, len(texts[0]) - at))
+        yield line
+        at += len(part)
+    yield from sentence_lines(found, with_command, width, leads=not texts)
 
 
 def command_lines(words: Sequence[str], width: int) -> list[str]:
@@ -162,7 +197,7 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     else:
         yield from side_by_side(_with_short_names(forms, width), width)
     if hidden := [row for row in said.rows if row not in shown]:
-        open_ones = sum(all(cell is None or cell.place != "lower" for cell in row.cells) for row in hidden)
+        open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
         told = f", {open_ones} of them not told apart from the best" if open_ones else ""
         yield Text(f"and {counted(len(hidden), 'more loop')}, less accurate on average{told}", style="dim")
 
@@ -204,7 +239,7 @@ def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellFo
     """Return the heading and the rows of a matrix in one form."""
     heads = [*names.heads, *(plain_line(said.heading(column)) for column in said.columns)]
     if form.cost is not None:
-        heads.append(f"{UNITS[said.unit]} a trial")
+        heads.append(form.head.format(UNITS[said.unit]))
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
@@ -224,8 +259,10 @@ def _most_tasks(said: ComparisonAnswer, number: int) -> int:
 
 def _cell(cell: AnswerCell | None, form: CellForm, most: int) -> Text:
     """Return an arm's accuracy, with the number of its tasks if it lacks many. `most`: those of the arm that has most of them."""
-    if cell is None or cell.arm.summary.accuracy is None:
+    if cell is not None and cell.place == NOT_APPLICABLE:
+        return Text(NOT_APPLICABLE, style="dim")
+    if cell is None or cell.accuracy is None:
         return Text("–")
     own = cell.arm.summary.tasks
     tasks = f" ({own} of {most} tasks)" if own < (1 - MAX_LEFT_OUT) * most else ""
-    return Text(f"{form.accuracy(cell.arm.summary.accuracy)}{SIGNS[cell.place]}{tasks}", style=STYLES[cell.place])
+    return Text(f"{form.accuracy(cell.accuracy)}{SIGNS[cell.place]}{tasks}", style=STYLES[cell.place])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from rich.text import Text
 
 from loopbench.experiments.ablate.ablation import AblationResult
-from loopbench.experiments.ablate.recommendation import recommendation
+from loopbench.experiments.ablate.recommendation import recommendation, said_of
 from loopbench.experiments.ablate.tables import effect_lines, is_shown, notes, tables
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.matrix import AnswerRow
@@ -58,7 +58,7 @@ def answer_of_ablation(made: AblationResult, width: int) -> Iterator[Text]:
     yield from warning_lines(found, width)
     for line in effect_lines(made):
         yield from wrapped(line, "", width)
-    yield from () if best is None else sentence_lines(found, best.said, width)
+    yield from sentence_lines(found, said_of(made, best), width)
 
 
 def _settings(made: AblationResult, used: Collection[str], width: int) -> Iterator[Text]:
@@ -126,7 +126,7 @@ class _Axis:
 
     def title(self) -> str:
         """Return a line with the ends of the axis, and 0 if it has room."""
-        left, right, middle = f"{self.low:+.2f}", f"{self.high:+.2f}", self.at(0.0)
+        left, right, middle = f"{self.low:+z.2f}", f"{self.high:+z.2f}", self.at(0.0)
         line = list(left.ljust(self.columns - len(right)) + right)
         if len(left) < middle < self.columns - len(right) - 1:
             line[middle] = "0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,12 +12,14 @@ import typer
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run_apart
+from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.protocol.counts import counted
+from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
-from loopbench.reports.tracking_beside import MlflowLog, run_log
+from loopbench.reports.tracking_beside import LOGGED, MlflowLog, run_log
 from loopbench.runs.config import load_config
+from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import resume_flags
@@ -48,11 +50,13 @@ def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoin
     `spans`: the endpoint that gets trials as they end.
     Raises ValueError if no worker can be started.
     """
-    with run_log(experiment.config) as log:
-        _carry_out(experiment, output, spans, log)
+    with run_log(experiment.config) as log, forks_of(experiment) as forks:
+        _carry_out(experiment, output, spans, log, forks)
 
 
-def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog) -> NoReturn:
+def _carry_out(
+    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None, log: MlflowLog, forks: Sequence[ForkedWorker]
+) -> NoReturn:
     halted, stopped = "", ""
     if not output.quiet:
         say(f"if this is cut off, go on with: {resume_command(experiment)}")
@@ -63,7 +67,7 @@ def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoi
             watching(experiment, quiet=output.quiet) as watched,
             live_spans(watched, experiment.folder, spans) as progress,
         ):
-            stopped = run_apart(experiment, progress)
+            stopped = run_apart(experiment, progress, forks)
     except KeyboardInterrupt:
         halted = "interrupted"
     except CutShort as error:
@@ -73,6 +77,7 @@ def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoi
         raise ValueError(f"{error}; once that is fixed, go on with: {resume_command(now)}") from None
     else:
         log.trials_ended(experiment.folder)
+    source = source_of(experiment.folder)
     found = results(experiment.folder)
     if halted or stopped:
         now = _as_it_stands(experiment, found)
@@ -80,17 +85,18 @@ def _carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoi
         say(f"  {resume_command(now)}")
         if not found.records:
             raise typer.Exit(INTERRUPTED)
-    page = write_report(found)
-    _say_how_it_went(experiment, found)
+    page = write_report(found, source=source, told=not output.quiet)
+    _say_how_it_went(experiment, found, quiet=output.quiet)
     print_results(found, as_json=output.as_json, depth=output.depth)
-    if not halted and (line := log.finish(found, page)):
+    if not halted and (line := log.finish(found, page)) and not (output.quiet and line.startswith(LOGGED)):
         say(line)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
 
 
-def _say_how_it_went(experiment: Experiment, found: Results) -> None:
+def _say_how_it_went(experiment: Experiment, found: Results, *, quiet: bool) -> None:
+    """Say what bears on the results, and unless `quiet` where they are."""
     if found.looked is not None and found.looked.stopped:
         say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
     cassette = experiment.trial_models.cassette
@@ -100,6 +106,8 @@ def _say_how_it_went(experiment: Experiment, found: Results) -> None:
             say(line)
     for line in experiment.trial_models.pressure():
         say(line)
+    if quiet:
+        return
     say(f"run directory: {experiment.folder} (loopbench report, why and show say more of it)")
     if line := named_alike(experiment.folder, experiment.config.name):
         say(line)

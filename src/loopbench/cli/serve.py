@@ -19,7 +19,7 @@ import loopbench.models.server
 from loopbench._extras import is_installed, missing
 from loopbench.datasets.task import Suite
 from loopbench.experiments.serve.clients import settings
-from loopbench.experiments.serve.pages import MODEL, SuiteTrials
+from loopbench.experiments.serve.pages import CALLS_IN, MODEL, SuiteTrials
 from loopbench.experiments.serve.telling import RateLimitedHandler
 from loopbench.models.profiles import load_profile
 from loopbench.models.server import McpPages, Server
@@ -59,7 +59,7 @@ def serve(flags: dict[str, Any], options: ServeOptions) -> None:
     with own_prints_aside():
         suite = make_suite(parse_spec(config.suite), config.data, config.tools)
         suite = replace(suite, tasks=suite.tasks[: config.tasks])
-    trials = SuiteTrials(suite, load_profile(options.profile), config.seed, real_time=config.real_time)
+    trials = SuiteTrials(suite, load_profile(options.profile).met_by(CALLS_IN), config.seed, real_time=config.real_time)
     mcp = McpPages(trials.open) if options.mcp else None
     try:
         asyncio.run(_until_told(Server(trials, options.host, options.port, more=trials.more, mcp=mcp), suite))

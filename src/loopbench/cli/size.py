@@ -77,10 +77,11 @@ def _print(made: Sizing, *, verbose: bool) -> None:
     console = out()
     for table in report.tables(made) if verbose else ():
         print_table(table, console)
+    if scope := report.scope(made):
+        console.print(Text(plain(f"{scope}."), style="dim"))
     for answer in report.answers(made):
         console.print(Text(plain(answer), style="bold"))
     for doubt in made.caveats:
         console.print(Text(plain(doubt), style="dim"))
     if not verbose:
-        console.print(Text("A difference larger than the margin takes fewer: the run's own answer says how many.", style="dim"))
         console.print(Text("Other numbers of repeats, what this run can show, and its noise: -v", style="dim"))

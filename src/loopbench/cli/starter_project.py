@@ -64,7 +64,8 @@ TEST = '''\
 
 import pytest
 
-# metrics={{"tokens": 0.1}} beside these holds the bill, too: tokens may then grow by 10 %
+# metrics={{"tokens": 0.1}} beside these holds the bill, too: tokens may then grow by 10 %. An undecided gate fails the test;
+# with on_undecided="skip" it is a skipped test, with a warning on the pull request.
 pytestmark = pytest.mark.loop_gate(suite="jsonl", data="loop_tasks.jsonl", tools="loop_tools", repeats=3)
 
 
@@ -86,7 +87,7 @@ jobs:
       - uses: actions/setup-python@v5
         with: {python-version: "3.11"}
       - run: pip install --constraint loopbench/constraints.txt ./loopbench pytest
-      - run: python -m pytest tests/test_loops.py --loop-runs loop-runs
+      - run: python -m pytest -rs tests/test_loops.py --loop-runs loop-runs # -rs says why a gate was skipped
       - uses: actions/upload-artifact@v4 # with these, `loopbench show` and `why` work at home
         if: always()
         with: {name: loop-runs, path: loop-runs}

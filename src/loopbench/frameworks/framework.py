@@ -22,8 +22,6 @@ class Framework(ProgramLoop):
     venv: str = ""
     """Folder of the environment that has the framework, or NAME@VERSION that was installed; default: the tested version."""
 
-    calls_in: ClassVar[str] = "native"
-    """How calls are written: the wirings leave each framework at the calls of the API."""
     requires: ClassVar[tuple[str, ...]]
     """What is installed, as pip takes it: the packages that the wiring needs, the framework's own first."""
 

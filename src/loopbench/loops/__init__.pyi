@@ -9,6 +9,7 @@ from loopbench.loops.checkpoint import ApprovalRequired as ApprovalRequired
 from loopbench.loops.checkpoint import Checkpoint as Checkpoint
 from loopbench.loops.checkpoint import PendingCall as PendingCall
 from loopbench.loops.checkpoint import ResumeError as ResumeError
+from loopbench.loops.checkpoint_file import CheckpointFile as CheckpointFile
 from loopbench.loops.finish import Finish as Finish
 from loopbench.loops.finish import Module as Module
 from loopbench.loops.finish import ParseError as ParseError
@@ -42,6 +43,7 @@ from loopbench.loops.stateless import StatelessProgram as StatelessProgram
 from loopbench.protocol import Act as Act
 from loopbench.protocol import Answer as Answer
 from loopbench.protocol import BudgetExceeded as BudgetExceeded
+from loopbench.protocol import CallDelta as CallDelta
 from loopbench.protocol import Capabilities as Capabilities
 from loopbench.protocol import Chunk as Chunk
 from loopbench.protocol import Completion as Completion
@@ -71,7 +73,10 @@ from loopbench.protocol import ToolCall as ToolCall
 from loopbench.protocol import Understanding as Understanding
 from loopbench.protocol import Usage as Usage
 from loopbench.protocol import run_sync as run_sync
+from loopbench.protocol.events import ApprovalAsked as ApprovalAsked
+from loopbench.protocol.events import ApprovalDecided as ApprovalDecided
 from loopbench.protocol.events import CallInvalid as CallInvalid
+from loopbench.protocol.events import EventOf as EventOf
 from loopbench.protocol.events import LoopNote as LoopNote
 from loopbench.protocol.events import ReplyChunk as ReplyChunk
 from loopbench.protocol.events import ReplyReceived as ReplyReceived
@@ -81,3 +86,5 @@ from loopbench.protocol.events import RequestStarted as RequestStarted
 from loopbench.protocol.events import RunEnded as RunEnded
 from loopbench.protocol.events import ToolFinished as ToolFinished
 from loopbench.protocol.events import ToolStarted as ToolStarted
+from loopbench.protocol.images import Image as Image
+from loopbench.protocol.outcome import RunUsage as RunUsage

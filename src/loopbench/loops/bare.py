@@ -71,7 +71,7 @@ class Bare(ToolSettings):
     max_steps: int = 10
     """Most replies that may fail or call a tool, plus the one that answers."""
     max_consecutive_errors: int | None = 3
-    """The valve: this many errors in a row end the run; None for no valve."""
+    """The valve: this many errors in a row end the run; None for no valve. An answer that the query's type refuses is no error."""
     decision_format: Literal["json", "fields", "native"] = "json"
     """How a decision is written: one JSON object, lines of text, or a native tool call."""
     instructions: str | None = INSTRUCTIONS
@@ -88,6 +88,8 @@ class Bare(ToolSettings):
     """A tool's error names the exception's type."""
     on_provider_error: Literal["stop", "observe"] = "stop"
     """stop: the run ends without an answer. observe: the failure is fed back and counts as an error."""
+    answer_retries: int = 2
+    """How often in a row an answer that the query's type refuses is asked for again, each time in a step of its own."""
     program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
     """Instructions and demonstrations in place of the design's own."""
 
@@ -97,12 +99,19 @@ class Bare(ToolSettings):
             raise ValueError(f"max_steps must be at least 1, not {self.max_steps}")
         if self.max_consecutive_errors is not None and self.max_consecutive_errors < 1:
             raise ValueError(f"max_consecutive_errors must be at least 1 or None, not {self.max_consecutive_errors}")
+        if self.answer_retries < 0:
+            raise ValueError(f"answer_retries must be 0 or more, not {self.answer_retries}")
         if self.decision_format not in FORMATS:
             raise ValueError(f"decision_format must be one of {', '.join(FORMATS)}, not {self.decision_format!r}")
 
     @property
     def name(self) -> str:
         return "bare"
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the design shows its model the images of a query."""
+        return True
 
     @property
     def calls_in(self) -> str:
@@ -141,12 +150,12 @@ class Bare(ToolSettings):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
-        tools = self.over(tools)
-        codec, prompt = FORMATS[self.decision_format], self.predictors[DECIDE]
+        tools, codec, prompt = self.over(tools), FORMATS[self.decision_format], self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)
-        talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
-        steps, errors, refused = 0, 0, None  # refused: why the query's type did not take the last answer
+        asked = Message("user", query.full_text, images=query.images)
+        talk = _Conversation([*opening, asked], [{"role": "user", "content": query.full_text}])
+        steps, errors, refused = 0, 0, list[WireError]()  # refused: why the query's type did not take the last answers
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
             details: dict[str, Any] = {"history": talk.history, "consecutive_errors": errors}
@@ -157,7 +166,7 @@ class Bare(ToolSettings):
 
         while steps < self.max_steps:
             if self.max_consecutive_errors is not None and errors >= self.max_consecutive_errors:
-                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, refused)
+                return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, *refused[-1:])
             status = "error"
             request = Request(
                 tuple(talk.messages),
@@ -188,16 +197,23 @@ class Bare(ToolSettings):
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
                     if not (problem := query.problem(answer)):
                         return ended(answer, StopReason.FINISHED)
-                    observer.note("invalid_answer", problem=problem)
-                    refused = WireError(problem)
-                    talk.observe("error", problem)
+                    status = "refused"
+                    if self._refuse(problem, refused, talk, observer):
+                        return ended(None, StopReason.PARSE_FAILED, refused[-1])
                 else:
                     status, text = await self._act(move.calls[0], tools)
                     talk.observe(status, text, move.calls[0].name)
-            errors = 0 if status == "success" else errors + 1
+            errors, refused = (0, []) if status == "success" else (errors + (status == "error"), refused)
             steps += 1
 
-        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, refused)
+        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, *refused[-1:])
+
+    def _refuse(self, problem: str, refused: list[WireError], talk: _Conversation, observer: Observer) -> bool:
+        """Tell the model why its answer is refused; return whether it was the last that is asked for."""
+        observer.note("invalid_answer", problem=problem)
+        refused.append(WireError(problem))
+        talk.observe("error", problem)
+        return len(refused) > self.answer_retries
 
     def _opening(self, prompt: Prompt, tools: Toolbox, query: Query[Any]) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""

@@ -1,9 +1,8 @@
 """The boundary of a run, around every built-in loop: arguments are checked, events are told, earlier turns of a conversation are
-shown to the model, and a typed answer is made.
+shown to the model, a typed answer is made, and the outcome has its usage and messages.
 
-Where the query has neither type nor history and the observer takes no events, a run goes straight to the design, so that a
-comparison pays for none of this. Where loops stand in each other, the outermost does it all: it is the closest to the model and to
-the tools.
+A comparison's trial, whose observer says so, wants none of this, so that its run goes straight to the design and pays for none of
+it. Where loops stand in each other, the outermost does it all: it is the closest to the model and to the tools.
 """
 
 from __future__ import annotations
@@ -12,19 +11,20 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
-from loopbench.protocol.events import RunEnded
+from loopbench.protocol.events import EventOf, RunEnded
 
-from .conversation import ConversationModel, RecordedToolbox, messages_after
+from .call_ids import ids_of
+from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
 from .run_arguments import check_run, problem_of_model
-from .watching import WatchedModel, WatchedToolbox, Watching
+from .watching import WatchedModel, WatchedToolbox, Watching, Within
 
-RunT = TypeVar("RunT", bound=Callable[..., Awaitable[Any]])
-Run = Callable[[Query[Any], Toolbox, Model, Observer], Awaitable[Outcome[Any]]]
+RunT = TypeVar("RunT", bound=Callable[..., Coroutine[Any, Any, Any]])
+Run = Callable[[Query[Any], Toolbox, Model, Observer], Coroutine[Any, Any, Outcome[Any]]]
 
 
 def has_boundary(run: RunT) -> RunT:
@@ -41,8 +41,10 @@ def bounded(run: RunT) -> RunT:
     async def entered(self: Any, query: Any, tools: Any, model: Any, observer: Observer = SILENT) -> Any:
         check_run(query, tools, model, observer)
         try:
-            if query.answer_type is None and query.history is None and not takes_events(observer):
+            if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
                 return await run(self, query, tools, model, observer)
+            if query.shows_images and not getattr(self, "takes_images", False):
+                raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
             return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
         except (TypeError, AttributeError) as error:
             if problem := problem_of_model(model, error):
@@ -69,12 +71,13 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     """Carry out a run, and tell the observer its events if it takes any."""
     if not takes_events(observer):
         return await run(query, tools, model, observer)
-    watching = Watching(observer)
+    watching = Watching(observer, ids_of(observer, query))
+    watched_model = WatchedModel(model, tools, watching)
     outcome: Outcome[Any] | None = None
     error: BaseException | None = None
     started = time.perf_counter()
     try:
-        outcome = await run(query, WatchedToolbox(tools, watching), WatchedModel(model, tools, watching), watching)
+        outcome = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
         return outcome
     except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
         error = raised
@@ -85,17 +88,22 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
 
 async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
     """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
-    if query.history is None:
-        return answered(query, await run(query.for_design, tools, model, observer))
-    recorded, told = RecordedToolbox(tools), ConversationModel(model, query.history)
-    given = await run(query.for_design, recorded, told, observer)
+    ids = ids_of(observer, query)
+    recorded, told = RecordedToolbox(tools, ids), ConversationModel(model, query.history or ())
+    given = await run(query.for_design, recorded, told, Within(observer, ids))
     outcome = answered(query, given)
-    return replace(outcome, messages=messages_after(query, recorded.made, outcome, given.answer, told.own))
+    messages = messages_after(query, recorded.made, outcome, given.answer, told.own)
+    return replace(outcome, messages=messages, usage=usage_of(told, recorded, ids))
+
+
+def run_of(loop: Loop) -> Run:
+    """Return the run of any loop with a boundary around it, also that of a loop which has none of its own."""
+    return loop.run if hasattr(loop.run, "has_boundary") else functools.partial(watched, functools.partial(conversed, loop.run))
 
 
 async def run_events(
-    loop: Loop, query: Query[Any], tools: Toolbox, model: Model, *, streams: bool = False
-) -> AsyncGenerator[RunEvent, None]:
+    loop: Loop, query: Query[AnswerT], tools: Toolbox, model: Model, *, streams: bool = False
+) -> AsyncGenerator[EventOf[AnswerT], None]:
     """Run any loop, and yield what happens in it, with RunEnded as the last event.
 
     `streams`: pieces of replies, too. Raises what leaves the run, such as BudgetExceeded, after the last event, and TypeError for
@@ -103,12 +111,11 @@ async def run_events(
     """
     check_run(query, tools, model, SILENT)
     queue = _Queue(streams)
-    run = loop.run if hasattr(loop.run, "has_boundary") else functools.partial(watched, functools.partial(conversed, loop.run))
-    running = asyncio.create_task(run(query, tools, model, queue))
+    running = asyncio.create_task(run_of(loop)(query, tools, model, queue))
     running.add_done_callback(queue.end)
     try:
         while (event := await queue.events.get()) is not None:
-            yield event
+            yield cast("EventOf[AnswerT]", event)
         await running
     finally:
         running.cancel()

@@ -6,11 +6,11 @@ is recorded here in the place of the model and the tools ("durable execution" by
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import json
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,19 +28,16 @@ from loopbench.protocol import (
     Usage,
     render_value,
 )
-from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.values import error_text
 
+from .approval_rules import ApprovalRule, rules_of
 from .toolbox_around import received_arguments
 
 logger = logging.getLogger(__name__)
 
 Entry = dict[str, Any]
 """One line of a checkpoint, as JSON."""
-
-
-ApprovalRule = Callable[[Mapping[str, Any]], bool]
-"""Says of a call's arguments, as the model wrote them, whether a person has to approve the call."""
 
 
 class ResumeError(StopRun):
@@ -52,8 +49,13 @@ class PendingCall:
     """A call that waits for a person."""
 
     id: str
-    """What `Checkpoint.approve` and `Checkpoint.reject` take."""
+    """What `Checkpoint.approve` and `Checkpoint.reject` take, and the call's id in every event."""
     call: ToolCall
+    """As the model wrote it."""
+    arguments: Mapping[str, Any]
+    """As the tool will get them: converted to its types, and with its defaults, as JSON."""
+    problem: str = ""
+    """Why it waits again after a decision; empty if nobody has decided about it."""
 
 
 class ApprovalRequired(StopRun):
@@ -106,13 +108,30 @@ class Checkpoint:
         cannot read waits, too. Raises ValueError for what is no entry of a checkpoint, and TypeError for what is no list of names
         and for rules that are no plain functions of one argument.
         """
-        self.entries: list[Entry] = []
-        self.needs_approval = _rules(needs_approval)
+        self.entries: list[Entry]
+        self.needs_approval = rules_of(needs_approval)
         self.on_entry = on_entry
         self.is_running = False
+        self.take(entries)
+
+    def take(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Have these entries in the place of any others. Raises ValueError for what is no entry."""
+        taken: list[Entry] = []
         for place, entry in enumerate(entries):
             check_entry(entry, place)
-            self.entries.append(dict(entry))
+            taken.append(dict(entry))
+        self.entries = taken
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Around a run of this checkpoint. Raises RuntimeError if one is under way: two would make the same calls."""
+        if self.is_running:
+            raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
+        self.is_running = True
+        try:
+            yield
+        finally:
+            self.is_running = False
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
@@ -120,52 +139,74 @@ class Checkpoint:
         found: dict[str, PendingCall] = {}
         for entry in self.entries:
             if entry["kind"] == "pending":
-                found[entry["call"]] = PendingCall(entry["call"], ToolCall(entry["tool"], entry["arguments"]))
+                found[entry["call"]] = _pending(entry)
             elif entry["kind"] == "decision":
                 found.pop(entry["call"], None)
         return tuple(found.values())
 
-    def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None) -> None:
-        """Let a call run once the run is resumed. `pending`: the call or its id.
+    def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None, by: str = "") -> None:
+        """Let a call run once the run is resumed. `pending`: the call or its id. `by`: who decides, for events and the entry.
 
         `arguments`: the call runs with these in the place of the model's, which the model is told with the result. If the tool does
         not take them, the call waits again once the run is resumed, and the ApprovalRequired says why. Raises ValueError for a call
-        that does not wait, and for arguments that are no JSON object.
+        that does not wait, and for arguments that are no JSON object, TypeError for a name that is no text.
         """
         if arguments is None:
-            self._decide(pending, True)
+            self._decide(pending, True, by=by)
             return
         given = dict(arguments) if isinstance(arguments, Mapping) else None
         if given is None or _json_value(given) != given:
             raise ValueError(f"approve: arguments must be a JSON object, such as {{'amount': 50}}, not {arguments!r}")
-        self._decide(pending, True, arguments=given)
+        self._decide(pending, True, by=by, arguments=given)
 
-    def reject(self, pending: PendingCall | str, reason: str = "") -> None:
-        """Refuse a call: the model reads the reason as the call's error. Raises ValueError for a call that does not wait."""
-        self._decide(pending, False, reason)
+    def reject(self, pending: PendingCall | str, reason: str = "", *, by: str = "") -> None:
+        """Refuse a call: the model reads the reason as the call's error. `by`: as of `approve`.
 
-    def must_wait(self, call_id: str, call: ToolCall, tools: Toolbox) -> bool:
+        Raises ValueError for a call that does not wait, and TypeError for a reason or a name that is no text.
+        """
+        self._decide(pending, False, reason, by=by)
+
+    def answer(self, pending: PendingCall | str, result: Any, *, by: str = "") -> None:
+        """Give the result of a call, so that the tool is not called: of one that has acted already, or that a person carries out.
+
+        The model reads it as the call's result. Raises ValueError for a call that does not wait and for a result that is no JSON,
+        TypeError for a name that is no text.
+        """
+        if _json_value(result) != result:
+            raise ValueError(f"answer: the result must be a JSON value, not {type(result).__name__}")
+        self._decide(pending, True, by=by, result=result)
+
+    def must_wait(self, call: ToolCall, tools: Toolbox) -> bool:
         """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
 
-        A rule judges what the tool's function gets, and not what the model wrote: `"true"` for True, a default that it left out.
+        So does one that had begun when the run ended. A rule judges what the tool's function gets, and not what the model wrote:
+        `"true"` for True, a default that it left out. What a rule cannot judge is shown to a person: it raises, or returns None,
+        as a function that has forgotten a case does.
         """
-        if any(entry["kind"] == "pending" and entry["call"] == call_id for entry in self.entries):
+        if any(entry["kind"] in ("pending", "begun") and entry["call"] == call.call_id for entry in self.entries):
             return True
         if call.name not in self.needs_approval:
             return False
         rule = self.needs_approval[call.name]
+        if rule is None:
+            return True
         try:
-            return rule is None or bool(rule(received_arguments(call, tools)))
-        except Exception as error:  # a model may leave out what the rule looks at: what cannot be judged is shown to a person
+            said = rule(received_arguments(call, tools))
+            return said is None or bool(said)
+        except Exception as error:  # a model may leave out what the rule looks at
             logger.warning("needs_approval: the rule of %s raised %s: %s", call.name, type(error).__name__, error_text(error))
             return True
 
-    def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", **edited: Entry) -> None:
-        name = pending.id if isinstance(pending, PendingCall) else pending
+    def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", *, by: str, **edited: Entry) -> None:
+        for name, given in (("reason", reason), ("by", by)):
+            if not isinstance(given, str):
+                raise TypeError(f"{name}: give a text, not {type(given).__name__}")
+        call_id = pending.id if isinstance(pending, PendingCall) else pending
         waiting = [one.id for one in self.pending]
-        if name not in waiting:
-            raise ValueError(f"no call {name!r} waits for a decision; waiting: {', '.join(waiting) or 'none'}")
-        self.add({"kind": "decision", "call": name, "approved": approved, "reason": reason, **edited})
+        if call_id not in waiting:
+            raise ValueError(f"no call {call_id!r} waits for a decision; waiting: {', '.join(waiting) or 'none'}")
+        said = {"by": by} if by else {}
+        self.add({"kind": "decision", "call": call_id, "approved": approved, "reason": reason, **said, **edited})
 
     def add(self, entry: Entry) -> None:
         """Add an entry, and tell `on_entry`. What that raises leaves the run."""
@@ -191,7 +232,6 @@ class Replay:
             else:
                 self._replies.setdefault(entry["scope"], deque()).append(entry)
         self._left = len(self._results) + sum(map(len, self._replies.values()))
-        self._seen = Counter[str]()
 
     @property
     def is_replaying(self) -> bool:
@@ -229,95 +269,91 @@ class Replay:
     def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
         self._checkpoint.add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
 
-    # --- the tools ---
+    # --- the tools: calls have the run's ids ---
 
-    def id_of(self, call: ToolCall) -> str:
-        """Return the id of the next call like this one: calls that are equal are told apart by their order."""
-        try:
-            said = digest(call.arguments)
-        except (TypeError, ValueError, RecursionError):
-            said = sha256(render_value(call.arguments))
-        like = f"{call.name}-{said[:12]}"
-        self._seen[like] += 1
-        return f"{like}-{self._seen[like]}"
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the calls that are recorded."""
+        return frozenset(entry["call"] for entry in self._checkpoint.entries if "call" in entry)
 
-    def result(self, call_id: str, call: ToolCall) -> Observation | None:
+    def result(self, call: ToolCall) -> Observation | None:
         """Return the recorded result of a call, None if it has none yet."""
-        entry = self._results.pop(call_id, None)
+        entry = self._results.pop(call.call_id, None)
         if entry is None:
             return None
         self._left -= 1
         return Observation(**entry["result"], call_id=call.call_id)
 
-    def keep_result(self, call_id: str, seen: Observation) -> None:
+    def keep_result(self, call: ToolCall, seen: Observation) -> None:
         made = asdict(replace(seen, value=None))
         del made["call_id"]
-        self._checkpoint.add({"kind": "result", "call": call_id, "result": made | {"value": _json_value(seen.value)}})
+        self._checkpoint.add({"kind": "result", "call": str(call.call_id), "result": made | {"value": _json_value(seen.value)}})
 
-    def decision(self, call_id: str) -> Entry | None:
+    def begin(self, call: ToolCall) -> None:
+        """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made."""
+        self._checkpoint.add({"kind": "begun", "call": str(call.call_id)})
+
+    def was_cut_off(self, call: ToolCall) -> bool:
+        """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
+        return self._decisions(call.call_id)[0]
+
+    def decision(self, call: ToolCall) -> Entry | None:
         """Return what a person has decided about a call, None if nobody has since it began to wait.
 
         Of two people who decide at once, in checkpoints of their own, the one who rejects it counts; else the first.
         """
+        return self._held(call.call_id)
+
+    def _held(self, call_id: str) -> Entry | None:
+        return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
+
+    def _decisions(self, call_id: str) -> tuple[bool, list[Entry]]:
+        """Return whether a call was cut off, and the decisions about it that hold: those since it last began to wait."""
+        is_cut_off = is_asked = False
         since: list[Entry] = []
         for entry in self._checkpoint.entries:
-            if entry["kind"] == "pending" and entry["call"] == call_id:
-                since.clear()
-            elif entry["kind"] == "decision" and entry["call"] == call_id:
+            if entry.get("call") != call_id:
+                continue
+            if entry["kind"] == "decision" and is_asked:
                 since.append(entry)
-        return min(since, key=lambda entry: bool(entry["approved"]), default=None)
+                is_cut_off = False
+            elif entry["kind"] in ("pending", "begun"):
+                since.clear()
+                is_asked = entry["kind"] == "pending"
+                is_cut_off = is_cut_off or not is_asked
+        return is_cut_off, since
 
-    def wait_for_person(self, call_id: str, call: ToolCall) -> None:
-        """Note that a call waits for a person."""
-        if all(one.id != call_id for one in self._checkpoint.pending):
-            arguments = _json_value(dict(call.arguments))
-            self._checkpoint.add({"kind": "pending", "call": call_id, "tool": call.name, "arguments": arguments})
+    @property
+    def not_made(self) -> set[str]:
+        """The ids of the calls that a person has refused or given the result of, so that no tool was called."""
+        decided = {entry["call"] for entry in self._checkpoint.entries if entry["kind"] == "decision"}
+        held = [entry for entry in map(self._held, decided) if entry is not None]
+        return {entry["call"] for entry in held if not entry["approved"] or "result" in entry}
+
+    def wait_for_person(self, call: ToolCall, tools: Toolbox, problem: str = "") -> PendingCall:
+        """Note that a call waits for a person, and return what waits. `problem`: why it waits again."""
+        for one in self._checkpoint.pending:
+            if one.id == call.call_id:
+                return one
+        written = _json_values(call.arguments)
+        try:
+            received = _json_values(received_arguments(call, tools))
+        except Exception:  # of the tool's types, or a call that lacks an argument: the tool gets what was written
+            received = written
+        named = {"call": str(call.call_id), "tool": call.name, "arguments": written}
+        entry = {"kind": "pending", **named, **({} if received == written else {"received": received})}
+        entry |= {"problem": problem} if problem else {}
+        self._checkpoint.add(entry)
+        return _pending(entry)
+
+
+def _pending(entry: Entry) -> PendingCall:
+    call = ToolCall(entry["tool"], entry["arguments"], entry["call"])
+    received = entry["received"] if "received" in entry else entry["arguments"]
+    return PendingCall(entry["call"], call, received, entry.get("problem", ""))
 
 
 # --- entries ---
-
-
-def _rules(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Mapping[str, ApprovalRule | None]:
-    """Return the rule for each name, None where every call waits. Raises TypeError."""
-    given: Any = needs_approval
-    if isinstance(given, str):
-        raise TypeError(f"needs_approval: give a list of tools' names, such as [{given!r}], not a text")
-    if not isinstance(given, Iterable):
-        raise TypeError(
-            "needs_approval: give a list of tools' names or a mapping with a rule for each, such as "
-            f"{{'refund': lambda arguments: True}}, not {type(given).__name__}"
-        )
-    rules = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
-    for name, rule in rules.items():
-        if not isinstance(name, str):
-            raise TypeError(f"needs_approval: a tool's name must be a text, not {name!r}")
-        if isinstance(given, Mapping):
-            _check_rule(name, rule)
-    return rules
-
-
-def _check_rule(name: str, rule: Any) -> None:
-    """Raise TypeError for a rule that is no plain function of a call's arguments as one mapping."""
-    wrong = "" if callable(rule) else repr(rule)
-    if inspect.iscoroutinefunction(rule):
-        wrong = "an async function"
-    elif not wrong and not _takes_one(rule):
-        wrong = f"one that takes {inspect.signature(rule)}"
-    if wrong:
-        raise TypeError(f"needs_approval: the rule of {name!r} must be a plain function of the call's arguments, not {wrong}")
-
-
-def _takes_one(rule: Callable[..., Any]) -> bool:
-    """Whether a function can be called with one argument; one whose signature cannot be read is believed to."""
-    try:
-        signature = inspect.signature(rule)
-    except (TypeError, ValueError):
-        return True
-    try:
-        signature.bind({})
-    except TypeError:
-        return False
-    return True
 
 
 _FIELDS: Mapping[str, Mapping[str, type]] = {
@@ -326,6 +362,7 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
     "result": {"call": str, "result": dict},
     "pending": {"call": str, "tool": str, "arguments": dict},
     "decision": {"call": str, "approved": bool, "reason": str},
+    "begun": {"call": str},
     "resumed": {},
 }
 """The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended."""
@@ -357,7 +394,9 @@ def check_entry(entry: Any, place: int) -> None:
         elif entry["kind"] == "failure":
             _failure_of(entry["failure"])
         elif entry["kind"] == "decision":
-            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict)
+            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
+        elif entry["kind"] == "pending":
+            is_sound = is_sound and isinstance(entry.get("received", {}), dict) and isinstance(entry.get("problem", ""), str)
         elif entry["kind"] == "result":
             Observation(**entry["result"], call_id="")
     except (KeyError, TypeError, AttributeError):
@@ -395,6 +434,10 @@ def _failure_of(entry: Entry) -> ModelError:
     if made is ProviderError:
         return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
     return made(entry["message"])
+
+
+def _json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _json_value(value) for name, value in arguments.items()}
 
 
 def _json_value(value: Any) -> Any:

@@ -11,9 +11,11 @@ for word: a provider's prompt cache then holds all of it. Its codecs name the fo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from loopbench.protocol import (
     Answer,
@@ -22,6 +24,7 @@ from loopbench.protocol import (
     Inexpressible,
     Message,
     Model,
+    ModelError,
     NativeCall,
     Observation,
     Outcome,
@@ -31,13 +34,16 @@ from loopbench.protocol import (
     Role,
     Toolbox,
     ToolCall,
+    Usage,
     WrappedModel,
     render_value,
 )
 from loopbench.protocol.chat import SentTurn
 from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.outcome import RunUsage
 from loopbench.protocol.wire import from_json
 
+from .call_ids import CallIds, as_asked
 from .toolbox_around import ToolboxAround
 
 UNTOLD = frozenset({Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT})
@@ -50,28 +56,56 @@ _ENCODER = Encoder(ensure_ascii=False)
 
 
 class ConversationModel(WrappedModel):
-    """A model whose requests show the earlier turns of a conversation."""
+    """A model whose requests show the earlier turns of a conversation, and are counted."""
 
     def __init__(self, model: Model, history: Sequence[Message]) -> None:
         super().__init__(model)
-        self.history = _without_changed(history)
+        self._turns = [(turn, _as_sent(turn)) for turn in _turns(history)]
         self.own: tuple[str, tuple[Message, ...]] | None = None
         """The run's own messages in its last request of a format that grows, and the name of that format."""
+        self.requests = 0
+        self.uncounted = 0
+        """Replies whose tokens nobody has told, those that broke off among them."""
+        self.tokens: Usage | None = None
 
     async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._told(request))
+        self.requests += 1
+        reply = await self.model.complete(self._told(request))
+        self._count(reply)
+        return reply
 
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._told(request))
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        self.requests += 1
+        reply: Reply | None = None
+        try:
+            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._told(request)))) as chunks:
+                async for chunk in chunks:
+                    if chunk.reply is not None and reply is None:
+                        reply = chunk.reply
+                        self._count(reply)
+                    yield chunk
+        finally:
+            if reply is None and not isinstance(sys.exception(), ModelError):
+                self.uncounted += 1
+
+    def _count(self, reply: Reply) -> None:
+        if reply.usage is None:
+            self.uncounted += 1
+        else:
+            self.tokens = reply.usage if self.tokens is None else self.tokens + reply.usage
 
     def _told(self, request: Request) -> Request:
         own = request.messages
         place = request.examples + (1 if own and own[0].role == "system" else 0)
         if format_name := getattr(request.codec, "grows_as", ""):
             self.own = format_name, own[place:]
-        if not self.history or request.role in UNTOLD:
+        if not self._turns or request.role in UNTOLD:
             return request
-        return replace(request, messages=(*own[:place], *turns_for(request, self.history), *own[place:]))
+        return replace(request, messages=(*own[:place], *_told_turns(request, self._turns), *own[place:]))
+
+
+Turn = tuple[list[Message], tuple[Message, ...] | None]
+"""A turn as the conversation has it, and as it was sent, if it was and nobody has changed it since."""
 
 
 def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
@@ -80,14 +114,17 @@ def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
     A request of a guard's, whose codec says `asks_about_task`, shows what the user said and no more: neither a result of a tool nor
     what a model made of one may talk it into anything.
     """
+    return _told_turns(request, [(turn, _as_sent(turn)) for turn in _turns(history)])
+
+
+def _told_turns(request: Request, turns: Iterable[Turn]) -> list[Message]:
     if getattr(request.codec, "asks_about_task", False):
-        return [_plain(message) for message in history if message.role == "user"]
+        return [Message("user", message.content) for turn, _ in turns for message in turn if message.role == "user"]
     format_name = getattr(request.codec, "grows_as", "")
     shown: list[Message] = []
-    for turn in _turns(history):
-        sent = turn[0].sent
-        if sent is not None and sent.format == format_name:
-            shown += sent.messages
+    for turn, as_sent in turns:
+        if as_sent is not None and turn[0].sent is not None and turn[0].sent.format == format_name:
+            shown += as_sent
             turn = [message for message in turn if message.role == "assistant" and not message.calls]
         elif not request.tools:
             turn = _with_results_as_text(turn)
@@ -114,13 +151,9 @@ def _turns(history: Iterable[Message]) -> list[list[Message]]:
     return turns
 
 
-def _without_changed(history: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages; a turn that was changed since it was sent, as by somebody who took a name out, is shown as it is now."""
-    made: list[Message] = []
-    for first, *rest in _turns(history):
-        is_changed = first.sent is not None and not first.sent.is_of([first, *rest])
-        made += [replace(first, sent=None) if is_changed else first, *rest]
-    return tuple(made)
+def _as_sent(turn: Sequence[Message]) -> tuple[Message, ...] | None:
+    """Return a turn as it was sent; None for one that was changed since, as by somebody who took a name out."""
+    return None if turn[0].sent is None else turn[0].sent.shown(turn)
 
 
 def _answer(said: Message, codec: Codec | None, call_id: str) -> list[Message]:
@@ -166,13 +199,14 @@ def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
                 asked = len(shown)
                 shown.append(Message("user", RESULTS))
             text = shown[asked].content
-            shown[asked] = Message("user", f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}")
+            told = f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}"
+            shown[asked] = Message("user", told, images=shown[asked].images)
             continue
         called |= {call.id: call for call in message.calls}
         if message.role == "user":
             asked = len(shown)
         if message.content or not message.calls:
-            shown.append(Message(message.role, message.content))
+            shown.append(Message(message.role, message.content, images=message.images))
     return shown
 
 
@@ -190,15 +224,22 @@ class MadeCall:
 class RecordedToolbox(ToolboxAround):
     """A toolbox that keeps the calls of a run and what the model read of their results."""
 
-    def __init__(self, within: Toolbox) -> None:
+    def __init__(self, within: Toolbox, ids: CallIds) -> None:
         super().__init__(within)
         self.made: list[MadeCall] = []
+        self._ids = ids
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        made = MadeCall(call)
+        made = MadeCall(self._ids.named(call))
         self.made.append(made)
-        made.seen = await self.within.call(call, validate=validate)
-        return made.seen
+        made.seen = await self.within.call(made.call, validate=validate)
+        return as_asked(made.seen, call)
+
+
+def usage_of(model: ConversationModel, tools: RecordedToolbox, ids: CallIds) -> RunUsage:
+    """Return what a run has taken."""
+    ended = [made.call for made in tools.made if made.seen is not None and made.call.call_id not in ids.not_made]
+    return RunUsage(model.requests, sum(call.name in tools for call in ended), model.tokens, model.uncounted)
 
 
 def messages_after(
@@ -208,12 +249,11 @@ def messages_after(
 
     `answer`: the outcome's as the design gave it, text or JSON value. `own`: that of the run's `ConversationModel`.
     """
-    history = query.history or ()
-    messages = [Message("user", query.full_text)]
-    for number, made in enumerate(calls):
+    messages = [Message("user", query.full_text, images=query.images)]
+    for made in calls:
         if made.seen is None:  # cancelled by the run itself
             continue
-        name = f"call_{len(history)}_{number}"  # providers want ids that differ; those of a model may repeat
+        name = str(made.call.call_id)  # the run's, because providers want ids that differ, and those of a model may repeat
         arguments = _ENCODER.encode(dict(made.call.arguments))
         messages.append(Message("assistant", "", (NativeCall(name, made.call.name, arguments),)))
         seen = made.seen
@@ -221,6 +261,11 @@ def messages_after(
     if outcome.ok:
         said = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", said))
-        if own is not None and all(message.role != "system" for message in own[1]):  # a history may not hold what a hook put in
+        if own is not None and all(_can_be_stored(message, query) for message in own[1]):
             messages[0] = replace(messages[0], sent=SentTurn.of(messages, *own))
-    return (*history, *messages)
+    return (*(query.history or ()), *messages)
+
+
+def _can_be_stored(message: Message, query: Query[Any]) -> bool:
+    """Whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
+    return message.role != "system" and message.images in ((), query.images)

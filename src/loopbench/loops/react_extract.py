@@ -45,6 +45,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.events import ANSWERS_ONLY
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here, run_waiting
 
@@ -349,7 +350,7 @@ class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
         An answer's properties are fields too, unless their names are among those four.
         """
         loop = replace(self.config, program=self)
-        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor())
+        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor(), ANSWERS_ONLY)
         values = outcome.answer if self.schema and isinstance(outcome.answer, dict) else {}
         return dspy.Prediction(
             values,

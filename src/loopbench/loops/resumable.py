@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
 from loopbench.protocol import (
     SILENT,
     AnswerT,
-    CallDelta,
     Chunk,
     Loop,
     Model,
@@ -33,9 +32,12 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.chat import whole_pieces
+from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
 
-from .boundary import has_boundary, watched
+from .boundary import has_boundary, run_of, watched
+from .call_ids import CallIds, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, Replay
 from .run_arguments import check_run, named
 from .toolbox_around import ToolboxAround, problem_of
@@ -43,6 +45,9 @@ from .watching import Watching
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
+CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
+PERSON, RULE = "person", "rule"
+"""Who decided about a call, where no name was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +82,22 @@ class Resumable(WrappedLoop):
         for name in sorted(self.checkpoint.needs_approval):
             if name not in tools:
                 raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}")
-        if self.checkpoint.is_running:
-            raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
-        self.checkpoint.is_running = True
-        try:
+        with self.checkpoint.running():
             return await watched(self._recorded, query, tools, model, observer)
-        finally:
-            self.checkpoint.is_running = False
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
-        replay = Replay(self.checkpoint)
-        told = AfterReplay(observer, replay)
+        replay, ids = Replay(self.checkpoint), ids_of(observer, query)
+        ids.recorded, ids.not_made = replay.ids, replay.not_made
+        told = AfterReplay(observer, ids, replay)
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
-        return await self.loop.run(query, approved, ReplayedModel(model, replay), told)
+        return await run_of(self.loop)(query, approved, ReplayedModel(model, replay), told)
 
 
 class AfterReplay(Watching):
-    """Passes a design's notes on, but for those of the part that is recorded."""
+    """Passes on what a design tells, but for the notes of the part that is recorded; the loop within makes the outcome whole."""
 
-    def __init__(self, observer: Observer, replay: Replay) -> None:
-        super().__init__(observer)
+    def __init__(self, observer: Observer, ids: CallIds, replay: Replay) -> None:
+        super().__init__(observer, ids)
         self._replay = replay
 
     def note(self, kind: str, **data: Any) -> None:
@@ -128,8 +129,9 @@ class ReplayedModel(WrappedModel):
         """Raises as the model does, and ResumeError."""
         reply = self._replay.reply(request)
         if reply is not None:
-            for chunk in _whole(reply):
+            for chunk in whole_pieces(reply):
                 yield chunk
+            yield Chunk(reply=reply)
             return
         text = ""
         try:
@@ -147,19 +149,12 @@ class ReplayedModel(WrappedModel):
             self._replay.keep_reply(request, Reply(text, finish_reason="other"))
 
 
-def _whole(reply: Reply) -> list[Chunk]:
-    """Return a recorded reply as a stream whose pieces are whole texts and calls."""
-    text = [Chunk(reply.text)] if reply.text else []
-    calls = [Chunk(call=CallDelta(place, one.id, one.name, one.arguments)) for place, one in enumerate(reply.calls)]
-    return [*text, *calls, Chunk(reply=reply)]
-
-
 class ReplayedToolbox(ToolboxAround):
     """A toolbox that makes the calls that have no result yet, once a person has approved those that need it."""
 
-    def __init__(self, within: Toolbox, replay: Replay, checkpoint: Checkpoint, observer: Observer) -> None:
+    def __init__(self, within: Toolbox, replay: Replay, checkpoint: Checkpoint, told: AfterReplay) -> None:
         super().__init__(within)
-        self._replay, self._checkpoint, self._observer = replay, checkpoint, observer
+        self._replay, self._checkpoint, self._told = replay, checkpoint, told
         self._under_way = 0
         self._idle = asyncio.Event()
         self._is_stopping = False
@@ -167,19 +162,24 @@ class ReplayedToolbox(ToolboxAround):
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Raises what the tool's StopRun is, and ApprovalRequired."""
-        name = self._replay.id_of(call)
-        seen = self._replay.result(name, call)
-        if seen is not None:
-            return seen
-        can_run = not (validate or self.check_arguments) or problem_of(call, self.within) is None
-        if can_run and self._checkpoint.must_wait(name, call, self.within):
-            seen = await self._decided(name, call, validate)
-        else:
-            seen = await self._made(call, validate)
-        self._replay.keep_result(name, seen)
-        return seen
+        named = self._told.ids.named(call)
+        seen = self._replay.result(named)
+        if seen is None:
+            seen = await self._new(named, validate)
+            self._replay.keep_result(named, seen)
+        return as_asked(seen, call)
 
-    async def _made(self, call: ToolCall, validate: bool) -> Observation:
+    async def _new(self, call: ToolCall, validate: bool) -> Observation:
+        """Return the result of a call that has none recorded. Raises ApprovalRequired."""
+        is_checked = validate or self.check_arguments or not isinstance(call.arguments, Mapping)
+        if is_checked and problem_of(call, self.within) is not None:  # the call will be refused: there is nothing to decide
+            return await self._made(call, validate)
+        if self._checkpoint.must_wait(call, self.within):
+            return await self._decided(call, validate)
+        is_allowed = call.name in self._checkpoint.needs_approval
+        return await self._made(call, validate, ApprovalDecided(call, True, RULE) if is_allowed else None)
+
+    async def _made(self, call: ToolCall, validate: bool, decided: ApprovalDecided | None = None) -> Observation:
         """Return the result of a call. Raises ApprovalRequired, without beginning it, once another call waits for a person.
 
         A design ends the calls that run beside one that raises: one that began now could be cut off without a recorded result,
@@ -190,39 +190,50 @@ class ReplayedToolbox(ToolboxAround):
         self._under_way += 1
         self._idle.clear()
         try:
+            if decided is not None:
+                self._replay.begin(decided.call)
+                self._told.on_event(decided)
             return await self.within.call(call, validate=validate)
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
 
-    async def _decided(self, name: str, call: ToolCall, validate: bool) -> Observation:
+    async def _decided(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
-        decision = self._replay.decision(name)
+        if self._replay.was_cut_off(call):
+            await self._wait(call, CUT_OFF)
+        decision = self._replay.decision(call)
         if decision is None:
-            await self._wait(name, call)
-        elif not decision["approved"]:
-            self._observer.note("rejected", tool_name=call.name, reason=decision["reason"])
-            reason = f"{REJECTED}: {decision['reason']}" if decision["reason"] else f"{REJECTED}."
+            await self._wait(call)
+        edited = decision.get("arguments")
+        given = render_value(decision["result"]) if "result" in decision else None
+        decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], edited, given)
+        if given is not None:
+            self._told.on_event(decided)
+            return Observation(call.name, "success", given, None, decision["result"], call.call_id)
+        if not decided.approved:
+            self._told.on_event(decided)
+            reason = f"{REJECTED}: {decided.reason}" if decided.reason else f"{REJECTED}."
             return Observation(call.name, "error", reason, "Rejected", None, call.call_id)
-        elif "arguments" in decision:
-            return await self._made_with(name, replace(call, arguments=decision["arguments"]), call)
-        return await self._made(call, validate)
+        if edited is None:
+            return await self._made(call, validate, decided)
+        return await self._made_with(replace(call, arguments=edited), decided)
 
-    async def _made_with(self, name: str, edited: ToolCall, call: ToolCall) -> Observation:
+    async def _made_with(self, edited: ToolCall, decided: ApprovalDecided) -> Observation:
         """Return the result of a call with a person's arguments. Raises ApprovalRequired where the tool does not take them."""
         if problem := problem_of(edited, self.within):
-            await self._wait(name, call, f"the arguments that were given to {call.name} do not fit: {problem[1]}")
-        self._observer.note("edited", tool_name=call.name, arguments=edited.arguments)
-        seen = await self._made(edited, validate=True)
+            await self._wait(decided.call, f"the arguments that were given to {edited.name} do not fit: {problem[1]}")
+        seen = await self._made(edited, True, decided)
         return replace(seen, data=EDITED.format(arguments=render_value(edited.arguments)) + seen.data)
 
-    async def _wait(self, name: str, call: ToolCall, problem: str = "") -> NoReturn:
+    async def _wait(self, call: ToolCall, problem: str = "") -> NoReturn:
         """Raises ApprovalRequired."""
-        self._replay.wait_for_person(name, call)
-        if problem:
-            self._problems.append(problem)
+        waiting = self._replay.wait_for_person(call, self.within, problem)
+        if waiting.problem:
+            self._problems.append(waiting.problem)
         self._is_stopping = True
+        self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem))
         await self._stop()
 
     async def _stop(self) -> NoReturn:

@@ -23,6 +23,7 @@ from loopbench.protocol import (
     WireError,
     WrappedModel,
 )
+from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.events import (
     CallInvalid,
     LoopNote,
@@ -36,14 +37,16 @@ from loopbench.protocol.events import (
     ToolStarted,
 )
 
+from .call_ids import CallIds, as_asked
 from .toolbox_around import ToolboxAround, problem_of
 
 
 class Watching(Observer):
     """Passes events and notes on to a product's observer; a loop that gets it does not tell the same again."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, ids: CallIds) -> None:
         self.observer = observer
+        self.ids = ids
         self.streams = observer.streams
 
     def on_event(self, event: RunEvent) -> None:
@@ -52,6 +55,15 @@ class Watching(Observer):
     def note(self, kind: str, **data: Any) -> None:
         self.observer.note(kind, **data)
         self.observer.on_event(LoopNote(kind, data))
+
+
+class Within(Watching):
+    """What a loop within another gets: the outermost does all that is done once for a run."""
+
+    only_answers = True
+
+    def note(self, kind: str, **data: Any) -> None:
+        self.observer.note(kind, **data)
 
 
 class WatchedModel(WrappedModel):
@@ -63,6 +75,8 @@ class WatchedModel(WrappedModel):
         self._tools = tools
         self._watching = watching
         self._numbers = count()
+        self.invalid: set[str] = set()
+        """Ids of the calls that were told as invalid and not made yet."""
 
     async def complete(self, request: Request) -> Reply:
         if self._watching.streams and self.capabilities.streaming:
@@ -78,13 +92,14 @@ class WatchedModel(WrappedModel):
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         number, started = self._begin(request)
-        text, whole = "", False
+        text, has_calls, whole = "", False, False
         try:
             async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
                     if self._watching.streams:
-                        self._watching.on_event(ReplyChunk(number, request, chunk))
+                        self._tell_piece(number, request, chunk, not text and not has_calls)
+                    has_calls = has_calls or chunk.call is not None
                     if chunk.reply is not None:
                         whole = True
                         self._received(number, request, chunk.reply, started)
@@ -107,6 +122,13 @@ class WatchedModel(WrappedModel):
             raise ProviderError("the stream ended without a reply", "server")
         return reply
 
+    def _tell_piece(self, number: int, request: Request, chunk: Chunk, is_first: bool) -> None:
+        """Tell of a piece that says something; a reply that comes whole is one piece of text and one of each call."""
+        said = chunk.text or chunk.call is not None
+        pieces = [chunk] if said else whole_pieces(chunk.reply) if is_first and chunk.reply is not None else []
+        for piece in pieces:
+            self._watching.on_event(ReplyChunk(number, request, piece))
+
     def _begin(self, request: Request) -> tuple[int, float]:
         number = next(self._numbers)
         self._watching.on_event(RequestStarted(number, request))
@@ -123,22 +145,33 @@ class WatchedModel(WrappedModel):
         except WireError as error:
             tell(ReplyUnreadable(number, request, str(error)))
             return
-        for call in move.calls if isinstance(move, Act) else ():
+        for call in self._watching.ids.coming(move.calls) if isinstance(move, Act) else ():
             if problem := problem_of(call, self._tools):
+                self.invalid.add(call.call_id)
                 tell(CallInvalid(number, call, *problem))
 
 
 class WatchedToolbox(ToolboxAround):
     """A toolbox whose calls and results are told."""
 
-    def __init__(self, within: Toolbox, watching: Watching) -> None:
+    def __init__(self, within: Toolbox, watching: Watching, model: WatchedModel) -> None:
+        """`model`: that of the same run, which tells of calls that it asks for and that cannot be made."""
         super().__init__(within)
         self._watching = watching
+        self._model = model
         self._numbers = count()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        named = self._watching.ids.named(call)
+        was_told = named.call_id in self._model.invalid
+        self._model.invalid.discard(named.call_id)
+        problem = problem_of(named, self.within) if named.name not in self else None
+        if problem is not None:
+            if not was_told:
+                self._watching.on_event(CallInvalid(None, named, *problem))
+            return as_asked(await self.within.call(named, validate=validate), call)
         number = next(self._numbers)
-        self._watching.on_event(ToolStarted(number, call))
-        seen = await self.within.call(call, validate=validate)
-        self._watching.on_event(ToolFinished(number, call, seen))
-        return seen
+        self._watching.on_event(ToolStarted(number, named))
+        seen = await self.within.call(named, validate=validate)
+        self._watching.on_event(ToolFinished(number, named, seen))
+        return as_asked(seen, call)

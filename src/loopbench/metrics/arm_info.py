@@ -22,6 +22,8 @@ class ArmInfo:
     suite: str
     calls_in: str = ""
     """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
+    met: str = ""
+    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
 
     @property
     def without_profile(self) -> str:

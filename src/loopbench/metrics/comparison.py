@@ -62,6 +62,7 @@ class ArmResult:
             "options": {name: _plain(value) for name, value in info.options.items()},
             "model": info.model,
             "profile": info.profile,
+            **({"met": info.met} if info.met else {}),
             "suite": info.suite,
             "trials": summary.trials,
             "scored": summary.scored,
@@ -389,15 +390,14 @@ def too_few_units(units: int, alpha: float) -> bool:
 
 def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
     """Pairs with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more."""
-    units = {(pair.a, pair.b): pair.units for pair in pairs if pair.metric == PRIMARY}
-    warnings = []
-    few = [names for names, found in units.items() if too_few_units(found, alpha)]
-    if few:
-        named = " and ".join(few[0]) if len(few) == 1 else f"{counted(len(few), 'pair')}, such as {' and '.join(few[0])}"
-        most = max(units[names] for names in few)
-        few_of = counted(most, "independent task or template is", "independent tasks or templates are")
-        warnings.append(f"{named}: {few_of} too few to show any difference.")
-    return warnings
+    few = [pair for pair in pairs if pair.metric == PRIMARY and too_few_units(pair.units, alpha)]
+    if not few:
+        return []
+    first, most = f"{few[0].a} and {few[0].b}", max(few, key=lambda pair: pair.units)
+    named = first if len(few) == 1 else f"{counted(len(few), 'pair')}, such as {first}"
+    one = "cluster of tasks" if most.units < most.difference.n else "independent task"
+    many = "clusters of tasks" if most.units < most.difference.n else "independent tasks"
+    return [f"{named}: {counted(most.units, f'{one} is', f'{many} are')} too few to show any difference."]
 
 
 def _interval(interval: Interval | None) -> dict[str, float | int] | None:

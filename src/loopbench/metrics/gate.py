@@ -20,6 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from loopbench.protocol.names import nearest
+
 from .families import HolmStep, holm_steps
 from .outlook import MoreRepeats, Outlook, gate_outlook, gate_repeats
 from .paired import PairedFlip
@@ -70,6 +72,8 @@ class Held:
     """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline; of accuracy, none has a
     graver stop.
     """
+    grows: bool = False
+    """A larger run with the baseline's seed repeats these trials and adds others, since nothing in them is left to chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,13 @@ class GateLine:
     def may_rise(self) -> bool:
         """Whether the margin is how much the metric may rise by, not fall."""
         return self.metric not in GAINS
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the change itself, if not its bound, is a loss of less than the margin."""
+        if self.is_ratio:
+            return self.effect.value < 1 + self.margin
+        return self.effect.value < self.margin if self.may_rise else self.effect.value > -self.margin
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -199,7 +210,7 @@ def check_level(alpha: float) -> None:
 def check_margin(metric: str, margin: float) -> None:
     """Raises ValueError for an unknown metric, or a margin that is negative, no number, or more than all of a score."""
     if metric not in METRICS:
-        raise ValueError(f"unknown metric {metric!r}; there are {', '.join(METRICS)}")
+        raise ValueError(f"unknown metric {metric!r}; {nearest(metric, METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
         raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
     if margin > MAX_MORE and metric not in SHARES:
@@ -287,7 +298,7 @@ def _with_outlook(line: GateLine, held: Held, alpha: float, lines: int) -> GateL
     margin, levels = held.margin if is_score else math.log1p(held.margin), Levels(alpha / lines, alpha)
     return replace(
         line,
-        outlook=gate_outlook(found, margin=margin, levels=levels, cost_usd=held.cost_usd),
+        outlook=gate_outlook(found, margin=margin, levels=levels, cost_usd=held.cost_usd, grows=held.grows),
         more_repeats=gate_repeats(found, margin=margin, levels=levels),
     )
 

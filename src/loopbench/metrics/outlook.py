@@ -3,6 +3,10 @@
 The observed difference is not taken for the true one. Power is averaged over what the run leaves possible: differences by the
 normal law around the observed one, and variances by the law of a sample's variance. So the chance that is told is that of a fresh
 run of that size, and not one that an observed effect promises. `benchmarks/power_check.py` holds it against simulated fresh runs.
+
+Where a larger run repeats the trials that there were and adds some, as with one seed and a model without chance, only the added
+ones are drawn, and the chance is that of the whole given what was seen (predictive power, Spiegelhalter, Freedman & Blackburn
+1986). A fresh run of one task more may decide as likely as not where the same run with one task more hardly can.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import special
-from .power import Levels, Spread, difference_power, equivalence_power, pass_power, regression_power, tasks_of
+from .power import Levels, Spread, difference_power, equivalence_power, pass_power, tasks_of
 from .statistics import ALPHA
 
 CHANCES = (0.5, 0.8)
@@ -31,8 +35,8 @@ GROWTH = 1.25
 _QUANTILES = (np.arange(11) + 0.5) / 11
 """Of the normal law, at which it is averaged."""
 
-Decides = Callable[[int, float, float], float]
-"""Units, true difference and variance of a unit's difference to the chance of a decision."""
+Decides = Callable[[int, float, float, float], float]
+"""Units, mean difference, variance of a unit's difference and the share of units that are drawn, to the chance of a decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +91,22 @@ def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd
     """
     step = found.step(found.repeats)
 
-    def decides(units: int, difference: float, variance: float) -> float:
+    def decides(units: int, difference: float, variance: float, _: float) -> float:
         shown = difference_power(units, difference, variance, alpha, step=step)
         return max(shown, equivalence_power(units, difference, variance, margin, alpha, scores=found.scores))
 
     return _outlook(found, decides, arms=2, cost_usd=cost_usd)
 
 
-def gate_outlook(found: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None) -> Outlook | None:
+def gate_outlook(
+    found: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None, grows: bool = False
+) -> Outlook | None:
     """What would decide an undecided gate: pass, or show a regression. None where too many tasks would.
 
-    `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit.
+    `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit. `grows`: a larger run
+    repeats these trials and adds to them.
     """
-    return _outlook(found, _gate_decides(found, margin, levels), arms=1, cost_usd=cost_usd)
+    return _outlook(found, _gate_decides(found, margin, levels), arms=1, cost_usd=cost_usd, grows=grows)
 
 
 def gate_repeats(found: Spread, *, margin: float, levels: Levels) -> MoreRepeats:
@@ -121,34 +128,44 @@ def gate_repeats(found: Spread, *, margin: float, levels: Levels) -> MoreRepeats
 def _gate_decides(found: Spread, margin: float, levels: Levels) -> Decides:
     step = found.step(found.repeats)
 
-    def decides(units: int, difference: float, variance: float) -> float:
-        worse = regression_power(units, difference, variance, margin, levels, scores=found.scores, step=step)
-        return min(1.0, worse + pass_power(units, difference, variance, margin, levels.passing, scores=found.scores))
+    def decides(units: int, difference: float, variance: float, drawn: float) -> float:
+        worse = difference_power(units, min(difference, 0.0), variance, 2 * levels.regression, step=step, drawn=drawn)
+        passes = pass_power(units, difference, variance, margin, levels.passing, scores=found.scores, drawn=drawn)
+        # One shows at low differences, the other at high ones: where both may show, every difference decides.
+        return min(1.0, worse + passes)
 
     return decides
 
 
-def assurance(found: Spread, decides: Decides, units: int) -> float:
-    """The chance of a decision by a fresh run of so many units, over what the run leaves possible."""
+def assurance(found: Spread, decides: Decides, units: int, *, grows: bool = False) -> float:
+    """The chance of a decision by so many units, over what the run leaves possible: of a fresh run, or of this as it `grows`."""
     variances, differences = found.plausible(found.variance(found.repeats)), special.ndtri(_QUANTILES)
+    drawn = 1 - found.units / units if grows else 1.0
     return math.fsum(
-        decides(units, found.difference + math.sqrt(float(variance) / found.units) * float(quantile), float(variance))
+        decides(
+            units, found.difference + drawn * math.sqrt(float(variance) / found.units) * float(quantile), float(variance), drawn
+        )
         for variance in variances
         for quantile in differences
     ) / (len(variances) * len(differences))
 
 
-def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None) -> Outlook | None:
-    """The first sizes with the chances wanted, always more than there were: those did not decide."""
+def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None, grows: bool = False) -> Outlook | None:
+    """The first sizes with the chances wanted, always more than there were: those did not decide.
+
+    A run that `grows` does so by a real step, since each further look at the same trials is another chance of a false alarm; and
+    its larger size decides, too, where what was seen so far stays as it is, so that whoever takes the advice is not given it again.
+    """
     made: list[Chance] = []
-    units = found.units + 1
+    units = max(found.units + 1, _plain(GROWTH * found.units)) if grows else found.units + 1
     while units <= MAX_TIMES * found.units and len(made) < len(CHANCES):
-        chance = assurance(found, decides, units)
-        if chance >= CHANCES[len(made)]:
-            tasks = tasks_of(units, found)
-            trials = arms * tasks * found.repeats
-            size = Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)
-            made += [size] * sum(chance >= wanted for wanted in CHANCES[len(made) :])
+        chance = assurance(found, decides, units, grows=grows)
+        reached = [wanted for wanted in CHANCES[len(made) :] if chance >= wanted]
+        if grows and CHANCES[-1] in reached and decides(units, found.difference, found.variance(found.repeats), 0.0) < 1:
+            reached.remove(CHANCES[-1])
+        tasks = tasks_of(units, found)
+        trials = arms * tasks * found.repeats
+        made += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
         units = max(units + 1, _plain(GROWTH * units))
     return Outlook(found.repeats, made[0], made[-1]) if made else None
 

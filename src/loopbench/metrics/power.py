@@ -1,8 +1,11 @@
 """How many tasks a decision takes: power of the verdicts and of the gate, in closed form.
 
-Everything is counted in units of inference: a task, or a template where tasks share one. `variance` is that of one unit's
+Everything is counted in units of inference: a task, or a cluster where tasks share one. `variance` is that of one unit's
 difference (a's mean minus b's, or the run's minus the baseline's): between units, plus what repeats leave of the chance within a
 task. Amounts are points of scores in [0, 1], where `scores` holds; else whatever the values are in, such as logarithms.
+
+A larger run of the same seed repeats the trials that there were, and draws the added ones alone: `drawn` is their share of all,
+1 for a fresh run. `difference` is then the mean over both, what was seen and what is supposed, and the drawn share alone varies.
 
 Normal approximations throughout; `benchmarks/power_check.py` holds them against simulated runs that the real functions decide.
 """
@@ -19,7 +22,7 @@ import numpy as np
 
 from . import special
 from .roots import root
-from .statistics import ALPHA, Floats, clustered_error, standard_error, unit_count, unit_values
+from .statistics import ALPHA, NO_SPREAD, Floats, clustered_error, standard_error, unit_count, unit_groups, unit_values
 from .summary import TaskValues
 
 POWER = 0.8
@@ -28,6 +31,8 @@ MAX_UNITS = 10_000_000
 """A plan of more units is not a plan."""
 PSEUDO_UNITS = 2
 """Units of +1 and of -1 that the intervals of scores append (Bonett & Price 2012)."""
+UNSEEN = 3
+"""Units that may be unusual, 95 % sure, where none of many was: the rule of three (Hanley & Lippman-Hand 1983)."""
 DOUBLE = math.log(2) ** 2
 """Square of the difference that an amount twice as large makes, in logarithms."""
 
@@ -50,13 +55,23 @@ class Spread:
     within_known: bool
     """Tasks ran more than once in both arms."""
     floor: float
-    """What units that happened not to show up may bring: no less variance is planned with."""
+    """What units that happened not to show up may bring: no less variance is planned with. 0 where more than UNSEEN were
+    unusual, whose variance then tells."""
     scores: bool
     """The values lie in [0, 1]."""
     icc: float = 0.0
-    """Correlation of differences within a template; 0 where tasks share none."""
+    """Correlation of differences within a cluster; 0 where tasks share none."""
     df: float = math.inf
     """Degrees of freedom of the variance: how sure it is; infinite where it is known."""
+    usual: float = 0.0
+    """Median difference of a task."""
+    unusual: int = 0
+    """Units with a task of another difference."""
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether tasks share units."""
+        return self.units < self.tasks
 
     @property
     def design_effect(self) -> float:
@@ -67,9 +82,9 @@ class Spread:
         """Return the variance of one unit's difference at so many trials per task and arm.
 
         `difference`: a true one that is supposed; means of 0/1 scores differ by multiples of 1/repeats, so that no difference δ
-        comes with less than |δ|/repeats - δ².
+        of a task comes with less than |δ|/repeats - δ², and none of a cluster with less than its number of tasks leaves of that.
         """
-        least = abs(difference) / repeats - difference**2 if self.scores and self.units == self.tasks else 0.0
+        least = (abs(difference) / repeats - difference**2) * self.units / self.tasks if self.scores else 0.0
         return max(self.between + (self.within_a + self.within_b) / repeats, self.floor, least)
 
     def plausible(self, variance: float) -> Floats:
@@ -87,14 +102,16 @@ _TAILS = (np.arange(5) + 0.5) / 5
 
 
 def design_effect(size: float, icc: float) -> float:
-    """How many tasks that share templates, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish 1965)."""
+    """How many tasks that share clusters, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish 1965)."""
     return 1 + (size - 1) * icc
 
 
 # --- power of our own decisions ---
 
 
-def difference_power(units: int, difference: float, variance: float, alpha: float = ALPHA, *, step: float = 0.0) -> float:
+def difference_power(
+    units: int, difference: float, variance: float, alpha: float = ALPHA, *, step: float = 0.0, drawn: float = 1.0
+) -> float:
     """Chance that the two-sided sign-flip test shows a difference.
 
     Under random signs the sum of differences has the variance Σd², as in Connor's formula. `step`: `Spread.step`, the correction
@@ -104,7 +121,7 @@ def difference_power(units: int, difference: float, variance: float, alpha: floa
         return 0.0
     size = abs(difference)
     reach = units * size - step - _z(alpha / 2) * math.sqrt(units * (variance + size**2))
-    return _below(0.0, -reach, math.sqrt(units * variance))
+    return _below(0.0, -reach, math.sqrt(units * variance * drawn))
 
 
 def equivalence_power(
@@ -117,11 +134,18 @@ def equivalence_power(
 
 
 def pass_power(
-    units: int, difference: float, variance: float, margin: float, alpha: float = ALPHA, *, scores: bool = True
+    units: int,
+    difference: float,
+    variance: float,
+    margin: float,
+    alpha: float = ALPHA,
+    *,
+    scores: bool = True,
+    drawn: float = 1.0,
 ) -> float:
     """Chance that the gate passes a true advantage: its one-sided lower bound lies above -margin."""
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
-    return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, deviation)
+    return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, math.sqrt(drawn) * deviation)
 
 
 class Levels(NamedTuple):
@@ -145,8 +169,7 @@ def regression_power(
 
     It does so where the sign-flip test shows the run worse, and it does not pass.
     """
-    center, deviation, half = _interval(units, difference, variance, levels.passing, scores)
-    fails = _below(_passing(units, half, margin, levels.passing, scores), center, deviation)
+    fails = 1.0 - pass_power(units, difference, variance, margin, levels.passing, scores=scores)
     return min(fails, difference_power(units, min(difference, 0.0), variance, 2 * levels.regression, step=step))
 
 
@@ -194,6 +217,8 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
         return None
     d = [means_a[task] - means_b[task] for task in tasks]
     error = standard_error(d) if units == len(d) else clustered_error(d, clusters)
+    usual = float(np.median(d))
+    unusual = _unusual(d, usual, clusters)
     arms = [[arm.values[task] for task in tasks] for arm in (a, b)]
     per_unit = units / len(tasks)  # a unit's value is a mean over its tasks
     within = [_within(values) for values in arms]
@@ -209,10 +234,12 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
         within_a=within_a,
         within_b=within_b,
         within_known=known,
-        floor=_unseen(units, scores),
+        floor=unseen(units, scores=scores) if unusual <= UNSEEN else 0.0,
         scores=scores,
         icc=_icc(d, units, error),
         df=_degrees(unit_values(np.array(d), clusters)),
+        usual=usual,
+        unusual=unusual,
     )
 
 
@@ -227,7 +254,7 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
     tasks = list(values.values.values())
     found = _within(tasks)
     per_trial = float(np.var(list(values.means.values()))) if found is None else found
-    within = max(per_trial, _unseen(len(tasks), scores) / 2) * units / len(tasks)
+    within = max(per_trial, unseen(len(tasks), scores=scores) / 2) * units / len(tasks)
     return Spread(
         tasks=len(tasks),
         units=units,
@@ -268,6 +295,13 @@ def tasks_of(units: int, found: Spread) -> int:
     return math.ceil(units * found.tasks / found.units)
 
 
+def unseen(n: int, *, scores: bool = True) -> float:
+    """Variance that may have stayed unseen in n units, 95 % sure: `UNSEEN` of them differ by 1, or where amounts are logarithms, by
+    a factor of two.
+    """
+    return min(UNSEEN / n, 1.0) * (1.0 if scores else DOUBLE)
+
+
 # --- parts ---
 
 
@@ -285,6 +319,13 @@ def _degrees(units: Floats) -> float:
     return min(max(2 * len(units) / max(kurtosis - 1, 1e-9), 3.0), len(units) - 1.0) if len(units) > 3 else 1.0
 
 
+def _unusual(d: Sequence[float], usual: float, clusters: Sequence[str]) -> int:
+    """Units with a task that differs by something else than what is usual, beyond a rounding error."""
+    apart = np.abs(np.subtract(d, usual)) > NO_SPREAD
+    groups = unit_groups(clusters, len(d))
+    return int(apart.sum() if groups is None else np.unique(groups[apart]).size)
+
+
 def _within(tasks: Sequence[Sequence[float]]) -> float | None:
     """Mean variance of single trials around their task's mean; None where no task has two."""
     repeated = [float(np.var(values, ddof=1)) for values in tasks if len(values) > 1]
@@ -292,7 +333,7 @@ def _within(tasks: Sequence[Sequence[float]]) -> float | None:
 
 
 def _icc(d: Sequence[float], units: int, error: float) -> float:
-    """Return the ICC: how much larger the clustered error is than the independent one; negative where templates even out."""
+    """Return the ICC: how much larger the clustered error is than the independent one; negative where clusters even out."""
     n, alone = len(d), float(np.var(d)) / len(d)
     if units == n or alone == 0:
         return 0.0
@@ -305,13 +346,6 @@ def _mean_inverse(tasks: Sequence[Sequence[float]]) -> float:
 
 def _most_repeats(arms: Sequence[Sequence[Sequence[float]]]) -> int:
     return max(len(values) for tasks in arms for values in tasks)
-
-
-def _unseen(n: int, scores: bool) -> float:
-    """Variance that may have stayed unseen in n draws, 95 % sure: a share of 3/n (Hanley & Lippman-Hand 1983) of them differs by 1,
-    or where amounts are logarithms, by a factor of two.
-    """
-    return min(3 / n, 1.0) * (1.0 if scores else DOUBLE)
 
 
 def _interval(units: int, difference: float, variance: float, alpha: float, scores: bool) -> tuple[float, float, float]:

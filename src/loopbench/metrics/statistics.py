@@ -40,8 +40,8 @@ class Interval:
     """What was counted: tasks, or events where the interval is one of events."""
 
     def as_dict(self) -> dict[str, float | int]:
-        """Plain JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
+        """Plain JSON, whose zeros have no sign."""
+        return {"value": self.value + 0.0, "low": self.low + 0.0, "high": self.high + 0.0, "n": self.n}
 
     @property
     def turned(self) -> Interval:

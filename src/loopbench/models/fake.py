@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 
 from loopbench.protocol import Capabilities, Chunk, Inexpressible, Move, Reply, Request, Role
 
@@ -35,6 +36,7 @@ class FakeModel:
         self.name = name
         self.capabilities = capabilities or Capabilities()
         self.requests: list[Request] = []
+        self._calls = 0
 
     async def complete(self, request: Request) -> Reply:
         """Return the next item's reply, or raise its error."""
@@ -50,13 +52,19 @@ class FakeModel:
             raise answer
         if isinstance(answer, Reply):
             return answer
-        reply = Reply(answer) if isinstance(answer, str) else self._rendered(answer, request)
+        reply = Reply(answer) if isinstance(answer, str) else self._numbered(self._rendered(answer, request))
         return Reply(reply.text, reply.calls, estimate_usage(estimate_input(request), reply), reply.finish_reason)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the same reply in pieces."""
         for chunk in pieces(await self.complete(request)):
             yield chunk
+
+    def _numbered(self, reply: Reply) -> Reply:
+        """Return a reply whose native calls have ids that no call before them had, as a provider's have."""
+        calls = tuple(replace(call, id=f"call_{self._calls + place}") for place, call in enumerate(reply.calls))
+        self._calls += len(calls)
+        return replace(reply, calls=calls) if calls else reply
 
     def _rendered(self, move: Move, request: Request) -> Reply:
         codec = request.codec or NATIVE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -22,6 +21,7 @@ from pydantic import (
 
 from loopbench.protocol import Role
 from loopbench.protocol.digest import digest
+from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import nearest, toml_text
 
@@ -176,6 +176,13 @@ class Weakness(_Section):
 SAYINGS = {"description", "evidence", "sources", "measured_of"}
 """Fields in which a profile speaks of itself."""
 
+Form = Literal["native", "text"]
+"""How calls are written: in the API's own form, or in the reply's text."""
+FORMS: dict[str, str] = {"native": "native calls", "text": "calls in text"}
+"""Form of calls → how it is told."""
+_OF_BOTH_FORMS = {"name", "by_form", *SAYINGS}
+"""Fields of a profile that has one for each form of calls: all else is in these."""
+
 
 class Profile(_Section):
     """One fault profile."""
@@ -184,8 +191,11 @@ class Profile(_Section):
     description: str = ""
     evidence: str = ""
     """Whether the rates were measured or are a stress test, in one sentence."""
-    measured_of: Literal["native", "text"] | None = None
+    measured_of: Form | None = None
     """The form of the calls in the replies that the rates were measured of; None where it is no matter of one form."""
+    by_form: dict[Form, Profile] = Field(default_factory=dict)
+    """Form of calls → what a loop meets that has its calls written so: a table, or the name of a built-in profile. Empty: all loops
+    meet this profile itself."""
     sources: dict[str, str] = Field(default_factory=dict)
     """Fault kind → what its rate is based on."""
     rates: dict[str, Rate] = Field(default_factory=dict)
@@ -216,7 +226,9 @@ class Profile(_Section):
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what does nothing, such as empty weaknesses: a profile keeps the digest that it had before there were any."""
         made: dict[str, Any] = dump(self)
-        for name in ("weaknesses", "evidence", "sources", "measured_of"):
+        if self.by_form:
+            made = {name: value for name, value in made.items() if name in _OF_BOTH_FORMS}
+        for name in ("weaknesses", "evidence", "sources", "measured_of", "by_form"):
             if not made.get(name):
                 made.pop(name, None)
         if self.faults is None:
@@ -266,6 +278,30 @@ class Profile(_Section):
                 raise ValueError(f"{weakness.kind!r}{of} is a duplicate")
         return weaknesses
 
+    @field_validator("by_form", mode="before")
+    @classmethod
+    def _by_name(cls, profiles: Any) -> Any:
+        """Put built-in profiles in the place of their names."""
+        if not isinstance(profiles, dict):
+            return profiles
+        return {form: _known(found) if isinstance(found, str) else found for form, found in profiles.items()}
+
+    @field_validator("by_form")
+    @classmethod
+    def _of_each_form(cls, profiles: dict[Form, Profile]) -> dict[Form, Profile]:
+        if profiles and len(profiles) < len(FORMS):
+            raise ValueError(f"it takes a profile for {' and one for '.join(FORMS)}")
+        for form, found in profiles.items():
+            if found.by_form:
+                raise ValueError(f"{form}: {found.name!r} is no profile of one form: it has one for each")
+        return profiles
+
+    @model_validator(mode="after")
+    def _says_all_by_form(self) -> Self:
+        if self.by_form and (others := sorted(self.model_fields_set - _OF_BOTH_FORMS)):
+            raise ValueError(f"by_form: the profile of each form says what it does; leave out {others[0]!r}")
+        return self
+
     @field_validator("rates", mode="before")
     @classmethod
     def _quoted(cls, rates: Any) -> Any:
@@ -299,11 +335,28 @@ class Profile(_Section):
     @property
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""
-        return digest(self.model_dump(exclude=SAYINGS))
+        return digest(self._effects("python"))
 
     def effects(self) -> dict[str, Any]:
         """Return all that the profile does, as plain JSON; what it says of itself is left out."""
-        return self.model_dump(mode="json", exclude=SAYINGS)
+        return self._effects("json")
+
+    def _effects(self, mode: Literal["json", "python"]) -> dict[str, Any]:
+        made = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
+        by_form = {form: found._effects(mode) for form, found in self.by_form.items()}
+        return made | {"by_form": by_form} if by_form else made
+
+    def met_by(self, calls_in: str) -> Profile:
+        """Return what a loop meets that has its calls written so: `native` or `text`; any other word where that is not known.
+
+        Raises ValueError for a form that is not known, if this profile has one for each form.
+        """
+        if not self.by_form:
+            return self
+        found = next((met for form, met in self.by_form.items() if form == calls_in), None)
+        if found is None:
+            raise ValueError(f"profile {self.name} is met by the form of a loop's calls, and this one's is not known")
+        return found
 
     def to_toml(self) -> str:
         """Return the text of a file that `load_profile` reads back."""
@@ -325,6 +378,11 @@ def load_profile(name: str) -> Profile:
         own = _parse(read_settings(Path(name)), name)
         check_own_name(own, name)
         return own
+    return _known(name)
+
+
+def _known(name: str) -> Profile:
+    """Return a built-in profile. Raises ValueError."""
     if name not in built_in_profiles():
         raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {nearest(name, built_in_profiles())}")
     return _built_in(name)
@@ -332,29 +390,11 @@ def load_profile(name: str) -> Profile:
 
 def check_own_name(profile: Profile, source: str) -> None:
     """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
-    if profile.name in built_in_profiles() and profile.digest != _built_in(profile.name).digest:
-        raise ValueError(f"{source}: name: {profile.name!r} is a built-in profile, which says something else; choose another name")
-
-
-STRESS_TEST = "Stress test"
-"""How the evidence of a profile begins whose rates come from no measurement."""
-
-
-def stress_tests(names: Iterable[str]) -> list[str]:
-    """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
-    return [name for name, evidence in evidence_for(names).items() if evidence.startswith(STRESS_TEST)]
-
-
-def evidence_for(names: Iterable[str]) -> dict[str, str]:
-    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
-    known = [_built_in(name) for name in names if name in built_in_profiles()]
-    return {profile.name: profile.evidence for profile in known if profile.rates}
-
-
-def measured_forms(names: Iterable[str]) -> dict[str, str]:
-    """Return name → `native` or `text`, for those of the names that are built-in profiles measured of calls in that form."""
-    known = [_built_in(name) for name in names if name in built_in_profiles()]
-    return {profile.name: profile.measured_of for profile in known if profile.measured_of is not None}
+    for field, found in {"name": profile, **{f"by_form.{form}.name": each for form, each in profile.by_form.items()}}.items():
+        if found.name in built_in_profiles() and found.digest != _built_in(found.name).digest:
+            raise ValueError(
+                f"{source}: {field}: {found.name!r} is a built-in profile, which says something else; choose another name"
+            )
 
 
 @lru_cache(maxsize=64)
@@ -381,7 +421,9 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
-        message = first["msg"].removeprefix("Value error, ")
+        message = needed(first)
+        if first["type"] == "string_pattern_mismatch":
+            message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"
         if first["type"] == "extra_forbidden":
             section = _SECTIONS.get(str(first["loc"][0]), Profile)
             message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"

@@ -42,6 +42,8 @@ class ForeignAgent(ABC):
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
     """With FORCED for a program that states an answer at its limit."""
+    calls_in: ClassVar[str] = "native"
+    """How calls are written: the endpoint answers every program with the calls of the API."""
 
     @property
     @abstractmethod

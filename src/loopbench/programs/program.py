@@ -93,6 +93,9 @@ class Program(ProgramLoop):
         """No version: a program that changes is told by its source. Raises ValueError if it, or what runs it, is not there."""
         self._check_keys()
         if self.is_function:
+            file = self.command.strip().rpartition(":")[0]
+            if file.endswith(".py") and not Path(file).is_file():
+                raise ValueError(f"{self.command.strip()}: there is no file {file} here")
             look_at(self.solver())
         elif shutil.which(self.command_words()[0]) is None:
             raise ValueError(f"command: there is no {self.command_words()[0]!r} to run")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from .digest import digest
+from .images import Image
 from .quick_frozen import quick_frozen
+from .stored_once import MIN_CHARS, place_of, resolved, stored_once
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -45,6 +47,8 @@ class Message:
     """On a tool message: the call that it answers."""
     sent: SentTurn | None = field(default=None, compare=False, repr=False)
     """On the user message that begins a turn of `outcome.messages`: the turn word for word as a model was sent it."""
+    images: tuple[Image, ...] = ()
+    """Images of a user message, which follow its text."""
 
     def as_dict(self) -> dict[str, Any]:
         """OpenAI's chat format, with `sent` beside it where the message has that."""
@@ -56,6 +60,9 @@ class Message:
             ]
         if self.role == "tool":
             made["tool_call_id"] = self.call_id
+        if self.images:
+            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in self.images]
+            made["content"] = [{"type": "text", "text": self.content}, *shown]
         if self.sent is not None:
             made["sent"] = self.sent.as_dict()
         return made
@@ -64,10 +71,14 @@ class Message:
     def from_dict(cls, given: Mapping[str, Any]) -> Message:
         """Read OpenAI's chat format, as `as_dict` writes it; without content a message has an empty text.
 
-        Raises ValueError for an unknown role, content that is no text, calls without id, name and arguments, and a wrong `sent`.
+        Raises ValueError for an unknown role, content that is neither a text nor, of a user, a list of texts and images, calls
+        without id, name and arguments, and a wrong `sent`.
         """
         role, content = given.get("role"), given.get("content")
         _check_role(role)
+        images: tuple[Image, ...] = ()
+        if isinstance(content, list) and role == "user":
+            content, images = _read_parts(content)
         if not isinstance(content, str | None):
             raise ValueError(f"content must be a text, not {type(content).__name__}")
         calls = given.get("tool_calls") or ()
@@ -75,53 +86,129 @@ class Message:
         if not isinstance(call_id, str):
             raise ValueError(f"tool_call_id must be a text, not {type(call_id).__name__}")
         sent = None if given.get("sent") is None else SentTurn.from_dict(given["sent"])
-        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent)
+        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent, images)
 
 
 @dataclass(frozen=True, slots=True)
 class SentTurn:
-    """A turn of a conversation, word for word as the last request of its run showed it.
+    """A turn of a conversation, word for word as the last request of its run showed it, up to the last reply and without it.
 
-    A later request that begins with the same words is read from a provider's prompt cache.
+    A later request that begins with the same words is read from a provider's prompt cache. What the turn in the conversation says,
+    too, is held by reference to it: see `stored_once`.
     """
 
     format: str
     """Name of the format in which the turn is written: only requests in the same one show it so."""
-    messages: tuple[Message, ...]
-    """The turn up to the last reply, without it."""
     checksum: str
     """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
+    stored: tuple[Mapping[str, Any], ...]
+    """The messages in OpenAI's chat format, with stored texts for contents and arguments; `images`: they show those of the turn."""
 
     @classmethod
-    def of(cls, turn: Iterable[Message], format_name: str, messages: tuple[Message, ...]) -> SentTurn:
+    def of(cls, turn: Sequence[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
         """`turn`: the same turn as the conversation has it."""
-        return cls(format_name, messages, cls._checksum(turn, format_name, messages))
+        shown = [_without_images(message) for message in messages]
+        texts = iter(stored_once(_texts(shown), _sources(turn)))
+        return cls(format_name, _checksum(turn, format_name, shown), tuple(_with_texts(item, texts) for item in shown))
 
-    def is_of(self, turn: Iterable[Message]) -> bool:
-        """Whether this is the turn that the conversation has."""
-        return self.checksum == self._checksum(turn, self.format, self.messages)
+    def shown(self, turn: Sequence[Message]) -> tuple[Message, ...] | None:
+        """Return the turn as it was sent; None if this is not the turn that the conversation has, because one was changed since.
 
-    @staticmethod
-    def _checksum(turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> str:
-        plain = [replace(message, sent=None).as_dict() for message in turn]
-        return digest([format_name, plain, [message.as_dict() for message in messages]])
+        `turn`: as the conversation has it.
+        """
+        try:
+            texts = iter(resolved(_texts(self.stored), _sources(turn)))
+        except ValueError:
+            return None
+        shown = [_with_texts(item, texts) for item in self.stored]
+        if self.checksum != _checksum(turn, self.format, shown):
+            return None
+        images = turn[0].images if turn else ()
+        return tuple(replace(Message.from_dict(item), images=images if "images" in item else ()) for item in shown)
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON."""
-        return {"format": self.format, "checksum": self.checksum, "messages": [message.as_dict() for message in self.messages]}
+        return {"format": self.format, "checksum": self.checksum, "messages": list(self.stored)}
 
     @classmethod
     def from_dict(cls, given: Any) -> SentTurn:
-        """Read what `as_dict` gives. Raises ValueError for anything else, and for messages that no history may hold."""
+        """Read what `as_dict` gives, and what an earlier version gave, with whole texts.
+
+        Raises ValueError for anything else, and for messages that no history may hold.
+        """
         try:
-            name, checksum, messages = given["format"], given["checksum"], earlier_messages(given["messages"])
-        except (TypeError, KeyError):
+            name, checksum, stored = given["format"], given["checksum"], given["messages"]
+            literal = iter(["".join(piece for piece in item if _is_literal(piece)) for item in _texts(stored)])
+            messages = earlier_messages([_with_texts(item, literal) for item in stored])
+        except (TypeError, KeyError, AttributeError):
             name = checksum = None
         except ValueError as error:
-            raise ValueError(f"sent{str(error).removeprefix('history')}") from None
+            said = str(error)
+            raise ValueError(f"sent{said.removeprefix('history')}" if said.startswith("history") else f"sent: {said}") from None
         if not isinstance(name, str) or not isinstance(checksum, str) or any(message.sent is not None for message in messages):
             raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …]}, or be left out')
-        return cls(name, messages, checksum)
+        return cls(name, checksum, tuple(stored))
+
+
+def _is_literal(piece: Any) -> bool:
+    """Whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
+    if isinstance(piece, str):
+        return True
+    place_of(piece)
+    return False
+
+
+def _sources(turn: Iterable[Message]) -> list[str]:
+    """Return the long texts of a turn, which are referred to."""
+    return [text for text in _texts([_without_images(message) for message in turn]) if len(text) >= MIN_CHARS]
+
+
+def _without_images(message: Message) -> dict[str, Any]:
+    """Return a message in OpenAI's chat format, and that it shows the turn's images, which are stored once."""
+    if not message.images:
+        return message.as_dict()
+    return replace(message, images=()).as_dict() | {"images": True}
+
+
+def _texts(messages: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Return the contents and arguments of messages in OpenAI's chat format, in their order."""
+    made: list[Any] = []
+    for item in messages:
+        made += [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
+    return made
+
+
+def _with_texts(item: Mapping[str, Any], texts: Iterator[Any]) -> dict[str, Any]:
+    """Return a message with the next texts for its content and arguments."""
+    made = {**item, "content": next(texts)}
+    if "tool_calls" in item:
+        made["tool_calls"] = [{**call, "function": {**call["function"], "arguments": next(texts)}} for call in item["tool_calls"]]
+    return made
+
+
+def _checksum(turn: Iterable[Message], format_name: str, shown: Sequence[Mapping[str, Any]]) -> str:
+    return digest([format_name, [replace(message, sent=None).as_dict() for message in turn], shown])
+
+
+def _read_parts(parts: list[Any]) -> tuple[str, tuple[Image, ...]]:
+    """Return the text and the images of a content in parts. Raises ValueError."""
+    texts: list[str] = []
+    images: list[Image] = []
+    for place, part in enumerate(parts):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        try:
+            if kind == "text" and isinstance(part["text"], str):
+                texts.append(part["text"])
+                continue
+            if kind == "image_url":
+                images.append(Image(part["image_url"]["url"]))
+                continue
+        except (TypeError, KeyError):
+            pass
+        raise ValueError(
+            f'content[{place}] must be {{"type": "text", "text": …}} or {{"type": "image_url", "image_url": {{"url": …}}}}'
+        )
+    return "\n\n".join(texts), tuple(images)
 
 
 def _check_role(role: Any) -> None:
@@ -266,6 +353,21 @@ class Chunk:
     text: str = ""
     call: CallDelta | None = None
     reply: Reply | None = None
+
+
+def whole_pieces(reply: Reply) -> list[Chunk]:
+    """Return what a reply says as pieces, its whole text and each whole call, for a stream that ends with the reply itself."""
+    calls = [Chunk(call=CallDelta(place, one.id, one.name, one.arguments)) for place, one in enumerate(reply.calls)]
+    return [*([Chunk(reply.text)] if reply.text else []), *calls]
+
+
+def reply_of_pieces(text: str, deltas: Iterable[CallDelta]) -> Reply:
+    """Return the reply that pieces of a stream make: the pieces of one call have one `index`."""
+    calls: dict[int, NativeCall] = {}
+    for delta in deltas:
+        known = calls.get(delta.index, NativeCall("", "", ""))
+        calls[delta.index] = NativeCall(delta.id or known.id, delta.name or known.name, known.arguments + delta.arguments)
+    return Reply(text, tuple(calls[place] for place in sorted(calls)), finish_reason="tool_calls" if calls else "stop")
 
 
 @dataclass(frozen=True, slots=True)

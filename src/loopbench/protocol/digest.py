@@ -7,6 +7,9 @@ from typing import Any
 
 from .json_text import Encoder
 
+SHORT_DIGITS = 12
+"""Hexadecimal digits of a short digest: a value that has changed keeps it once in 10¹⁴ times."""
+
 _ENCODER = Encoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -23,3 +26,8 @@ def sha256(text: str) -> str:
 def digest(value: Any) -> str:
     """Return the sha256 of the canonical JSON."""
     return sha256(canonical_json(value))
+
+
+def short_digest(value: Any) -> str:
+    """Return the first digits of a value's digest, to tell whether one thing has changed and not to find it among many."""
+    return digest(value)[:SHORT_DIGITS]

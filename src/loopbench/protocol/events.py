@@ -1,19 +1,22 @@
 """What happens inside a run, as events, and the observer that is told of them.
 
-Events are what a product shows or logs while a loop works: requests to the model, pieces of replies, calls of tools, the end. They
-are the same for every design. A request has a number, and so has a call; events with one number belong together, because requests
-and calls may be under way at the same time.
+Events are what a product shows or logs while a loop works: requests to the model, pieces of replies, calls of tools, a person's
+approval, the end. They are the same for every design. A request has a number, and so has a call; events with one number belong
+together, because requests and calls may be under way at the same time. A call also has an id, `call.call_id`, which the run gives
+it: the same in all events, in a checkpoint and in the messages of the outcome, and another one for each call of a conversation.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .chat import Chunk, Reply
 from .model import ModelError, Request
 from .outcome import Outcome
+from .query import AnswerT, Parametrized
 from .tools import Observation, ToolCall
 from .values import error_text, plain_value
 
@@ -114,11 +117,12 @@ class RequestFailed(RunEvent):
 class CallInvalid(RunEvent):
     """The model asked for a tool that there is not, or with arguments that it does not take.
 
-    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`.
+    What follows is the design's: it tells the model, or calls the tool all the same, as `bare` does without `check_types`. Of a
+    tool that there is not, no event says more.
     """
 
-    request: int
-    """Number of the request whose reply holds the call."""
+    request: int | None
+    """Number of the request whose reply holds the call; None for a call that a loop makes without having read it in a reply."""
     call: ToolCall
     error_type: str
     """UnknownTool or InvalidArguments."""
@@ -129,8 +133,47 @@ class CallInvalid(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalAsked(RunEvent):
+    """A call waits for a person's decision. Told each time that the run stops at it; see `Resumable`."""
+
+    call: ToolCall
+    """As the model wrote it; `call.call_id` is what `Checkpoint.approve` and `Checkpoint.reject` take."""
+    arguments: Mapping[str, Any]
+    """As the tool will get them, converted and with its defaults."""
+    problem: str = ""
+    """Why a call waits again that was decided about before; empty if none was."""
+
+    def _shown(self) -> dict[str, Any]:
+        told = {**_called(self.call), "arguments": plain_value(self.arguments)}
+        return told | ({"problem": self.problem} if self.problem else {})
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided(RunEvent):
+    """What was decided about a call takes effect: the tool is called next, or the model is told that the call is refused."""
+
+    call: ToolCall
+    """As the model wrote it."""
+    approved: bool
+    by: str
+    """Who decided: what `approve(by=…)` or `reject(by=…)` was given, "person" if nothing; "rule" for a rule of `needs_approval`
+    that let the call through."""
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    """Those that were given in the place of the model's; None if the model's hold."""
+    result: str | None = None
+    """What the model reads as the call's result, where a person gave it and the tool is not called."""
+
+    def _shown(self) -> dict[str, Any]:
+        made = {"tool": self.call.name, "call_id": str(self.call.call_id), "approved": self.approved, "by": self.by}
+        edited = {} if self.arguments is None else {"arguments": plain_value(self.arguments)}
+        given = {} if self.result is None else {"result": self.result}
+        return made | edited | given | ({"reason": self.reason} if self.reason else {})
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted(RunEvent):
-    """A design makes a call. Whether the tool ran is known when it is finished."""
+    """A design makes a call of a tool that there is. Whether the tool ran is known when it is finished."""
 
     number: int
     """0-based, in the order of the calls of a run."""
@@ -151,12 +194,13 @@ class ToolFinished(RunEvent):
 
     @property
     def ran(self) -> bool:
-        """False for a call that was refused instead: an unknown tool, or arguments that did not pass the check."""
+        """False for a call that was refused instead, because its arguments did not pass the check."""
         return self.observation.error_type not in ("UnknownTool", "InvalidArguments")
 
     def _shown(self) -> dict[str, Any]:
         seen = self.observation
-        made = {"call": self.number, "tool": self.call.name, "ran": self.ran, "status": seen.status, "seconds": seen.seconds}
+        made = {"call": self.number, "tool": self.call.name, "call_id": str(self.call.call_id)}
+        made |= {"ran": self.ran, "status": seen.status, "seconds": seen.seconds}
         if seen.ok:
             return made | {"result": seen.data}
         return made | {"error": f"{seen.error_type}: {seen.data}"}
@@ -174,10 +218,10 @@ class LoopNote(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded(RunEvent):
+class RunEnded(RunEvent, Parametrized[AnswerT]):
     """The run is over: the last event. Exactly one of `outcome` and `error` is given."""
 
-    outcome: Outcome[Any] | None
+    outcome: Outcome[AnswerT] | None
     error: BaseException | None
     """What left the run instead of an outcome, such as BudgetExceeded or a cancellation."""
     seconds: float
@@ -189,11 +233,29 @@ class RunEnded(RunEvent):
             return {"error": raised, "seconds": self.seconds}
         ended = self.outcome
         told = {"answer": plain_value(ended.answer), "stop": ended.stop.value, "ok": ended.ok, "steps": ended.steps}
+        told |= {} if ended.usage is None else {"usage": ended.usage.as_dict()}
         return told | ({} if ended.error is None else {"error": ended.error}) | {"seconds": self.seconds}
 
 
 def _called(call: ToolCall) -> dict[str, Any]:
-    return {"tool": call.name, "arguments": plain_value(call.arguments), "call_id": call.call_id}
+    return {"tool": call.name, "arguments": plain_value(call.arguments), "call_id": str(call.call_id)}
+
+
+_InRun = (
+    RequestStarted
+    | ReplyChunk
+    | ReplyReceived
+    | ReplyUnreadable
+    | RequestFailed
+    | CallInvalid
+    | ApprovalAsked
+    | ApprovalDecided
+    | ToolStarted
+    | ToolFinished
+    | LoopNote
+)
+EventOf = _InRun | RunEnded[AnswerT]
+"""Any event of a run on a `Query[AnswerT]`, so that a type checker knows the answer's type, and sees a `match` that forgets one."""
 
 
 class Observer:
@@ -204,6 +266,8 @@ class Observer:
 
     streams: bool = False
     """True: replies are asked for in pieces, where the model can, and each piece is a ReplyChunk. Needs `on_event`."""
+    only_answers: bool = False
+    """True: outcomes are left without usage and messages, as in a comparison's trials, which count for themselves."""
 
     def on_event(self, event: RunEvent) -> None:
         """Receive an event. The built-in loops tell them if this method is overridden, and go without them otherwise."""
@@ -213,3 +277,6 @@ class Observer:
 
 
 SILENT = Observer()
+ANSWERS_ONLY = Observer()
+"""For a run whose outcome nobody asks for usage or messages."""
+ANSWERS_ONLY.only_answers = True

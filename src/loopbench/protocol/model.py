@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from .chat import Capabilities, Chunk, Message, Reply
+from .chat import CallDelta, Capabilities, Chunk, Message, Reply, reply_of_pieces, whole_pieces
 from .grammar import Grammar
 from .moves import Codec, Role
 from .program import Prompted
@@ -123,10 +124,16 @@ class WrappedModel:
         return self.model.stream(request)
 
 
-class FunctionModel:
-    """A model of a function of the request, async or not, that returns a Reply or a text; it raises what the function raises.
+Piece = str | CallDelta | Reply
+"""What a `FunctionModel`'s generator yields: a piece of text, a piece of a native call, or, as the last one, the whole reply."""
 
-    A plain function runs as a tool does: on a thread of its own, or on that of `run_sync`'s caller.
+
+class FunctionModel:
+    """A model of a function of the request; it raises what the function raises.
+
+    The function, async or not, returns a Reply or a text. Or it is an async generator, and its reply streams: it yields pieces of
+    text and `CallDelta`s, and last, if it knows tokens or a finish reason, the whole Reply. A plain function runs as a tool does:
+    on a thread of its own, or on that of `run_sync`'s caller.
     """
 
     def __init__(
@@ -140,19 +147,60 @@ class FunctionModel:
         self.capabilities = capabilities or Capabilities()
 
     async def complete(self, request: Request) -> Reply:
-        """Raises TypeError for what is neither a Reply nor a text."""
-        is_async = inspect.iscoroutinefunction(self.function)
-        given = await self.function(request) if is_async else await beside_event_loop(self.function, request)
+        """Raises TypeError for what is neither a Reply nor a text nor made of pieces."""
+        async with contextlib.aclosing(self._stream(request)) as chunks:
+            async for chunk in chunks:
+                if chunk.reply is not None:
+                    return chunk.reply
+        raise AssertionError("a stream ends with its reply")
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the pieces as the function does; a reply that it returns whole is one piece of text and one of each call."""
+        return self._stream(request)
+
+    async def _stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        is_async = inspect.iscoroutinefunction(self.function) or inspect.isasyncgenfunction(self.function)
+        given = self.function(request) if is_async else await beside_event_loop(self.function, request)
         if inspect.isawaitable(given):
             given = await given
+        if isinstance(given, AsyncGenerator):
+            async with contextlib.aclosing(given), contextlib.aclosing(self._chunks(given)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            return
         reply = Reply(given) if isinstance(given, str) else given
         if not isinstance(reply, Reply):
-            raise TypeError(f"model: the function of {self.name} must return a Reply or a text, not {type(given).__name__}")
-        return reply
+            raise TypeError(
+                f"model: the function of {self.name} must return a Reply or a text, or be an async generator of pieces, not "
+                f"{type(given).__name__}"
+            )
+        for chunk in whole_pieces(reply):
+            yield chunk
+        yield Chunk(reply=reply)
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the whole reply as one piece."""
-        yield Chunk(reply=await self.complete(request))
+    async def _chunks(self, pieces: AsyncGenerator[Any, None]) -> AsyncGenerator[Chunk, None]:
+        """Yield pieces as chunks, and last the whole reply."""
+        text, deltas = list[str](), list[CallDelta]()
+        whole: Reply | None = None
+        async for piece in pieces:
+            if whole is not None:
+                raise TypeError(f"model: the function of {self.name} must yield a whole Reply as the last piece, or none")
+            if isinstance(piece, str):
+                text.append(piece)
+                yield Chunk(piece)
+            elif isinstance(piece, CallDelta):
+                deltas.append(piece)
+                yield Chunk(call=piece)
+            elif isinstance(piece, Reply):
+                whole = piece
+            else:
+                raise TypeError(
+                    f"model: the function of {self.name} must yield texts, CallDeltas or a last Reply, not {type(piece).__name__}"
+                )
+        if whole is not None and not text and not deltas:
+            for chunk in whole_pieces(whole):
+                yield chunk
+        yield Chunk(reply=reply_of_pieces("".join(text), deltas) if whole is None else whole)
 
 
 class ModelError(Exception):

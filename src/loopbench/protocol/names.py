@@ -155,18 +155,37 @@ MIN_PART = 3
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return a question after the known name that is most like a mistyped one, in any case; empty if none is like it."""
+    """Return a question after the known name that is most like a mistyped one; empty if none is like it."""
+    found = most_like(name, known)
+    return "" if found is None else f"did you mean {found!r}?"
+
+
+def most_like(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a mistyped one, in any case; None if none is like it."""
     folded = {item.casefold(): item for item in known}
     typed = name.casefold()
     alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
-    return f"did you mean {folded[alike[0]]!r}?" if alike else ""
+    return folded[alike[0]] if alike else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint: the nearest known name, and all of them."""
+    """Return a hint: the nearest known name, and the names that there are, or of many the first."""
     listed = list(known)
     asked = near(name, listed)
-    return f"{asked}{' ' * bool(asked)}known: {', '.join(listed) or 'none'}"
+    return f"{asked}{' ' * bool(asked)}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
+
+
+MAX_KNOWN, MAX_BESIDE = 90, 45
+"""Characters of the known names in a hint, without the nearest one and beside it: the whole is to fit two lines of a terminal."""
+
+
+def _first_of(names: Sequence[str], most: int) -> str:
+    """Return the names, or of many the first and how many more there are."""
+    text = ", ".join(names)
+    if len(text) <= most:
+        return text
+    shown = text[:most].split(", ")[:-1] or list(names[:1])
+    return f"{', '.join(shown)} and {len(names) - len(shown)} more"
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from .chat import Message
+from .chat import Message, Usage
 from .query import AnswerT, Parametrized
 
 
@@ -60,6 +60,45 @@ HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 
 
 @dataclass(frozen=True, slots=True)
+class RunUsage:
+    """What a run took: the sum of what its events tell."""
+
+    requests: int
+    """Requests to the model, failed ones and each further attempt included."""
+    tool_calls: int
+    """Calls of tools that came to an end, whatever their result; not those that a person refused, or gave the result of."""
+    tokens: Usage | None
+    """The sum over the replies whose tokens the model's client tells; None if it tells none."""
+    uncounted: int = 0
+    """Replies whose tokens it does not tell, so that the sum is less than what was used; one that broke off is among them."""
+
+    @property
+    def input_tokens(self) -> int | None:
+        return None if self.tokens is None else self.tokens.input_tokens
+
+    @property
+    def output_tokens(self) -> int | None:
+        return None if self.tokens is None else self.tokens.output_tokens
+
+    @property
+    def total_tokens(self) -> int | None:
+        return None if self.tokens is None else self.tokens.total_tokens
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars; None if no client tells a cost."""
+        return None if self.tokens is None else self.tokens.cost_usd
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON: `requests`, `tool_calls`, and as far as known `input_tokens`, `output_tokens`, `uncounted`, `cost_usd`."""
+        made: dict[str, Any] = {"requests": self.requests, "tool_calls": self.tool_calls}
+        if self.tokens is not None:
+            made |= {"input_tokens": self.tokens.input_tokens, "output_tokens": self.tokens.output_tokens}
+        made |= {"uncounted": self.uncounted} if self.uncounted else {}
+        return made | ({} if self.cost_usd is None else {"cost_usd": self.cost_usd})
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome(Parametrized[AnswerT]):
     """The result of a run."""
 
@@ -86,11 +125,14 @@ class Outcome(Parametrized[AnswerT]):
     is_null: bool = False
     """The model answered null, which the query's type takes: None is the answer, not the lack of one."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
-    """The conversation with this turn, for `Query(text, history=outcome.messages)`; empty if the query has no history.
+    """The conversation with this turn, for `Query(text, history=outcome.messages)`.
 
     A turn is the query's text and context, each call with its result as the model read it, and the answer, if there is one.
-    `[message.as_dict() for message in outcome.messages]` is JSON, which a query takes as a history, too.
+    `[message.as_dict() for message in outcome.messages]` is JSON, which a query takes as a history, too. Empty where a loop of a
+    user's own runs by itself, and in a comparison's trials.
     """
+    usage: RunUsage | None = field(default=None, compare=False, repr=False)
+    """Tokens, requests and calls; of a run that was taken up, those of the whole run. None where there are no messages."""
 
     def __repr__(self) -> str:
         """Print why the run failed, too, which stands in the details."""

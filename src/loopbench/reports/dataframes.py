@@ -13,24 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loopbench._extras import needed_by
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.clustered import clusters_sentence
+from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import Places, RecordTable, distinct
+from loopbench.metrics.record_table import RecordTable, distinct
 from loopbench.metrics.summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
-from loopbench.metrics.views import Views
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import shown_short
@@ -42,7 +41,9 @@ from loopbench.text.plain_text import plain_line
 
 from .in_python import said_in_python
 from .notebook import block
+from .row_frames import SpreadRows, flat, measured, rows_frame, without_none
 from .trial_shown import ShownTrial, shown_trial
+from .views_shown import ShownViews
 from .why_shown import ShownWhy, shown_why
 
 if TYPE_CHECKING:
@@ -68,15 +69,6 @@ def load(run: str | Path, runs: str | Path | None = None) -> Loaded:
     if os.path.isfile(run):  # which takes a text of any length
         raise RunError(f"{run} is a file, not a run; loopbench.import_results({str(run)!r}) reads results of other tools")
     return Loaded(results(trials_folder(run_folder(run, None if runs is None else Path(runs)))))
-
-
-class SpreadRows(NamedTuple):
-    """Rows of a table that are alike but for some columns."""
-
-    rows: Places
-    """For each row which of those that are given it is like."""
-    own: Mapping[str, Sequence[Any]]
-    """Columns with a value of each row's own."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,13 +108,13 @@ class Loaded:
     @cached_property
     def arms(self) -> pd.DataFrame:
         """Return a row per arm, in the order of the run: counts, metrics with intervals, and stops, errors and faults by kind."""
-        rows = [_flat({k: v for k, v in arm.to_json().items() if k not in _REASONS}) for arm in self.comparison.arms]
+        rows = [flat({k: v for k, v in arm.to_json().items() if k not in _REASONS}) for arm in self.comparison.arms]
         return self._table(rows, _ARMS)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """Return a row per pair of arms and metric: a minus b with interval, p values, verdict, and what is likely to decide it."""
-        return self._table([_flat(_without_none(pair.to_json(), "outlook")) for pair in self.comparison.pairs], _PAIRS)
+        return self._table([flat(without_none(pair.to_json(), "outlook")) for pair in self.comparison.pairs], _PAIRS)
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
@@ -135,7 +127,7 @@ class Loaded:
         """Return a row per main effect or interaction, metric and profile of an ablation; no rows for other runs."""
         made = ablation_result(self.results)
         found = () if made is None else made.effects.effects
-        rows = [_flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
+        rows = [flat({k: v for k, v in effect.to_json().items() if k not in _LISTS}) for effect in found]
         return self._table(rows, _EFFECTS)
 
     @property
@@ -149,9 +141,9 @@ class Loaded:
         return self.results.comparison
 
     @property
-    def views(self) -> Views:
-        """Return accuracy against cost and at equal budgets, cost per solved task, confidence, and reliability."""
-        return self.results.views
+    def views(self) -> ShownViews:
+        """Return accuracy against cost and at equal budgets, cost per solved task, confidence, and reliability, a table each."""
+        return ShownViews(self.results.views)
 
     def why(self, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
         """Return why trials were lost, from their traces, by pair and by arm; it prints as `loopbench why` does.
@@ -211,8 +203,9 @@ class Loaded:
         if hidden := len(comparison.warnings) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
-        clusters = [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
-        return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, clusters))), *warnings]
+        about = [defaults_sentence(self.results.manifest)]
+        about += [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
+        return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
 
     def _compared(self) -> list[str]:
         """Return the accuracies behind the verdicts, of a run that compares arms and is no ablation."""
@@ -233,24 +226,13 @@ class Loaded:
     def _table(
         self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spread: SpreadRows | None = None
     ) -> pd.DataFrame:
-        """Return rows as a DataFrame. `dtypes`: its constant columns, in order. `spread`: which of the rows stand in it.
-
-        Raises RunError for a value of another type.
-        """
-        with needed_by("a DataFrame"):
-            from .frame import column, frame
-
-        more = sorted({name for row in rows for name in row} - dtypes.keys())
+        """Return rows as a DataFrame, as `rows_frame` does. Raises RunError for a value of another type."""
         try:
-            values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
-            types = {name: dtypes.get(name) or _dtype(name, found) for name, found in values.items()}
-            columns = {name: column(found, _with_gaps(name, types[name], rows)) for name, found in values.items()}
-            if spread is not None:
-                columns = {name: found.take(spread.rows).reset_index(drop=True) for name, found in columns.items()}
-                columns |= {name: column(found, dtypes[name]) for name, found in spread.own.items()}
+            return rows_frame(rows, dtypes, spread)
+        except ImportError:  # a ValueError, too, where an extra is missing
+            raise
         except (TypeError, ValueError, OverflowError) as error:
             raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
-        return frame(columns)
 
 
 def _check_texts(**given: object) -> None:
@@ -275,11 +257,6 @@ _LISTS = ("factors", "aliases", "conditional")
 """Parts of an effect's JSON that get no columns, since they are lists."""
 
 
-def _without_none(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a row without a part that is None: a part that exists has several columns, not one."""
-    return {key: value for key, value in row.items() if key != name or value is not None}
-
-
 def _trial(record: Record) -> dict[str, Any]:
     row = record.to_json()
     scores = row.pop("scores")
@@ -291,7 +268,7 @@ def _trial(record: Record) -> dict[str, Any]:
     row["faults"] = asdict(count_faults([record])) if record.tells_faults else dict.fromkeys(FAULT_COUNTS)
     row["started_at"] = record.started_at or None
     row |= dict.fromkeys((set(record.unknown) & row.keys()) - {"faults"})
-    return _flat({name: value for name, value in row.items() if name not in _UNTOLD})
+    return flat({name: value for name, value in row.items() if name not in _UNTOLD})
 
 
 _UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
@@ -313,32 +290,9 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
         }
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a mapping with the mappings inside it flattened to keys of their own."""
-    made: dict[str, Any] = {}
-    for name, item in value.items():
-        if not isinstance(item, Mapping):
-            made[f"{prefix}{name}"] = item
-        elif item.keys() >= {"value", "low", "high"}:
-            made |= {f"{prefix}{name}" if part == "value" else f"{prefix}{name}_{part}": item[part] for part in item}
-        else:
-            made |= _flat(item, f"{prefix}{name}.")
-    return made
-
-
 # --- columns ---
 
 _TIME = "datetime64[us, UTC]"
-_COUNTED = ("stops.", "errors.", "retries.", "calls.")
-"""Columns of counts by kind: a kind that a row lacks was counted 0 times."""
-
-
-def _measured(*names: str) -> dict[str, str]:
-    """Return the columns of intervals."""
-    ends = {"": "float64", "_low": "float64", "_high": "float64", "_n": "int64"}
-    return {f"{name}{end}": dtype for name in names for end, dtype in ends.items()}
-
-
 _FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}
 _TRIALS = {
     **dict.fromkeys(("trial", "arm", "task"), "string"),
@@ -358,15 +312,15 @@ _TRIALS = {
 _ARMS = {
     **dict.fromkeys(("arm", "loop", "model", "profile", "suite"), "string"),
     **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
-    **_measured(*METRICS, "over_templates", "recovery"),
+    **measured(*METRICS, "over_templates", "recovery"),
     "false_success.count": "int64",
-    **_measured("false_success.rate"),
+    **measured("false_success.rate"),
     "right_unseen": "int64",
     **_FAULTS,
 }
 _PAIRS = {
     **dict.fromkeys(("a", "b", "metric", "family"), "string"),
-    **_measured("difference", "over_templates"),
+    **measured("difference", "over_templates"),
     "units": "int64",
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
@@ -377,33 +331,14 @@ _PAIRS = {
 }
 _EFFECTS = {
     **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
-    **_measured("difference"),
+    **measured("difference"),
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
-    **_measured("odds_ratio"),
+    **measured("odds_ratio"),
 }
 _TASKS = {
     **dict.fromkeys(("task", "arm", "cluster"), "string"),
     **dict.fromkeys(("scored", "errored", "excluded", "solved"), "int64"),
     **dict.fromkeys(METRICS, "float64"),
 }
-
-
-def _with_gaps(name: str, dtype: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a column's dtype, which allows gaps if a row says that its value is not known; a count that a row lacks is 0."""
-    gapped = {"int64": "Int64", "bool": "boolean"}.get(dtype)
-    return gapped if gapped is not None and any(row.get(name, 0) is None for row in rows) else dtype
-
-
-def _dtype(name: str, values: Sequence[Any]) -> str:
-    """Return the dtype of a column that not every run has: a number if all values are numbers, else text."""
-    known = {type(value) for value in values if value is not None}
-    whole = None not in values
-    if name.startswith(_COUNTED):
-        return "int64"
-    if known == {int}:
-        return "int64" if whole else "Int64"
-    if known == {bool}:
-        return "bool" if whole else "boolean"
-    return "float64" if known <= {int, float} else "string"

@@ -64,8 +64,8 @@ class Python(Door):
     """The calls of a loaded run, which stands before the point of each."""
 
     all_of_a_cause = ".to_json()"
-    tasks = ".findings"
-    choices = "One arm: .why(ARM); two arms where they part: .why(A, B); counts of every pair: .why().pairs; tasks: .tasks"
+    tasks = ".why().tasks"
+    choices = "One arm: .why(ARM); two arms where they part: .why(A, B); counts of every pair: .why().pairs; tasks: .why().tasks"
 
     def show(self, trial: str) -> str:
         return f".show({trial!r})"

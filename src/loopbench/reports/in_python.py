@@ -21,9 +21,12 @@ _SETTINGS: Mapping[str, str] = {
     "--allow": "allow",
     "--budget-trials": "max_trials",
     "--for": "purpose",
+    "--errors-as-failures": "errors_as_failures",
 }
 """Flag of the command line → the setting that is the same in Python."""
-_SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool)
+_SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool) | {
+    "--errors-as-failures"
+}
 _TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"])))
 """Flags behind which messages write a value that is not in capitals."""
 _FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ('[^']*'|[^\s,;)]*[^\s,;:).]))?")
@@ -37,12 +40,13 @@ def in_python(message: str) -> str:
     return _FLAG.sub(_as_setting, map_in_python(" ".join(message.split()) if "\n" in message else message))
 
 
-_MAP = re.compile(r"--map (\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?")
+_MAP = re.compile(r"--map (?:'(\w+=[^',]*)'|(\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?)")
+"""One column whose name a shell has to quote, or several."""
 
 
 def map_in_python(message: str) -> str:
     """Return a message with `map={'task': 'COLUMN'}` in the place of `--map task=COLUMN`."""
-    return _MAP.sub(lambda match: f"map={dict(part.split('=', 1) for part in match[1].split(','))}", message)
+    return _MAP.sub(lambda match: f"map={dict(part.split('=', 1) for part in (match[1] or match[2]).split(','))}", message)
 
 
 def _as_setting(match: re.Match[str]) -> str:

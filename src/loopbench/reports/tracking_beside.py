@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import signal
-import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.protocol.redact import redact
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.silent_end import die_with, go_on_here, leave
+from loopbench.runs.forking import fork, is_alone, may_fork
 
 from .tracking import log_results, logs, not_logged, tracking
 
@@ -27,12 +24,10 @@ if TYPE_CHECKING:
     from .mlflow import Tracked
 
 NO_ANSWER = "the process that logs has ended without an answer"
+LOGGED = "MLflow: "
+"""Beginning of the line that says where a run was logged; every other line is a warning."""
 BEGIN = "begin"
 """The first order."""
-FOR_COMMAND = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""Signals that the logging process leaves to the command."""
-SETTLES_S = 1.0
-"""Seconds within which threads that end at a fork have left the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +91,7 @@ def run_log(config: CompareConfig) -> Iterator[MlflowLog]:
     The process of its own is a fork, which is safe on Linux and without other threads. Elsewhere, and where the system grants no
     further process, this process logs.
     """
-    may_fork = logs(config) and sys.platform == "linux" and threading.active_count() == 1
-    beside = _started(config) if may_fork else None
+    beside = _started(config) if logs(config) and may_fork() else None
     try:
         yield MlflowLog(config, beside)
     finally:
@@ -113,7 +107,7 @@ def _started(config: CompareConfig) -> LoggingProcess | None:
         return None
     is_safe = False
     try:
-        is_safe = _is_alone()
+        is_safe = is_alone()
         if is_safe:
             beside.tell(BEGIN)
     finally:
@@ -122,67 +116,18 @@ def _started(config: CompareConfig) -> LoggingProcess | None:
     return beside if is_safe else None
 
 
-def _is_alone() -> bool:
-    """Say whether this process runs one thread, those included that Python does not know; False where that cannot be told.
-
-    To be called after a fork: it makes OpenBLAS, which NumPy and SciPy load, end its threads, and they take a moment to leave.
-    """
-    until = time.monotonic() + SETTLES_S
-    try:
-        while len(os.listdir("/proc/self/task")) > 1:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.001)
-    except OSError:
-        return False
-    return True
-
-
 def _fork(config: CompareConfig) -> LoggingProcess:
-    """Fork the process, which waits to be told to begin: it does nothing where a thread may have held a lock at the fork.
-
-    Raises OSError if the system grants no pipe or no process; all is as before, then.
-    """
-    sys.stdout.flush()  # the child would write it, too
-    sys.stderr.flush()
-    parent, pipes = os.getpid(), list[int]()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, FOR_COMMAND)
-        for _ in range(2):
-            pipes += os.pipe()
-        child = os.fork()
-        if child == 0:
-            _log(config, pipes, parent)
-    except OSError:
-        for end in pipes:
-            os.close(end)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    orders_read, orders, answers, answers_write = pipes
-    os.close(orders_read)
-    os.close(answers_write)
-    return LoggingProcess(child, os.fdopen(orders, "wb"), os.fdopen(answers, "rb"))
+    """Fork the process, which waits to be told to begin. Raises OSError if the system grants none."""
+    made = fork(partial(_log, config))
+    return LoggingProcess(made.pid, os.fdopen(made.orders, "wb"), os.fdopen(made.answers, "rb"))
 
 
-def _log(config: CompareConfig, pipes: Sequence[int], parent: int) -> NoReturn:
-    """Log the run whose folder and page the orders name, and leave this process, whatever happens."""
-    try:
-        for number in FOR_COMMAND:
-            signal.signal(number, signal.SIG_IGN)  # this process ends with the command
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_COMMAND)
-        die_with(parent)
-        go_on_here()
-        orders_read, orders_write, answers_read, answers = pipes
-        os.close(orders_write)
-        os.close(answers_read)
-        gc.freeze()  # else a collection would copy every page that it looks at
-        orders = os.fdopen(orders_read, "rb")
-        if orders.readline() == _line(BEGIN):
-            os.write(answers, _line(_in_words(_logged(config, orders))))
-    finally:
-        leave(0)
+def _log(config: CompareConfig, orders_read: int, answers: int) -> int:
+    """Log the run whose folder and page the orders name; the answer says what came of it."""
+    orders = os.fdopen(orders_read, "rb")
+    if orders.readline() == _line(BEGIN):
+        os.write(answers, _line(_in_words(_logged(config, orders))))
+    return 0
 
 
 def _logged(config: CompareConfig, orders: BinaryIO) -> Tracked | str:
@@ -206,4 +151,4 @@ def _in_words(tracked: Tracked | str | None) -> str:
     """Return a line that says where a run was logged or why not; empty if nothing was to be logged."""
     if tracked is None:
         return ""
-    return f"warning: nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else f"MLflow: {tracked.ui}"
+    return f"warning: nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else f"{LOGGED}{tracked.ui}"

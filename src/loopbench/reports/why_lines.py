@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.compare.answer import STILL
+from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.remedies import ablation_of
 from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from loopbench._extras import needed_by
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.arms import pairs_named, required_arms
 from loopbench.experiments.why.why import Why, why
-from loopbench.protocol.modules import module_in
 from loopbench.runs.store.files import RunError
 from loopbench.text.output import UNBROKEN, Prose
 from loopbench.text.plain_text import plain, plain_line
@@ -19,6 +17,7 @@ from loopbench.text.table import Table
 from . import why_lines
 from .doors import Python
 from .notebook import block
+from .row_frames import flat, measured, rows_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +30,18 @@ DIVERGENCES = {
     "parts_at": "Int64",
     **dict.fromkeys(("cause", "detail", "stop"), "string"),
 }
-"""Columns of the two tables and their types."""
+TASKS = {
+    **dict.fromkeys(("suite", "profile", "task", "kinds", "arm"), "string"),
+    **dict.fromkeys(("solved", "trials", "false_success", "cheapest"), "int64"),
+    "wasted_steps": "float64",
+    "repeated_calls": "int64",
+}
+HABITS = {
+    **dict.fromkeys(("suite", "profile", "arm"), "string"),
+    **dict.fromkeys(("flaky", "alone"), "int64"),
+    **measured("false_success", "wasted_steps", "repeated_calls"),
+}
+"""Columns of the tables and their types."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,21 +89,38 @@ class ShownWhy(Why):
         for pair in self.pairs:
             for arm, against in ((pair.a, pair.b), (pair.b, pair.a)):
                 rows += [(arm, against, str(cause), many) for cause, many in pair.causes[arm].items()]
-        with needed_by("a DataFrame"):
-            frames = module_in(__package__, "frame")
-        named = dict(zip(CAUSES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(CAUSES, ())
-        made: pd.DataFrame = frames.frame({name: frames.column(named[name], dtype) for name, dtype in CAUSES.items()})
-        return made
+        return rows_frame([dict(zip(CAUSES, row, strict=True)) for row in rows], CAUSES)
 
     @property
     def divergences(self) -> pd.DataFrame:
         """A row per trial that one arm of a pair lost and the other solved: who won, which step parted them, and by which cause."""
         rows = [each.to_json() for pair in self.pairs for each in pair.divergences]
-        with needed_by("a DataFrame"):
-            frames = module_in(__package__, "frame")
-        columns = {name: frames.column([row[name] for row in rows], dtype) for name, dtype in DIVERGENCES.items()}
-        made: pd.DataFrame = frames.frame(columns)
-        return made
+        return rows_frame([{name: row[name] for name in DIVERGENCES} for row in rows], DIVERGENCES)
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """A row per arm and task that is notable: no arm solved it, one arm alone, not in every repeat, or by a false success."""
+        rows = []
+        for group in self.findings.groups:
+            for task in group.notable:
+                of_task = {"kinds": ", ".join(task.kinds)} | {
+                    name: getattr(task, name) for name in ("task", "false_success", "cheapest", "wasted_steps", "repeated_calls")
+                }
+                for arm, (solved, trials) in task.solved.items():
+                    own = {"suite": group.suite, "profile": group.profile, "arm": arm, "solved": solved, "trials": trials}
+                    rows.append(of_task | own)
+        return rows_frame(rows, TASKS)
+
+    @property
+    def habits(self) -> pd.DataFrame:
+        """A row per arm: tasks that are flaky or that it alone solved, rates of false success, wasted steps and repeated calls."""
+        rows = [
+            {"suite": group.suite, "profile": group.profile}
+            | flat(arm.to_json() | {"flaky": len(arm.flaky), "alone": len(arm.alone)})
+            for group in self.findings.groups
+            for arm in group.arms
+        ]
+        return rows_frame(rows, HABITS)
 
     def _shown(self) -> Iterator[why_lines.Shown]:
         if self.is_sum:
@@ -102,9 +129,11 @@ class ShownWhy(Why):
 
 
 def text_lines(shown: why_lines.Shown) -> list[str]:
-    """Return the lines of one thing that is shown; cells of a table stand between tabs."""
+    """Return the lines of one thing that is shown; the columns of a table are as wide as their widest cells."""
     if isinstance(shown, Table):
-        return ["\t".join(map(plain_line, row)) for row in (shown.columns, *shown.rows)]
+        rows = [[plain_line(cell) for cell in row] for row in (shown.columns, *shown.rows)]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     indent = shown.indent if isinstance(shown, Prose) else ""
     return plain(f"{indent}{shown.text}".replace(UNBROKEN, " ")).split("\n")
 

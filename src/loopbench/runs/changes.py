@@ -15,7 +15,10 @@ MAX_TOLD = 3
 VENV = "venv"
 """The option of a foreign loop that only says where its environment is."""
 _VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model"}
-_PARTS_OF_ARMS = ("version", "packages", "environment", "code", "configuration", "program", "options", "model", "profile", "loop")
+_PARTS_OF_ARMS = (
+    *("version", "packages", "environment", "code", "configuration", "program"),
+    *("options", "model", "profile", "met", "loop"),
+)
 
 
 def changes(then: Manifest, now: Manifest) -> list[str]:

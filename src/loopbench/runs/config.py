@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from loopbench.metrics.record_fields import MAX_COUNT, MAX_SEED
+from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import is_local_model, nearest
 from loopbench.protocol.redact import USERINFO, public_address
@@ -156,7 +157,7 @@ class CompareConfig(BaseModel):
     """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
     address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
     """Address of a running Ray cluster."""
-    workers: Annotated[Positive | None, IfAbsent("this process; a worker for code of your own; with Ray, one per processor")] = None
+    workers: Annotated[Positive | None, IfAbsent("this one, or forks; one for your own code; with Ray, one per processor")] = None
     """Number of processes that run trials."""
     trial_timeout_s: Limit = 60.0
     """Time limit for one trial, in seconds of wall time; with the scripted model, for the time without a request or a call."""
@@ -291,10 +292,13 @@ class CompareConfig(BaseModel):
 
 
 class SettingError(ValueError):
-    """A mistake in one setting. The text names its flag; `in_python` names the setting as a call from Python passes it."""
+    """A mistake in one setting. The text names its flag; `in_python` names the setting as a call from Python passes it.
 
-    def __init__(self, setting: str, reason: str, flag: str | None = None) -> None:
-        super().__init__(f"{flag or flag_of([setting])}: {reason}")
+    `typed`: the whole text, for a mistake that is not in one setting alone.
+    """
+
+    def __init__(self, setting: str, reason: str, flag: str | None = None, *, typed: str = "") -> None:
+        super().__init__(typed or f"{flag or flag_of([setting])}: {reason}")
         self.in_python = f"{setting}: {reason}" if setting else reason
 
 
@@ -336,9 +340,11 @@ def config_from(
         if first["type"] == "extra_forbidden":
             model = _SECTIONS.get(path[0], CompareConfig) if len(path) > 1 else CompareConfig
             raise mistake(source, f"unknown field {'.'.join(path)!r}; {nearest(path[-1], model.model_fields)}") from None
-        message = first["msg"].removeprefix("Value error, ")
+        message = needed(first)
         if not path:
-            raise mistake(source if source == COMMAND_LINE or not typed else f"{source} and the {COMMAND_LINE}", message) from None
+            if source == COMMAND_LINE:
+                raise SettingError("", message, typed=_with_flags(message, typed, flags)) from None
+            raise mistake(f"{source} and the {COMMAND_LINE}" if typed else source, message) from None
         message = f"{message}, got {shown_short(first['input'])}"
         if _is_typed(path, typed):
             raise SettingError(".".join(path), message, flag_of(path, flags)) from None
@@ -348,6 +354,15 @@ def config_from(
 def mistake(source: str, message: str) -> ValueError:
     """Return an error about no single known setting; a call from Python has no command line to blame."""
     return SettingError("", message, source) if source == COMMAND_LINE else ValueError(f"{source}: {message}")
+
+
+def _with_flags(message: str, typed: Mapping[str, Any], flags: Mapping[str, str]) -> str:
+    """Return what a validator says of settings that do not fit together, with a flag where it begins with a setting's name."""
+    name, _, rest = message.partition(" ")
+    section = typed.get(name)
+    if name in _SECTIONS and isinstance(section, Mapping) and section:
+        return f"{flag_of([name, next(iter(section))], flags)} {rest}"
+    return f"{flag_of([name], flags)} {rest}" if name in CompareConfig.model_fields else message
 
 
 def _is_typed(path: Sequence[str], typed: Mapping[str, Any]) -> bool:

@@ -112,10 +112,12 @@ class ArmEntry(ManifestPart):
     """Digest of the versions of all packages beside a foreign loop."""
     calls_in: str = ""
     """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
+    met: str = ""
+    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""
-        return ArmInfo(self.arm, self.loop, self.options, self.model, self.profile, suite, self.calls_in)
+        return ArmInfo(self.arm, self.loop, self.options, self.model, self.profile, suite, self.calls_in, self.met)
 
 
 class AskedDigests(ManifestPart):
@@ -125,6 +127,15 @@ class AskedDigests(ManifestPart):
     plans: str
     tools: str | None = None
     """Digest of the code of the user's own tools, if there is any."""
+
+
+class TaskDigests(ManifestPart):
+    """Short digests of a run's tasks, by which a changed suite can be told task by task."""
+
+    shared: str
+    """Digest of what all tasks have in common: what a loop is told of their tools, and the data behind these."""
+    tasks: dict[str, str]
+    """Task → digest of all that it is: question, world, expected answer, scorer, plan and labels."""
 
 
 class ImportSource(ManifestPart):
@@ -244,6 +255,8 @@ class Manifest(ManifestPart):
     python: str
     platform: str
     asked: AskedDigests | None = None
+    task_digests: TaskDigests | None = None
+    """Digests by which the tasks of a changed suite are told apart; a run of an older loopbench has none."""
     models: dict[str, Any] = Field(default_factory=dict)
     """Capabilities of real models, as found when the run began."""
     weights: dict[str, WeightsEntry] = Field(default_factory=dict)

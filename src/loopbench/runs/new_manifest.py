@@ -10,19 +10,29 @@ from typing import Any
 
 from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.datasets.importing.mcp_tools import tool_server
-from loopbench.datasets.task import Suite, Task
+from loopbench.datasets.task import Suite, Task, described_tools
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.models.local.weights import find_weights
 from loopbench.models.profiles import PROFILES_VERSION, built_in_profiles
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
-from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.digest import canonical_json, digest, sha256, short_digest
 from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import is_local_model, parse_spec
 from loopbench.runs.code_digests import code_digest, own_code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
-from loopbench.runs.manifest import ArmEntry, AskedDigests, Manifest, SuiteEntry, ToolServerEntry, WeightsEntry, timestamp
-from loopbench.runs.schedule import Arm
+from loopbench.runs.manifest import (
+    ArmEntry,
+    AskedDigests,
+    Manifest,
+    ManifestPart,
+    SuiteEntry,
+    TaskDigests,
+    ToolServerEntry,
+    WeightsEntry,
+    timestamp,
+)
+from loopbench.runs.schedule import Arm, form_of
 from loopbench.text.plain_text import json_safe
 
 PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
@@ -94,7 +104,8 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         code=code_digest(arm.loop),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
-        **({"calls_in": form} if (form := getattr(arm.loop, "calls_in", "")) in ("native", "text") else {}),
+        **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
+        **({"met": arm.met.name} if arm.profile.by_form else {}),
     )
 
 
@@ -139,11 +150,25 @@ def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> Aske
 
     Of the user's own code only `--tools` has: a suite's module may hold expected answers.
     """
-    environment = suite.open(tasks[0])
-    try:
-        tools = [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
-    finally:
-        environment.close()
+    return _asked(config, suite, tasks, described_tools(suite.open(tasks[0])))
+
+
+def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
+    """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not."""
+    tools = described_tools(suite.open(tasks[0]))  # once for both: tools of a server take their time
+    return {"asked": _asked(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
+
+
+def task_digests(suite: Suite, tasks: Sequence[Task]) -> TaskDigests:
+    """Return the digests by which these tasks can be told from those of another version of their suite."""
+    return _task_digests(suite, tasks, described_tools(suite.open(tasks[0])))
+
+
+def _task_digests(suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> TaskDigests:
+    return TaskDigests(shared=short_digest([suite.shared, tools]), tasks={task.id: short_digest(task.as_dict()) for task in tasks})
+
+
+def _asked(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> AskedDigests:
     questions, plans = [], []
     for task in tasks:
         query = task.query

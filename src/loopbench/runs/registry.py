@@ -25,6 +25,7 @@ from loopbench.datasets.importing.mcp_tools import mcp_tools
 from loopbench.datasets.importing.own_tools import OwnTools, offered
 from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
+from loopbench.protocol.field_errors import needed
 from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.modules import names_in
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
@@ -60,7 +61,7 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
         try:
             made[name] = TypeAdapter(option.type).validate_python(None if value == "none" and _takes_none(option.type) else value)
         except ValidationError as error:
-            raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
+            raise ValueError(f"{whose}: {name}: {needed(error.errors(include_url=False)[0])}, got {value!r}") from None
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return made
@@ -251,6 +252,11 @@ def programs_named(spec: Spec) -> list[str]:
     if _is_foreign(spec.name):
         return [spec.options[name] for name in _STARTED if isinstance(spec.options.get(name), str)]
     return [name for within in _specs_within(spec) for name in programs_named(within)]
+
+
+def starts_nothing(spec: Spec) -> bool:
+    """Say whether neither the loop in a spec nor one within it is a framework or a program, which start what is no part of ours."""
+    return not _is_foreign(spec.name) and all(map(starts_nothing, _specs_within(spec)))
 
 
 def _specs_within(spec: Spec) -> Iterator[Spec]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.models.draws import derived_seed
-from loopbench.models.profiles import Profile, load_profile
+from loopbench.models.profiles import FORMS, Profile, load_profile
 from loopbench.protocol import ForeignLoop, Loop, render_value
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.redact import redact
@@ -32,6 +32,11 @@ class Arm:
     loop: Loop
     model: str
     profile: Profile
+
+    @property
+    def met(self) -> Profile:
+        """The profile that the loop meets: where the arm's has one for each form of calls, that of the loop's own form."""
+        return self.profile.met_by(form_of(self.loop)) if self.profile.by_form else self.profile
 
     @property
     def is_scripted(self) -> bool:
@@ -69,6 +74,7 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
                 spec = parse_spec(text)
                 _check_for_secrets(spec)
                 loop = make_loop(spec, limit)
+                _check_form(profile, spec, loop)
                 name = f"{_label(spec, loop)}/{profile.name if model == 'scripted' else model}"
                 arms.append(Arm(name, spec, loop, model, profile))
     names = [arm.name for arm in arms]
@@ -76,6 +82,23 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
         hint = "; give one of them a name of its own, label=…" if any(hasattr(arm.loop, "label") for arm in arms) else ""
         raise ValueError(f"two arms are both called {next(n for n in names if names.count(n) > 1)!r}{hint}")
     return tuple(arms)
+
+
+def form_of(loop: Loop) -> str:
+    """Return how a loop has calls written: `native` or `text`; empty where that is mixed, or not known."""
+    form = getattr(loop, "calls_in", "")
+    return form if form in FORMS else ""
+
+
+def _check_form(profile: Profile, spec: Spec, loop: Loop) -> None:
+    """Raise ValueError for a loop that does not say which form of a profile it meets."""
+    if profile.by_form and not form_of(loop):
+        native, text = (profile.met_by(form).name for form in FORMS)
+        raise ValueError(
+            f"profile {profile.name} is {native} for loops with native calls and {text} for those with calls in text, and loop "
+            f"{spec.name} does not say which it has: run it under one of the two, or give a loop of yours the attribute calls_in, "
+            "'native' or 'text'"
+        )
 
 
 def _label(spec: Spec, loop: Loop) -> str:

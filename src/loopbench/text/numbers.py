@@ -17,7 +17,7 @@ def dollars(amount: float) -> str:
 
 def hundredths(share: float, *, sign: bool = False) -> str:
     """Return a share or a difference of shares with two digits, without the 0 before the point: `.88`, `1.00`, `-.15`."""
-    return f"{share:{'+' * sign}.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:{'+' * sign}.2f}"
+    return f"{share:{'+' * sign}z.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:{'+' * sign}z.2f}"
 
 
 RELATIONS: Mapping[VerdictWord, str] = {

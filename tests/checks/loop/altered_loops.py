@@ -24,6 +24,9 @@ from loopbench.protocol import (
     ToolCall,
 )
 
+FEW = 0.2
+"""Share of the random moves and runs that is enough to find what loops do wrong again and again."""
+
 
 def findings(loop: Loop, *, draws: float = 1.0) -> tuple[Finding, ...]:
     """What `check_loop` finds. `draws`: the share of its random moves, replies and runs that are drawn.

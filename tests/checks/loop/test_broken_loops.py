@@ -11,7 +11,7 @@ import pytest
 from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
 from loopbench.protocol import Loop
-from tests.checks.loop.altered_loops import Own, not_kept
+from tests.checks.loop.altered_loops import FEW, Own, not_kept
 from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
     Alike,
@@ -112,10 +112,6 @@ BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("prompts", Speechless, "predictors is empty"),
     ("prompts", Gossip, "a request of predictor 'decide' shows the instructions of 'summarize'"),
 )
-
-
-FEW = 0.2
-"""Share of the random moves and runs that is enough to find what these loops do wrong, again and again."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,8 +20,14 @@ def outcomes(habits, *faults):
     return {finding.fault: finding.outcome for finding in found.findings}
 
 
-def test_an_agent_that_says_what_was_wrong_is_told_of_every_mistake():
-    found = outcomes(Habits())
+@pytest.fixture(scope="module")
+def whole():
+    """Every fault, on an agent that says what was wrong."""
+    return check_program(agent(Habits()), limits=LIMITS)
+
+
+def test_an_agent_that_says_what_was_wrong_is_told_of_every_mistake(whole):
+    found = {finding.fault: finding.outcome for finding in whole.findings}
     assert {name: found[name] for name in (*MISTAKES, "extra_argument", "tool_raises", "one_of_two_fails")} == dict.fromkeys(
         (*MISTAKES, "extra_argument", "tool_raises", "one_of_two_fails"), "told"
     )
@@ -108,9 +114,8 @@ def test_an_agent_that_does_not_solve_the_task_is_not_judged():
         check_program(FunctionLoop(solve))
 
 
-def test_equal_checks_give_equal_reports():
-    first, second = (check_program(agent(Habits()), limits=LIMITS).as_dict() for _ in range(2))
-    assert first == second
+def test_equal_checks_give_equal_reports(whole):
+    assert check_program(agent(Habits()), limits=LIMITS).as_dict() == whole.as_dict()
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

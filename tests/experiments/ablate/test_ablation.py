@@ -291,7 +291,7 @@ def test_a_manifest_that_makes_no_sense_is_one_line(reacted: AblationResult, tmp
         ),
         (
             AblationRequest("finish", ("forced_finish=true,false",)),
-            "cell forced_finish=true: loop finish: forced_finish: Input should be",
+            "cell forced_finish=true: loop finish: forced_finish: ",
         ),
         (
             AblationRequest("finish", ("parse_retries=1,1.0",)),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from loopbench.cli.render_effects import answer_of_ablation
 from loopbench.experiments.ablate.ablation import Ablation, AblationResult
+from loopbench.experiments.ablate.answer_json import ablation_answer_json
 from loopbench.experiments.ablate.recommendation import recommendation, sentences
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
@@ -25,6 +26,7 @@ from loopbench.metrics.statistics import Verdict
 from loopbench.protocol.names import parse_values
 
 TASKS = 60
+IDLE = "ending never made a difference here"
 Levels = tuple[str, ...]
 Make = Callable[..., AblationResult]
 
@@ -38,6 +40,8 @@ def ablated(record) -> Make:
         share: Callable[..., float],
         *,
         default: Mapping[str, str] | None = None,
+        untried: Mapping[str, str] | None = None,
+        forms: bool = False,
         tokens: Callable[..., int] = lambda *cell: 100,
         leave_out: Sequence[Levels] = (),
         profiles: Sequence[str] = ("calm",),
@@ -49,7 +53,7 @@ def ablated(record) -> Make:
         for profile, cell in itertools.product(profiles, cells):
             values = dict(zip(factors, cell, strict=True))
             loop = f"bare({', '.join(f'{name}={value}' for name, value in values.items())})"
-            info = ArmInfo(f"{loop}/{profile}", "bare", values, "scripted", profile, "s")
+            info = ArmInfo(f"{loop}/{profile}", "bare", values, "scripted", profile, "s", values["form"] if forms else "")
             solved = share(*cell) if len(profiles) == 1 else share(profile, *cell)
             own = [
                 record(
@@ -68,7 +72,7 @@ def ablated(record) -> Make:
             groups.setdefault(profile, {})[places] = own
         design = layout(named, sorted({cell for group in groups.values() for cell in group}))
         own_values = None if default is None else {name: parse_values(value)[0] for name, value in default.items()}
-        made = Ablation("bare", factors, "full", of_arm, own_values, True, ("accuracy", "tokens"), None, 1.0)
+        made = Ablation("bare", factors, "full", of_arm, own_values, True, ("accuracy", "tokens"), None, 1.0, untried or {})
         run = Results(Path("x"), None, (), compare(records, infos))  # type: ignore[arg-type]  # no manifest is read here
         return AblationResult(run, made, design, effects(groups, design, metrics=("accuracy", "tokens")))
 
@@ -86,7 +90,7 @@ def test_a_better_value_is_used_and_what_is_undecided_is_left_as_it_is(ablated):
         tokens=lambda retries, ending: 100 + 10 * int(retries),
         default={"retries": "0", "ending": "off"},
     )
-    assert first(found) == "Use bare(retries=2): retries=2 is better than 0; undecided against retries=5 and ending=xml"
+    assert first(found) == f"Use bare(retries=2): retries=2 is better than 0; undecided against retries=5; {IDLE}"
     assert "would tell it from " in sentences(found)[1]
     made = recommendation(found)
     assert made is not None
@@ -107,9 +111,56 @@ def test_under_a_profile_without_faults_no_larger_run_is_asked_for(ablated):
     ]
 
 
+def test_an_option_that_changes_nothing_gets_no_recommendation(ablated):
+    found = ablated(
+        {"retries": ("0", "2"), "ending": ("off", "xml")},
+        lambda retries, ending: {"0": 0.3, "2": 0.8}[retries],
+        default={"retries": "2", "ending": "off"},
+    )
+    assert sentences(found) == [f"Keep bare as it is: retries=2 is better than 0; {IDLE}"]
+
+
+def test_on_a_tie_the_loop_s_own_value_stays_though_it_was_not_tried(ablated):
+    share = {"off": 0.5, "xml": 0.55}
+    found = ablated({"ending": ("off", "xml")}, lambda ending: share[ending], untried={"ending": "both"})
+    (said,) = sentences(found)
+    assert said == ("Keep bare as it is: nothing else is shown to be better; ending=both is the loop's own value and was not tried")
+    made = recommendation(found)
+    assert made is not None
+    assert made.arms == ()
+    assert ablation_answer_json(found)["choices"] == [{"factor": "ending", "value": "both", "own": "both"}]
+
+
+def test_a_value_that_beats_the_others_is_used_though_the_loop_s_own_was_not_tried(ablated):
+    found = ablated({"ending": ("off", "xml")}, lambda ending: {"off": 0.2, "xml": 0.9}[ending], untried={"ending": "both"})
+    assert first(found) == "Use bare(ending=xml): ending=xml is better than off"
+
+
+def test_the_answer_as_json_has_what_settings_cost(ablated):
+    found = ablated(
+        {"ending": ("off", "xml")},
+        lambda ending: {"off": 0.9, "xml": 0.3}[ending],
+        tokens=lambda ending: {"off": 300, "xml": 120}[ending],
+        default={"ending": "off"},
+    )
+    made = ablation_answer_json(found)
+    assert made["recommendation"] == first(found)
+    assert made["unit"] == "tokens"
+    costs = {loop["loop"]: (round(loop["cost"]["value"]), round(loop["cost_per_solved"])) for loop in made["loops"]}
+    assert costs == {"bare(ending=off)": (301, 334), "bare(ending=xml)": (121, 403)}
+
+
+def test_settings_of_another_form_than_the_profile_s_are_not_recommended(ablated):
+    share = {"native": 0.9, "text": 0.2}
+    found = ablated({"form": ("native", "text")}, lambda form: share[form], profiles=("text-2024",), forms=True)
+    assert recommendation(found) is None
+    (said,) = sentences(found)
+    assert said.startswith("text-2024 was measured of calls in text and does not apply to bare(form=native), which writes native ")
+
+
 def test_an_option_that_does_harm_is_kept_off(ablated):
     found = ablated({"ending": ("off", "xml")}, lambda ending: {"off": 0.9, "xml": 0.2}[ending], default={"ending": "off"})
-    assert sentences(found) == ["Use bare as it is: ending=off is better than xml"]
+    assert sentences(found) == ["Keep bare as it is: ending=off is better than xml"]
 
 
 def test_a_factor_is_decided_at_the_value_that_it_depends_on(ablated):
@@ -143,7 +194,7 @@ def test_of_values_as_accurate_the_cheaper_is_used(ablated):
 def test_a_value_that_is_better_under_one_profile_only_is_left_alone(ablated):
     share = {("calm", "a"): 0.9, ("calm", "b"): 0.2, ("rough", "a"): 0.2, ("rough", "b"): 0.9}
     found = ablated({"mode": ("a", "b")}, lambda *at: share[at], default={"mode": "a"}, profiles=("calm", "rough"))
-    assert first(found) == "Use bare as it is: mode=a is better than b under some profile, and worse under another"
+    assert first(found) == "Keep bare as it is: mode=a is better than b under some profile, and worse under another"
 
 
 def test_a_setting_that_a_fraction_did_not_run_is_said_to_be_untried(ablated):

@@ -36,19 +36,14 @@ class Heard(Unwatched):
         self.records.append(record)
 
 
+def config_in(runs: Path, **changes: Any) -> CompareConfig:
+    values: dict[str, Any] = {"loops": FAR_APART, "suite": "arithmetic(size=120)", "looks": 4, "runs": runs, "mlflow": False}
+    return CompareConfig(**(values | changes))
+
+
 @pytest.fixture
 def configured(tmp_path: Path) -> Callable[..., CompareConfig]:
-    def make(**changes: Any) -> CompareConfig:
-        values: dict[str, Any] = {
-            "loops": FAR_APART,
-            "suite": "arithmetic(size=120)",
-            "looks": 4,
-            "runs": tmp_path,
-            "mlflow": False,
-        }
-        return CompareConfig(**(values | changes))
-
-    return make
+    return lambda **changes: config_in(tmp_path, **changes)
 
 
 def done(config: CompareConfig) -> Results:
@@ -62,8 +57,21 @@ def again(folder: Path) -> Experiment:
     return reopen(folder, Permissions(code=FAR_APART[1:]))
 
 
-def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(configured):
-    found = done(configured())
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run that ends at its first look. Tests that write into its folder copy it first."""
+    return done(config_in(tmp_path_factory.mktemp("decided")))
+
+
+@pytest.fixture
+def copied(decided: Results, tmp_path: Path) -> Path:
+    folder = tmp_path / decided.folder.name
+    shutil.copytree(decided.folder, folder)
+    return folder
+
+
+def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(decided):
+    found = decided
     assert found.looked is not None
     assert (found.looked.reached, found.looked.planned, found.looked.tasks, found.looked.stopped) == (1, 4, 30, True)
     assert found.is_complete
@@ -130,25 +138,24 @@ def test_a_kill_at_any_point_changes_nothing(whole, tmp_path, kept):
     assert results(folder).digest == whole.digest
 
 
-def test_a_run_that_was_killed_before_the_look_that_ends_it_runs_nothing_more(configured):
-    found, heard = done(configured()), Heard()
-    assert run(again(found.folder), heard) == ""
+def test_a_run_that_was_killed_before_the_look_that_ends_it_runs_nothing_more(decided, copied):
+    heard = Heard()
+    assert run(again(copied), heard) == ""
     assert heard.records == []
-    assert results(found.folder).digest == found.digest
+    assert results(copied).digest == decided.digest
 
 
-def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(configured):
-    whole, heard = done(configured()), Heard()
-    path = whole.folder / TRIALS
+def test_a_run_that_was_killed_within_its_last_stage_ends_at_the_same_look(decided, copied):
+    heard, path = Heard(), copied / TRIALS
     rows = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(rows[:41]))
-    unseal(whole.folder)
-    part = results(whole.folder)
+    unseal(copied)
+    part = results(copied)
     assert not part.is_complete
     assert any(note.startswith("On the way to look 1 of 4: nothing is decided before it") for note in notes(part.comparison))
-    assert run(again(whole.folder), heard) == ""
+    assert run(again(copied), heard) == ""
     assert len(heard.records) == len(rows) - 41
-    assert results(whole.folder).digest == whole.digest
+    assert results(copied).digest == decided.digest
 
 
 def test_a_budget_leaves_a_run_that_goes_on(configured):
@@ -167,31 +174,29 @@ def test_the_trials_are_those_of_a_run_without_looks(configured):
 
 
 @pytest.mark.parametrize("damage", [{"order": ["x"]}, {"ends": [3, 2, 1]}, None, 5])
-def test_a_damaged_plan_is_told_in_one_line(configured, damage):
-    found = done(configured())
-    path = found.folder / "manifest.json"
+def test_a_damaged_plan_is_told_in_one_line(copied, damage):
+    path = copied / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["looks"] = manifest["looks"] | damage if isinstance(damage, dict) else damage
     path.write_text(json.dumps(manifest))
     reseal(path)
     if damage is None:  # a run like any other
-        assert results(found.folder).looked is None
+        assert results(copied).looked is None
         return
     with pytest.raises(RunError, match="manifest"):
-        results(found.folder)
+        results(copied)
     with pytest.raises(RunError, match="looks"):
-        again(found.folder)
+        again(copied)
 
 
-def test_a_plan_of_other_tasks_is_refused(configured):
-    found = done(configured())
-    path = found.folder / "manifest.json"
+def test_a_plan_of_other_tasks_is_refused(copied):
+    path = copied / "manifest.json"
     text = path.read_text()
     first = json.loads(text)["looks"]["order"][0]
     path.write_text(text.replace(f'"{first}"', '"another"'))
     reseal(path)
     with pytest.raises(RunError, match="other tasks than the suite's"):
-        again(found.folder)
+        again(copied)
 
 
 @pytest.mark.parametrize(

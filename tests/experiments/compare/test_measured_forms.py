@@ -1,31 +1,70 @@
-"""Profiles that were measured of native calls and of calls in text are not pooled, and the answer says which loop each one fits."""
+"""Profiles that were measured of native calls or of calls in text: which loops they apply to, and which of them each loop meets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.answer_json import answer_json
+from loopbench.experiments.compare.extend import Additions, extend
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import look_again
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.several_runs import collect, tables
+from loopbench.experiments.fit_profile.fit import fit_run
+from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.gate.judge import judge
+from loopbench.experiments.why.replay import replayable_run
 from loopbench.loops import Bare, Finish, ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.stateless import Stateless
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
-from loopbench.models.profiles import measured_forms
+from loopbench.models.evidence import measured_forms, with_both_forms
+from loopbench.models.profiles import Profile, load_profile
+from loopbench.programs.program import Program
+from loopbench.reports.html.document import UNKNOWN
+from loopbench.reports.html.verdict import matrix
+from loopbench.reports.mlflow.notes import _matrix
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}
+CURE = "; --profile measured-2024 compares loops of both forms, each under its own"
+MET = {"finish": "native-2024", "bare": "text-2024"}
 
 
 @pytest.fixture(scope="session")
-def measured(record) -> Callable[[Sequence[str]], Comparison]:
-    """Compares finish, which solves nine tasks of ten, and bare, which solves one of two, under given profiles."""
+def measured(record) -> Callable[..., Comparison]:
+    """Compares loops of given forms under given profiles: finish and native solve nine tasks of ten, the others one of two."""
 
-    def make(profiles: Sequence[str], forms: dict[str, str] = FORMS) -> Comparison:
-        arms = [(loop, profile) for loop in FORMS for profile in profiles]
-        infos = [ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s", forms[loop]) for loop, profile in arms]
+    def make(profiles: Sequence[str], forms: Mapping[str, str] = FORMS) -> Comparison:
+        arms = [(loop, profile) for loop in forms for profile in profiles]
+        infos = [
+            ArmInfo(
+                f"{loop}/{profile}",
+                loop,
+                {},
+                "scripted",
+                profile,
+                "s",
+                forms[loop],
+                MET[loop] if profile == "measured-2024" else "",
+            )
+            for loop, profile in arms
+        ]
         records = [
-            record(arm=info.arm, task=f"t{task}", scores={"accuracy": float(task % 10 < (9 if info.loop == "finish" else 5))})
+            record(
+                arm=info.arm,
+                task=f"t{task}",
+                scores={"accuracy": float(task % 10 < (9 if info.loop in ("finish", "native") else 5))},
+            )
             for info in infos
             for task in range(60)
         ]
@@ -34,35 +73,202 @@ def measured(record) -> Callable[[Sequence[str]], Comparison]:
     return make
 
 
-def test_each_form_is_judged_by_itself(measured):
-    lines = answer(measured(["native-2024", "text-2024"])).sentences
-    adopted = [line for line in lines if "Adopt finish" in line]
-    assert [line.partition(":")[0] for line in adopted] == ["Under native-2024", "Under text-2024"]
+def test_a_profile_applies_to_loops_of_its_own_form_alone(measured):
+    found = measured(["native-2024"])
+    (told,) = answer(found).sentences
+    assert told == f"native-2024 was measured of native calls and does not apply to bare, which writes calls in text{CURE}"
+    made = answer_json(found)
+    assert made["recommendation"] == told
+    assert {loop["loop"]: loop["places"] for loop in made["loops"]} == {
+        "finish": {"native-2024": None},
+        "bare": {"native-2024": "does not apply"},
+    }
+    assert [loop["cost"] is None for loop in made["loops"]] == [False, True]
+
+
+def test_the_page_and_the_description_show_where_a_profile_does_not_apply(measured):
+    found = answer(measured(["native-2024"]))
+    rows = {row[0]: row[1:] for row in matrix(found).rows}
+    assert rows["bare"] == ("does not apply", UNKNOWN)
+    assert rows["finish"][0] != "does not apply"
+    assert "| does not apply |" in _matrix(found)
+
+
+def test_of_several_loops_those_are_judged_that_it_applies_to(measured):
+    found = measured(["text-2024"], {"native": "native", "finish": "text", "bare": "text"})
+    lines = answer(found).sentences
+    assert lines[0].startswith("Adopt finish (")
+    assert lines[1].startswith("finish minus bare: 0.400 [")
+    assert not any("native" in line for line in lines[:-1])
+    assert lines[-1].startswith("text-2024 was measured of calls in text and does not apply to native, which writes native calls; ")
+
+
+def test_profiles_of_both_forms_are_judged_each_by_itself(measured):
+    forms = {"finish": "native", "slow": "native", "bare": "text", "odd": ""}
+    lines = answer(measured(["native-2024", "text-2024"], forms)).sentences
+    assert any(line.startswith("Under native-2024: Adopt finish (") for line in lines)
     assert not any("together" in line for line in lines)
+    assert not any(line.startswith("Under text-2024: Adopt finish") for line in lines)
     assert lines[-1] == (
-        "native-2024 was measured of native calls, as finish writes them; text-2024 was measured of calls in text, as bare writes "
-        "them: each profile is judged by itself, and nothing is pooled, because they are of different replies"
+        "native-2024 was measured of native calls and does not apply to bare, which writes calls in text; text-2024 was measured "
+        f"of calls in text and does not apply to finish and slow, which write native calls{CURE}: each profile is judged by "
+        "itself, and nothing is pooled, because they are of different replies"
     )
 
 
-def test_a_loop_of_another_form_is_named_beside_a_single_measured_profile(measured):
+def test_a_profile_that_does_not_apply_to_a_loop_is_not_pooled_with_others(measured):
     lines = answer(measured(["native-2024", "flaky-tools"])).sentences
+    assert lines[0].startswith("Under flaky-tools: Adopt finish (")
+    assert not any("together" in line for line in lines)
+
+
+def test_under_a_profile_by_form_loops_of_both_forms_are_compared(measured):
+    lines = answer(measured(["measured-2024", "flaky-tools"])).sentences
+    assert lines[0].startswith("Adopt finish (")
     assert any(line.startswith("Over both profiles together") for line in lines)
     assert lines[-1] == (
-        "native-2024 was measured of native calls, as finish writes them; bare writes calls in text, of which no profile here was"
+        "measured-2024 is what was measured of a loop's own form of calls: finish met native-2024 (native calls), bare met "
+        "text-2024 (calls in text)"
     )
 
 
 def test_where_all_loops_fit_and_where_nothing_was_measured_nothing_is_said(measured):
     for profiles, forms in ((["text-2024"], {"finish": "text", "bare": "text"}), (["flaky-tools", "flaky-format"], FORMS)):
-        assert not any("was measured of" in line for line in answer(measured(profiles, forms)).sentences)
+        assert not any("measured of" in line for line in answer(measured(profiles, forms)).sentences)
 
 
 def test_loops_say_how_they_have_calls_written():
     assert (Finish().calls_in, Bare().calls_in, ReactExtract().calls_in, Stateless().calls_in) == ("native", "text", "text", "text")
     assert Bare(decision_format="native").calls_in == RepeatGuard(Finish()).calls_in == "native"
+    assert Program("python agent.py").calls_in == "native"
 
 
 def test_profiles_say_what_they_were_measured_of():
-    forms = measured_forms(["clean", "native-2024", "text-2024", "no-such"])
-    assert forms == {"native-2024": "native", "text-2024": "text"}
+    forms = measured_forms(["clean", "native-2024", "text-2024-median", "measured-2024", "no-such"])
+    assert forms == {"native-2024": "native", "text-2024-median": "text"}
+    assert with_both_forms(["text-2024-median"]) == "measured-2024-median"
+    assert with_both_forms(["clean"]) == ""
+
+
+# --- profiles by form ---
+
+
+BY_FORM = """
+name = "mine"
+[by_form]
+native = "native-2024"
+[by_form.text]
+name = "my-text"
+rates = {"wire.fenced" = 0.5}
+"""
+
+
+def test_a_profile_of_one_s_own_names_one_for_each_form_or_holds_it(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(BY_FORM, encoding="utf-8")
+    mine = load_profile(str(file))
+    assert mine.met_by("native") == load_profile("native-2024")
+    assert mine.met_by("text").rates == {"wire.fenced": 0.5}
+    assert load_profile("clean").met_by("") == load_profile("clean")
+    with pytest.raises(ValueError, match="is met by the form of a loop's calls, and this one's is not known"):
+        mine.met_by("")
+    file.write_text(mine.to_toml(), encoding="utf-8")
+    again = load_profile(str(file))
+    assert (again, again.digest, again.effects()) == (mine, mine.digest, mine.effects())
+
+
+def test_the_digest_of_a_profile_by_form_is_that_of_what_loops_meet():
+    native, text = load_profile("native-2024"), load_profile("text-2024")
+    made = Profile(name="x", by_form={"native": native, "text": text})
+    reworded = Profile(name="x", evidence="a guess", by_form={"native": native.model_copy(update={"sources": {}}), "text": text})
+    other = Profile(name="x", by_form={"native": native.model_copy(update={"patience": 9}), "text": text})
+    assert made.digest == reworded.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[by_form]\nnative = "native-2024"', "by_form: it takes a profile for native and one for text"),
+        ('[by_form]\nnative = "nativ-2024"\ntext = "text-2024"', "by_form: unknown profile 'nativ-2024'"),
+        ('[by_form]\nnative = "measured-2024"\ntext = "text-2024"', "by_form: native: 'measured-2024' is no profile of one form"),
+        ('patience = 2\n[by_form]\nnative = "clean"\ntext = "clean"', "leave out 'patience'"),
+        ('[by_form.native]\nname = "clean"\nforget = 1\n[by_form.text]\nname = "t"', "by_form.native.name: 'clean' is a built-in"),
+    ],
+)
+def test_a_mistake_in_a_profile_by_form_is_told_in_one_line(tmp_path, text, says):
+    file = tmp_path / "mine.toml"
+    file.write_text(f'name = "mine"\n{text}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"mine\.toml: ") as raised:
+        load_profile(str(file))
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
+    """Runs finish and bare on 12 tasks."""
+
+    def make(*profiles: str) -> Results:
+        config = CompareConfig(
+            loops=("finish", "bare"),
+            profiles=profiles,
+            suite="arithmetic(size=12)",
+            runs=tmp_path_factory.mktemp("runs"),
+            mlflow=False,
+        )
+        experiment = prepare(config)
+        run(experiment, Unwatched())
+        return results(experiment.folder)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def column(ran: Callable[..., Results]) -> Results:
+    return ran("measured-2024")
+
+
+def test_each_loop_has_the_trials_of_the_profile_that_it_met(ran, column):
+    apart = ran("native-2024", "text-2024")
+    assert apart.comparison.pooled == ()
+    assert {arm.loop: arm.met for arm in column.manifest.arms} == MET
+    assert {arm["loop"]: arm["met"] for arm in column.to_json()["arms"]} == MET
+    traces = {(record.arm, record.task): record.trace_digest for record in apart.records}
+    for record in column.records:
+        loop = record.arm.partition("/")[0]
+        assert record.trace_digest == traces[f"{loop}/{MET[loop]}", record.task]
+
+
+def test_such_a_run_is_resumed_extended_replayed_and_gated(column):
+    again = look_again(column.folder)
+    assert again.changes == []
+    bare = next(record for record in column.records if record.arm == "bare/measured-2024")
+    replayable = replayable_run(column.folder).trial(bare)
+    assert replayable.profile == load_profile("text-2024")
+    with replayable.opened() as replays:
+        assert replays.run(replayable.profile).record.trace_digest == bare.trace_digest
+    assert judge(column, bless(column)).outcome == "identical"
+    with pytest.raises(RunError, match=r"several profiles cannot be pooled \(native-2024, text-2024\)"):
+        fit_run(column.folder)
+
+
+def test_an_extended_run_says_what_its_new_loop_met(ran):
+    folder = ran("measured-2024").folder
+    extended = extend(folder, Additions(loops=("bare(decision_format=native)",)))
+    assert [arm.met for arm in extended.manifest.arms] == ["native-2024", "text-2024", "native-2024"]
+
+
+def test_several_runs_show_where_a_profile_does_not_apply(ran, column):
+    found = collect([column, ran("native-2024")])
+    rows = {row[0]: row[1:] for row in tables(found)[0].rows}
+    assert rows["arithmetic, native-2024"][1] == "does not apply"
+    assert "does not apply" not in rows["arithmetic, measured-2024"]
+    lines = [line.plain for line in answer_lines(found.runs[1], 80)]
+    assert any(line.startswith("bare ") and "does not apply" in line for line in lines)
+
+
+def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path):
+    config = CompareConfig(loops=("phased",), profiles=("measured-2024",), runs=tmp_path, mlflow=False)
+    with pytest.raises(ValueError, match=r"loop phased does not say which it has: run it under one of the two, or .* calls_in"):
+        prepare(config)
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.baseline import changes, measured, outcome_of, to_text
+from loopbench.experiments.gate.baseline import DamagedBaseline, measured, outcome_of, to_text
+from loopbench.experiments.gate.baseline_changes import changes, replaced
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
@@ -306,3 +307,20 @@ def test_changes_are_told_arm_by_arm(wind, blessed, altered):
     fewer = blessed.model_copy(update={"arms": {"bare/clean": blessed.arms["bare/clean"]}, "seed": 7})
     assert changes(blessed, fewer)[:2] == ["seed: 0 -> 7", "arm finish/clean: gone"]
     assert changes(fewer, blessed)[1] == "arm finish/clean: new"
+    moved = blessed.model_copy(update={"task_digests": {**blessed.task_digests, "arithmetic-0001": "0" * 12}})
+    assert changes(blessed, moved) == ["tasks: 1 task changed (arithmetic-0001)"]
+
+
+def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, tmp_path):
+    path = tmp_path / "b.json"
+    assert replaced(path, blessed) == []
+    path.write_text(text.replace("finished", "crashed", 1))
+    with pytest.raises(DamagedBaseline, match=r"damaged or edited after it was written; bless it again$"):
+        read_baseline(path)
+    told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"
+    assert replaced(path, blessed) == [f"{told} after it was written"]
+    path.write_text(f"<<<<<<< HEAD\n{text}")
+    assert replaced(path, blessed)[0].startswith("it replaces a baseline that could not be read: ")
+    path.write_text('{"mine": 1}')
+    with pytest.raises(ValueError, match="not a baseline"):
+        replaced(path, blessed)

@@ -75,6 +75,19 @@ def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, f
     assert judge(altered(stopping("forced")), was).stops == ()
 
 
+def test_a_crash_in_the_place_of_a_trial_that_infrastructure_spoiled_is_new_and_stands_in_the_first_line(fresh):
+    """The baseline knows no stop of it, and up to 2 % of an arm may be spoiled."""
+    found = fresh(loops=("bare",), profiles=("clean",), suite="arithmetic(size=60)")
+    first = found.records[0]
+    was = bless(replace(found, records=(replace(first, status="errored", reason="provider: down"), *found.records[1:])))
+    crashed = replace(first, stop="crashed", reason="KeyError: 'x'", scores={"accuracy": 0.0})
+    judged = judge(replace(found, records=(crashed, *found.records[1:])), was)
+    assert judged.outcome == "regression"
+    assert judged.arms[0].crash_alone
+    assert headline(judged) == f"regression: 1 trial crashes now (KeyError: 'x'), such as bare/clean/{first.task}/0"
+    assert [change.course for change in judged.stops] == ["errored → crashed"]
+
+
 STOPS = st.sampled_from([None, "of another tool", *StopReason])
 
 

@@ -256,7 +256,7 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         LINE, metric="steps", baseline=4.0, run=5.0, effect=Bounds(1.25, 1.1, float("inf")), margin=0.1, units=20, typical=1.02
     )
     row = table(replace(JUDGED, arms=(replace(ARM, lines=(steps,)),))).rows[0]
-    assert row[2:8] == ("4.00", "5.00", "×1.25 [1.10, –]", "×1.02", "×1.1", "120 in 20 templates")
+    assert row[2:8] == ("4.00", "5.00", "×1.25 [1.10, –]", "×1.02", "×1.1", "120 in 20 clusters")
     assert paragraphs(undecided())[0] == (
         "finish/clean in accuracy: with 900 tasks × 1 repeat (900 trials, about $1.50), the chance that this gate decides is about "
         "50 %; with 2,000 tasks (2,000 trials), about 80 %."
@@ -270,7 +270,12 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         (replace(JUDGED, outcome="invalid", reasons=("a", "b"), arms=()), "invalid: a; b"),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass"),)),)),
-            "pass: worse, but within the margin: finish/clean in accuracy",
+            "pass: worse, but within the margin: finish/clean in accuracy -0.150 [-0.210, -0.090]",
+        ),
+        (
+            replace(JUDGED, arms=(replace(ARM, lines=(replace(LINE, effect=Bounds(-0.015, -0.03, -0.001)),)),)),
+            "regression: finish/clean in accuracy -0.015 [-0.030, -0.001], margin -0.02: the loss is within the margin, but one "
+            "beyond it is not ruled out",
         ),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass", worse=False),) * 2),)),

@@ -98,7 +98,7 @@ def test_code_of_ones_own_is_imported_where_it_is_typed(baseline):
 
 
 def test_a_bad_configuration_is_one_line_that_names_the_file(baseline):
-    with pytest.raises(ValueError, match=r"^b\.json: repeats: Input should be greater than or equal to 1, got 0$"):
+    with pytest.raises(ValueError, match=r"^b\.json: repeats: 1 or more is needed, got 0$"):
         config_again(configured(baseline, repeats=0), FILE, RerunSettings())
     with pytest.raises(ValueError, match=r"^--repeats: "):
         config_again(baseline, FILE, RerunSettings(repeats=0))

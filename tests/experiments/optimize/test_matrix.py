@@ -29,8 +29,8 @@ Cell = tuple[Any, DesignResult]
 
 
 def cells() -> Iterator[Any]:
-    """Every optimizer on one design and every design at least once; the others are slow tests."""
-    for place, optimizer in enumerate(OPTIMIZERS):
+    """Every optimizer on one design and every design at least once, the costliest by those that ask little; the others are slow."""
+    for place, optimizer in enumerate(OPTIMIZERS, 4):
         for loop in LOOPS:
             is_first = loop == LOOPS[place % len(LOOPS)] or (optimizer, loop) in UNTAUGHT
             yield pytest.param(optimizer, loop, marks=() if is_first else pytest.mark.slow)

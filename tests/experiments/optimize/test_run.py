@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,6 +21,7 @@ from loopbench.runs.manifest import write_manifest
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json
 from loopbench.runs.store.lock import locked
+from tests.experiments.optimize.conftest import Remembers
 from tests.sealing import reseal, unseal
 
 pytestmark = pytest.mark.thorough
@@ -27,9 +29,8 @@ pytestmark = pytest.mark.thorough
 Configured = Callable[..., OptimizeConfig]
 
 
-@pytest.fixture
-def configured(tmp_path: Path) -> Configured:
-    """Makes a configuration: bare, few tasks, a weakness that examples teach away, without MLflow."""
+def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
+    """A configuration: bare, few tasks, a weakness that examples teach away, without MLflow."""
     defaults: dict[str, Any] = {
         "loops": ("bare",),
         "suite": "arithmetic(size=60)",
@@ -39,9 +40,29 @@ def configured(tmp_path: Path) -> Configured:
         "dev": 6,
         "repeats": 1,
         "mlflow": False,
-        "runs": tmp_path / "runs",
+        "runs": runs,
     }
-    return lambda **changes: load_optimize_config(None, defaults | changes)
+    return load_optimize_config(None, defaults | changes)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Configured:
+    """Makes a configuration as `config_in`."""
+    return lambda **changes: config_in(tmp_path / "runs", **changes)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a finished run. Tests that write into it copy it first."""
+    watcher = Remembers()
+    return finished(prepare(config_in(tmp_path_factory.mktemp("whole"))), watcher)
+
+
+@pytest.fixture
+def copied(whole: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / whole.name
+    shutil.copytree(whole, folder)
+    return folder
 
 
 def digests(folder: Path) -> tuple[Any, ...]:
@@ -61,8 +82,8 @@ def timeless(folder: Path) -> list[Any]:
     return [[line[name] for name in kept] for path in sorted(folder.glob("designs/*/rollouts.jsonl")) for line in read_log(path)]
 
 
-def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured, watcher: Any) -> None:
-    first, second = (finished(prepare(configured()), watcher) for _ in range(2))
+def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured, watcher: Any, whole: Path) -> None:
+    first, second = whole, finished(prepare(configured()), watcher)
     assert timeless(first) == timeless(second)
     assert digests(first)[0] == digests(second)[0]
     assert digests(first)[2] == digests(second)[2]
@@ -94,8 +115,7 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("at", [1, 5, 17])
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, at: int) -> None:
-    whole = finished(prepare(configured()), watcher)
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path, at: int) -> None:
     made = prepare(configured())
     stopping = Interrupting(watcher, at)
     with pytest.raises(KeyboardInterrupt):
@@ -126,22 +146,20 @@ def test_the_test_split_is_opened_once(configured: Configured, watcher: Any) -> 
         run(reopen(folder), watcher, watcher)
 
 
-def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_found(configured: Configured, watcher: Any) -> None:
-    made = prepare(configured())
-    finished(made, watcher)
-    path = made.designs[0].folder / "optimized.json"
+def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_found(watcher: Any, copied: Path) -> None:
+    path = reopen(copied).designs[0].folder / "optimized.json"
     program = json.loads(path.read_text("utf-8"))
     program["decide"]["signature"]["instructions"] += " And cheat."
     path.write_text(json.dumps(program), "utf-8")
     reseal(path)
     with pytest.raises(RunError, match=r"optimized\.json: not the program that the optimization gave"):
-        run(reopen(made.folder), watcher, watcher)
+        run(reopen(copied), watcher, watcher)
 
 
 def test_over_http_it_is_the_same(
-    configured: Configured, watcher: Any, over_http: Callable[[], AbstractContextManager[None]]
+    configured: Configured, watcher: Any, whole: Path, over_http: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    first = finished(prepare(configured()), watcher)
+    first = whole
     with over_http():
         second = finished(prepare(configured(threads=8)), watcher)
     assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
@@ -149,8 +167,8 @@ def test_over_http_it_is_the_same(
     assert digests(first)[2] == digests(second)[2]
 
 
-def test_with_threads_the_rollouts_are_the_same(configured: Configured, watcher: Any) -> None:
-    first, second = (finished(prepare(configured(threads=threads)), watcher) for threads in (1, 4))
+def test_with_threads_the_rollouts_are_the_same(configured: Configured, watcher: Any, whole: Path) -> None:
+    first, second = whole, finished(prepare(configured(threads=4)), watcher)
     assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
     assert digests(first)[0] == digests(second)[0]
 
@@ -242,10 +260,8 @@ def test_prices_on_the_command_line_join_the_providers_table(tmp_path: Path) -> 
     assert (provider.attempts, provider.prices) == (2, Path("prices.toml"))
 
 
-def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, tmp_path: Path) -> None:
-    made = prepare(configured())
-    finished(made, watcher)
-    path = made.designs[0].folder / "optimized.json"
+def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, copied: Path, tmp_path: Path) -> None:
+    path = reopen(copied).designs[0].folder / "optimized.json"
     with pytest.raises(ValueError, match="rename the program that it begins with"):
         prepare(configured(loops=(f"bare@{path}",)))
     other = tmp_path / "other.json"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.results import Results
 from loopbench.experiments.size import SizeRequest, size
 from loopbench.experiments.size import tables as report
 from loopbench.experiments.size.pilot import as_shares
@@ -129,6 +132,19 @@ def test_one_arm_alone_is_planned_beside_another_design(pilot):
     assert best.trials == 2 * best.tasks * best.repeats
     assert best.cost_usd == pytest.approx(0.01 * best.trials)
     assert any("No two arms of the pilot are compared" in doubt for doubt in made.caveats)
+
+
+def test_the_sizes_say_first_that_they_are_not_for_the_difference_seen(pilot):
+    close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
+    made = sized(close, margin=0.02)
+    assert made.likely is not None
+    named = next(said.decides for said in answer(close.comparison).said if said.decides is not None)
+    assert made.likely == named
+    assert report.scope(made) == f"Sizes for any difference down to the margin, not for the one seen ({named.tasks:,} tasks)"
+    decided = sized(pilot({"a": solves(1), "b": solves(0)}))
+    assert report.scope(decided) == "Sizes for any difference down to the margin; a larger one takes fewer tasks"
+    assert decided.to_json()["likely"] is None
+    assert report.scope(size(close, SizeRequest(purposes=("gate",)))) == ""
 
 
 def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):
@@ -253,7 +269,54 @@ def test_templates_are_the_units(pilot):
     clustered = sized(pilot(shared, tasks=1_000, change=lambda r: replaced(r, cluster=str(int(r.task[1:]) // 10))), margin=0.1)
     tasks = [next(one.tasks for one in plan(made, "compare").sizes if one.repeats == 1) for made in (alone, clustered)]
     assert tasks[1] == 10 * tasks[0]
-    assert any("1000 tasks of 100 templates count like 100 independent ones" in doubt for doubt in clustered.caveats)
+    assert any("1,000 tasks in 100 clusters count like 100 independent ones" in doubt for doubt in clustered.caveats)
+    assert [one.clusters for one in plan(clustered, "compare").sizes] == [one.tasks for one in plan(alone, "compare").sizes]
+    assert (alone.clusters, clustered.clusters) == (None, 100)
+    assert {one.clusters for one in plan(alone, "gate").sizes} == {None}
+    assert any(" in 100 clusters × 2" in table.title for table in report.tables(clustered))
+    assert "clusters" in report.tables(clustered)[0].columns
+
+
+def clustered_import(pilot: Callable[..., Results], draws: dict[str, Draw], repeats: int = 3) -> Results:
+    """36 tasks on nine topics, as an import names them."""
+    origin = {"from": [], "format": "csv", "cluster": "topic"}
+    topic = {"change": lambda r: replaced(r, cluster=str(int(r.task[1:]) % 9)), "manifest": {"imported": origin}}
+    return pilot(draws, tasks=36, repeats=repeats, **topic)
+
+
+def test_few_clusters_that_differ_are_planned_with_what_was_seen_of_them(pilot):
+    made = sized(clustered_import(pilot, {"a": solves(0.6), "b": solves(0.5)}), margin=0.1)
+    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
+    assert len(sizes) > 1
+    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
+    assert all(one.tasks == 4 * one.clusters for one in sizes)
+    assert not any("an upper bound" in doubt for doubt in made.caveats)
+    assert any(doubt.startswith("9 clusters (by 'topic') are a small pilot") for doubt in made.caveats)
+    assert any(doubt.startswith("36 tasks in 9 clusters (by 'topic') count like ") for doubt in made.caveats)
+    assert not any("template" in doubt for doubt in made.caveats)
+    assert f"{sizes[-1].tasks:,} tasks in {sizes[-1].clusters:,} clusters × {sizes[-1].repeats} would do" in report.answers(made)[0]
+
+
+@pytest.mark.parametrize(
+    ("draws", "says"),
+    [
+        (
+            {"a": solves(1), "b": solves(1)},
+            "a and b differed on 0 of 9 clusters (by 'topic'); the sizes assume a difference of 1 on 3",
+        ),
+        (
+            {"a": solves(1), "b": solves(0)},
+            "a and b differed by the same on all but 0 of 9 clusters (by 'topic'); the sizes assume",
+        ),
+        ({"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))}, "a and b differed on 2 of 9 clusters (by 'topic')"),
+        ({"a": solves(1)}, "The sizes assume that another design differs from a by 1 on 3 of 9 clusters (by 'topic')"),
+    ],
+)
+def test_of_clusters_that_hardly_differed_it_says_how_many_did(pilot, draws, says):
+    made = sized(clustered_import(pilot, draws), margin=0.1)
+    assert any(doubt.startswith(says) for doubt in made.caveats), made.caveats
+    sizes = plan(made, "compare").sizes
+    assert [one.repeats for one in sizes] == [1], "more repeats of tasks that never vary are trials for nothing"
 
 
 def test_an_imported_run_is_planned_as_far_as_it_is_known(pilot):

@@ -120,7 +120,7 @@ def test_it_can_be_written_down(found):
 @pytest.mark.parametrize("suite", ["events", "repairs", "typed"])
 def test_causes_are_found_in_every_suite(tmp_path, suite):
     """Hardly anything is left over: the five designs under all that goes wrong."""
-    found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=5)
+    found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=3)
     causes = sum((Counter(arm.causes) for arm in why(found, most=0).arms), Counter[str]())
     assert causes["other"] <= 0.02 * causes.total()
     assert {"parse", "termination", "lost observation", "tool argument", "fault not recovered"} <= set(causes)
@@ -244,13 +244,14 @@ def test_memory_stays_flat_over_many_trials(found, tmp_path, monkeypatch):
         folder = tmp_path / str(times)
         folder.mkdir()
         many = copied(found, folder, times)
-        tracemalloc.start()
+        tracemalloc.start()  # which makes it take several times as long
         why(many, most=1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
 
-    few, many = peak(1), peak(4)
-    trials = 3 * len(found.records)
+    found = replace(found, records=[record for record in found.records if record.task < "arithmetic-0005"])
+    few, many = peak(1), peak(5)
+    trials = 4 * len(found.records)
     mean_trace = sum(record.trace_at[-1] for record in found.records if record.trace_at) / len(found.records)
     assert (many - few) / trials < mean_trace / 10

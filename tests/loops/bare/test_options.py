@@ -107,6 +107,21 @@ def test_option_max_consecutive_errors_sets_or_removes_the_valve(valve: int | No
     assert outcome.stop is (StopReason.MAX_STEPS if valve is None else StopReason.ERROR_VALVE)
 
 
+@pytest.mark.parametrize(("retries", "asked", "stop"), [(0, 1, "parse_failed"), (3, 4, "parse_failed"), (9, 6, "max_steps")])
+@row("bare.answer_retries")
+def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retries: int, asked: int, stop: str) -> None:
+    model = Script(then=answer("many"))
+    loop = Bare(answer_retries=retries, max_consecutive_errors=1, max_steps=6)
+    outcome = run_sync(loop.run(Query("How many?", schema=int), Toolbox([add]), model))
+    assert (outcome.answer, outcome.stop, len(model.requests)) == (None, stop, asked)
+    assert "the answer is no int" in str(outcome.error)
+    between = Script(answer("many"), ADD, answer("many"), ADD, answer("5"))
+    outcome = run_sync(Bare(answer_retries=1).run(Query("How many?", schema=int), Toolbox([add]), between))
+    assert outcome.answer == 5
+    with pytest.raises(ValueError, match=r"^answer_retries must be 0 or more, not -1$"):
+        Bare(answer_retries=-1)
+
+
 @row("bare.instructions")
 def test_option_instructions_are_the_system_text_or_absent() -> None:
     for instructions, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):

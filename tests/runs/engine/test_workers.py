@@ -21,9 +21,13 @@ from loopbench.runs.engine.messages import WorkerError
 CLEAN = ("clean",)
 
 
-@pytest.mark.parametrize(("workers", "concurrency"), [(1, 1), (2, 5), pytest.param(3, None, marks=pytest.mark.thorough)])
-def test_results_are_those_of_one_process(ran, workers, concurrency):
-    asked = {"loops": ("bare", "finish", "stateless"), "repeats": 2}
+@pytest.mark.parametrize(
+    ("workers", "concurrency", "third"),
+    [(1, 1, "stateless"), (2, 5, "phased"), pytest.param(3, None, "phased", marks=pytest.mark.thorough)],
+)
+def test_results_are_those_of_one_process(ran, workers, concurrency, third):
+    """DSPy, which stateless needs and every worker imports by itself, is imported once."""
+    asked = {"loops": ("bare", "finish", third), "repeats": 2}
     here, there = ran(**asked), ran(**asked, workers=workers, concurrency=concurrency)
     assert there.is_whole
     assert there.digest == here.digest
@@ -175,7 +179,7 @@ def test_where_python_itself_cannot_be_started_it_is_told(configured, told, monk
 
 @pytest.mark.thorough
 def test_ctrl_c_leaves_no_worker_and_a_resumable_run(ran, configured, told, workers_of):
-    asked = {"loops": ("finish",), "suite": "arithmetic(size=40)", "repeats": 5}
+    asked = {"loops": ("finish",), "suite": "arithmetic(size=40)", "repeats": 3}
     whole = ran(**asked)
     experiment = prepare(configured(**asked, workers=2))
 

@@ -30,6 +30,7 @@ from loopbench.runs.store.index import INDEX
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import Traces
+from tests.cases import cases
 from tests.prepared import Prepared
 
 Key = tuple[str, str, int]
@@ -211,7 +212,7 @@ def cut(path: Path, size: int) -> None:
 
 
 TestJournals = Journals.TestCase
-TestJournals.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestJournals.settings = settings(max_examples=cases(20), stateful_step_count=20, deadline=None)
 
 
 # --- real processes, really killed ---

@@ -123,6 +123,7 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):
     monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
+    gc.freeze()  # what other tests have left: it takes long to look through
     model = Replies("noise")
 
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:

@@ -19,5 +19,6 @@ def entries() -> list[CatalogueEntry]:
         profile = load_profile(name)
         rates = tuple(OptionLine(kind, f"{rate:g}", "chance per point") for kind, rate in profile.rates.items())
         fits = f"It fits loops {FITS[profile.measured_of]}." if profile.measured_of else ""
-        made.append(CatalogueEntry(name, " ".join(filter(None, (profile.description, profile.evidence, fits))), rates))
+        by_form = "It has loops of both forms in one column." if profile.by_form else ""
+        made.append(CatalogueEntry(name, " ".join(filter(None, (profile.description, profile.evidence, fits, by_form))), rates))
     return made

@@ -7,7 +7,7 @@ records. `prepare.py` makes one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from loopbench.experiments.compare.results import Results
@@ -41,6 +41,8 @@ class Ablation:
     """The resolution of a regular fraction."""
     efficiency: float
     """The information per cell relative to a full design."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Option → the value that the loop has without it, which may be none of those that were tried; without one that it requires."""
 
 
 def metrics_named(names: Sequence[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -70,6 +71,7 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
         metrics,
         design.resolution,
         round(design.efficiency, 4),
+        _own_values(spec, factors),
     )
     manifest = experiment.manifest.model_copy(update={"ablation": _plain(asdict(ablation))})
     write_manifest(experiment.folder, manifest)
@@ -100,6 +102,12 @@ def _factors(spec: Spec, texts: Sequence[str]) -> dict[str, list[Any]]:
         if duplicate := next((value for value in value_texts if value_texts.count(value) > 1), None):
             raise _factor_error(name, f"the value {duplicate} is given twice")
     return factors
+
+
+def _own_values(spec: Spec, factors: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return option → the loop's own value, of the factors that the loop does not require."""
+    options = options_of(find("loop", spec.name))
+    return {name: options[name].default for name in factors if options[name].default is not Parameter.empty}
 
 
 def _factor_error(name: str, reason: str) -> SettingError:

@@ -1,8 +1,8 @@
 """Which setting of an ablation to use: value by value, by the effects on accuracy, and what these leave undecided.
 
-Each factor stays at the loop's own value (at the base, where the loop as typed is none of the cells) unless an effect shows another
-value to be better under some profile and worse under none, or as accurate and cheaper. The factor with the largest effect is
-decided first; one whose effect is shown to depend on it is decided by what it does at the value that was chosen there.
+Each factor stays at the loop's own value, tried or not, unless an effect shows another value to be better under some profile and
+worse under none, or as accurate and cheaper. The factor with the largest effect is decided first; one whose effect is shown to
+depend on it is decided by what it does at the value that was chosen there. Of a factor that changed nothing, that is said.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
-from loopbench.experiments.compare.answer import STILL
+from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.matrix import unit_of_cost
+from loopbench.experiments.compare.measured_forms import applies, fitting
 from loopbench.experiments.compare.sentence import AnswerSentence, DecidingRun
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.factorial import Effect
@@ -32,6 +33,7 @@ Word = Literal[VerdictWord, "mixed"]
 """How one value stands to another over all profiles; mixed: better under one, and worse under another."""
 OPPOSITE: Mapping[Word, Word] = {"better": "worse", "worse": "better"}
 SHOWN = ("better", "worse")
+NOT_RUN = "This fraction did not run just these values: compare the loop so set with the loop as it was"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Choice:
     """Each other value that the effects hold against it → how the chosen one stands to it."""
     saves: str
     """The value that it replaces because it is as accurate and cheaper; empty if that is not why."""
+    is_tried: bool
+    """Whether some cell has the value: the loop's own one may be none of those that were tried."""
+    is_idle: bool
+    """Whether its values made no difference at all, in no task."""
 
     def against(self, *words: Word) -> list[str]:
         """Return the values to which the chosen one stands so."""
@@ -70,20 +76,29 @@ class Recommendation:
 
 
 def recommendation(result: AblationResult) -> Recommendation | None:
-    """Return which setting to use; None where the run is invalid or shows no effect yet."""
-    if result.results.comparison.invalid or not any(effect.metric == PRIMARY for effect in result.effects.effects):
+    """Return which setting to use; None where the run is invalid, shows no effect yet, or a profile does not apply to a setting."""
+    compared = result.results.comparison
+    if compared.invalid or not any(effect.metric == PRIMARY for effect in result.effects.effects):
+        return None
+    if not all(applies(arm.info) for arm in compared.arms):
         return None
     chosen = _Choosing(result).all()
     values = {choice.factor: choice.value for choice in chosen}
     arms = tuple(arm for arm, cell in result.ablation.cells.items() if _texts(cell) == values)
-    said = (AnswerSentence(_sentence(result, chosen)), *_not_run(arms), *_deciding(result, chosen, arms))
+    not_run = () if arms or not all(choice.is_tried for choice in chosen) else (AnswerSentence(NOT_RUN),)
+    said = (AnswerSentence(_sentence(result, chosen)), *not_run, *_deciding(result, chosen, arms))
     return Recommendation(chosen, arms, said)
 
 
 def sentences(result: AblationResult) -> list[str]:
-    """Return what is recommended, in words; nothing where nothing is."""
-    found = recommendation(result)
-    return [] if found is None else [sentence.text for sentence in found.said]
+    """Return what is recommended, in words, and which settings measured profiles apply to; nothing where nothing is to say."""
+    return [sentence.text for sentence in said_of(result, recommendation(result))]
+
+
+def said_of(result: AblationResult, found: Recommendation | None) -> tuple[AnswerSentence, ...]:
+    """Return the sentences of a recommendation, and which settings measured profiles apply to."""
+    fits, brief = ("", "") if result.results.comparison.invalid else fitting([arm.info for arm in result.results.comparison.arms])
+    return (*(() if found is None else found.said), *([AnswerSentence(fits, brief)] if fits else []))
 
 
 # --- which value ---
@@ -109,7 +124,10 @@ class _Choosing:
             value for value in factor.levels if not any(relations[a, b].word == "better" for a, b in relations if b == value)
         ]
         value, saves = own, ""
-        if own not in unbeaten:
+        if own not in factor.levels:
+            beaten = len(unbeaten) < len(factor.levels)
+            value = min(unbeaten, key=lambda each: self._cost(factor, each)) if beaten and unbeaten else own
+        elif own not in unbeaten:
             better = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "better"]
             value = min(better or unbeaten or [own], key=lambda each: self._cost(factor, each))
         else:
@@ -117,7 +135,17 @@ class _Choosing:
             cheaper = [each for each in equal if self._is_cheaper(factor, each, own)]
             if cheaper:
                 value, saves = min(cheaper, key=lambda each: self._cost(factor, each)), own
-        return Choice(factor.name, value, {b: found for (a, b), found in relations.items() if a == value}, saves)
+        against = {b: found for (a, b), found in relations.items() if a == value}
+        return Choice(factor.name, value, against, saves, value in factor.levels, self._is_idle(factor))
+
+    def _is_idle(self, factor: Factor) -> bool:
+        """Whether no two settings that differ in nothing but a factor differ in the mean of any metric of the ablation."""
+        ablation, found = self.result.ablation, dict[tuple[object, ...], list[object]]()
+        for arm in self.result.results.comparison.arms:
+            others = _texts(ablation.cells[arm.info.arm]) | {factor.name: ""}
+            found.setdefault((setting(arm), *others.items()), []).append([arm.summary.means[metric] for metric in ablation.metrics])
+        alike = [means for means in found.values() if len(means) > 1]
+        return bool(alike) and all(one == means[0] for means in alike for one in means)
 
     def _relations(self, factor: Factor, chosen: Mapping[str, Choice]) -> dict[tuple[str, str], Relation]:
         """Return how each value stands to each other one that an effect holds against it."""
@@ -139,7 +167,7 @@ class _Choosing:
             for at in other.conditional if other.verdict.word in SHOWN else ():
                 name, _, value = at.given.partition(" = ")
                 if at.change == effect.term and name in chosen and chosen[name].value == value:
-                    return _word(at.difference, effect.margin), at.difference
+                    return at.verdict.word, at.difference
         return effect.verdict.word, effect.difference
 
     def _mains(self, term: str, metric: str) -> list[Effect]:
@@ -169,16 +197,9 @@ class _Choosing:
 
 
 def start_of(result: AblationResult, factor: Factor) -> str:
-    """Return the value of a factor in the loop as typed; the base where that loop is none of the cells."""
-    default = result.ablation.default
-    return factor.levels[0] if default is None else value_text(default[factor.name])
-
-
-def _word(difference: Interval, margin: float) -> VerdictWord:
-    """Return what an interval shows of a change."""
-    if difference.low > 0 or difference.high < 0:
-        return "better" if difference.low > 0 else "worse"
-    return "equivalent" if -margin < difference.low and difference.high < margin else "undecided"
+    """Return the value of a factor in the loop as typed; the base where that is not known, as of an option that it requires."""
+    own = result.ablation.own if result.ablation.default is None else result.ablation.default
+    return value_text(own[factor.name]) if factor.name in own else factor.levels[0]
 
 
 def _together(words: Sequence[VerdictWord]) -> Word:
@@ -198,13 +219,19 @@ def _texts(cell: Mapping[str, object]) -> dict[str, str]:
 def _sentence(result: AblationResult, chosen: Sequence[Choice]) -> str:
     """Return `Use finish(parse_retries=2): parse_retries=2 is better than 0; undecided: parse_retries=5, forced_finish=xml`."""
     facts = [fact for choice in chosen for fact in _facts(choice)]
-    undecided = [f"{choice.factor}={value}" for choice in chosen for value in choice.against("undecided")]
+    undecided = [f"{choice.factor}={value}" for choice in chosen if not choice.is_idle for value in choice.against("undecided")]
     open_ones = [f"undecided against {listed(undecided)}"] if undecided else []
+    if idle := [choice.factor for choice in chosen if choice.is_idle]:
+        open_ones.append(f"{listed(idle)} never made a difference here")
+    if untried := [f"{choice.factor}={choice.value}" for choice in chosen if not choice.is_tried]:
+        has = "is the loop's own value and was" if len(untried) == 1 else "are the loop's own values and were"
+        open_ones.append(f"{listed(untried)} {has} not tried")
     if _is_still(result):
         open_ones.append(f"{STILL} disturbs nothing: add --profile flaky-format or flaky-tools")
-    if not facts:
-        return f"Keep {_loop(result, chosen)}: {'; '.join(['nothing else is shown to be better', *open_ones])}"
-    return f"Use {_loop(result, chosen)}: {'; '.join([*facts, *open_ones])}"
+    loop, is_changed = _loop(result, chosen)
+    if is_changed:
+        return f"Use {loop}: {'; '.join([*facts, *open_ones])}"
+    return f"Keep {loop} as it is: {'; '.join([*(facts or ['nothing else is shown to be better']), *open_ones])}"
 
 
 def _is_still(result: AblationResult) -> bool:
@@ -214,6 +241,8 @@ def _is_still(result: AblationResult) -> bool:
 
 def _facts(choice: Choice) -> Iterator[str]:
     """Yield what is shown of the chosen value."""
+    if choice.is_idle:
+        return
     name = f"{choice.factor}={choice.value}"
     if choice.saves:
         yield f"{name} is as accurate as {choice.saves}, and cheaper"
@@ -226,18 +255,12 @@ def _facts(choice: Choice) -> Iterator[str]:
         yield f"{name} is better than {listed(mixed)} under some profile, and worse under another"
 
 
-def _loop(result: AblationResult, chosen: Sequence[Choice]) -> str:
-    """Return the loop with the chosen values, those left out that it has anyway."""
-    spec, default = parse_spec(result.ablation.loop), result.ablation.default
-    own = {} if default is None else _texts(default)
+def _loop(result: AblationResult, chosen: Sequence[Choice]) -> tuple[str, bool]:
+    """Return the loop with the chosen values, those left out that it has anyway, and whether any is left."""
+    spec, ablation = parse_spec(result.ablation.loop), result.ablation
+    own = _texts(ablation.own if ablation.default is None else ablation.default)
     changed = {choice.factor: parse_values(choice.value)[0] for choice in chosen if own.get(choice.factor) != choice.value}
-    loop = str(Spec(spec.name, {**spec.options, **changed}, spec.program))
-    return loop if changed else f"{loop} as it is"
-
-
-def _not_run(arms: Sequence[str]) -> Iterator[AnswerSentence]:
-    if not arms:
-        yield AnswerSentence("This fraction did not run just these values: compare the loop so set with the loop as it was")
+    return str(Spec(spec.name, {**spec.options, **changed}, spec.program)), bool(changed)
 
 
 def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[str]) -> Iterator[AnswerSentence]:
@@ -246,6 +269,7 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
     others = {
         arm: f"{choice.factor}={value}"
         for choice in chosen
+        if not choice.is_idle
         for value in choice.against("undecided")
         for arm, cell in result.ablation.cells.items()
         if _texts(cell) == values | {choice.factor: value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison
@@ -13,7 +14,9 @@ from .matrix import AnswerRow
 def answer_json(comparison: Comparison) -> dict[str, Any]:
     """Return the answer under stable names; costs are means over suites and profiles, in `unit`.
 
-    `recommendation` is the first sentence; None where there is none, as of an invalid run or a single loop.
+    `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials. The
+    place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendation` is the
+    first sentence; None where there is none, as of an invalid run or a single loop.
     """
     made = answer(comparison)
     headings = [made.heading(column) for column in made.columns]
@@ -28,4 +31,10 @@ def answer_json(comparison: Comparison) -> dict[str, Any]:
 
 def _loop(row: AnswerRow, headings: list[str]) -> dict[str, Any]:
     places = {heading: cell.place for heading, cell in zip(headings, row.cells, strict=True) if cell is not None}
-    return {"loop": row.loop, "cost": None if row.cost is None else row.cost.as_dict(), "places": places}
+    return {
+        "loop": row.loop,
+        "cost": None if row.cost is None else row.cost.as_dict(),
+        "cost_per_solved": None if math.isinf(row.solved_cost) else row.solved_cost,
+        "crashed": row.crashed,
+        "places": places,
+    }

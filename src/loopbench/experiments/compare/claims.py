@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loopbench.text.counts import MAX_NAMES
 
-from .matrix import AnswerRow
+from .matrix import NOT_APPLICABLE, AnswerRow
 
 MAX_COLUMNS = 2
 """Columns that are told one by one; more are added up."""
@@ -32,17 +32,18 @@ def claims_in_words(rows: Sequence[AnswerRow], headings: Sequence[str]) -> tuple
     if not differing:
         return "", ""
     together = [_added_up(row, len(headings)) for row in rows]
-    whole = f"Wrong answers given as done{_counts([each for each in together if each is not None])}"
+    all_of_them = [each for each in together if each is not None]
+    brief = f"Wrong answers given as done{_range(all_of_them)}"
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
-        return whole, whole
+        return f"Wrong answers given as done{_counts(all_of_them)}", brief
     parts = "; ".join(f"under {heading}{_counts(found)}" for heading, found in differing)
-    return f"Wrong answers given as done {parts}", whole
+    return f"Wrong answers given as done {parts}", brief
 
 
 def _in_column(rows: Sequence[AnswerRow], number: int) -> Iterator[FalseClaims]:
     for row in rows:
         cell = row.cells[number]
-        if cell is not None and cell.arm.summary.false_success is not None:
+        if cell is not None and cell.place != NOT_APPLICABLE and cell.arm.summary.false_success is not None:
             yield FalseClaims(row.loop, cell.arm.summary.false_success, cell.arm.summary.scored)
 
 
@@ -67,3 +68,12 @@ def _counts(found: Sequence[FalseClaims]) -> str:
     told = [f"{each.loop} {each.wrong or 'none'}{trials}" for each, trials in zip(shown, of, strict=True)]
     listed = ", ".join(told) if len(shown) == len(ordered) else f"from {told[-1]} to {told[0]}"
     return f", of {ordered[0].scored:,} trials: {listed}" if len(scored) == 1 else f": {listed}"
+
+
+def _range(found: Sequence[FalseClaims]) -> str:
+    """Return `, of 120: bare none to finish 6`, in fewer words; as `_counts` where trials differ in number or loops are two."""
+    ordered = sorted(found, key=lambda each: each.wrong)
+    if len(ordered) < 3 or len({each.scored for each in ordered}) > 1:
+        return _counts(found)
+    least, most = (f"{each.loop} {each.wrong or 'none'}" for each in (ordered[0], ordered[-1]))
+    return f", of {ordered[0].scored:,}: {least} to {most}"

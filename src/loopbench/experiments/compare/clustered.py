@@ -1,4 +1,4 @@
-"""That the tasks of an imported run are clustered by a column: what it is called, and how each task counts by itself."""
+"""That the tasks of a run are clustered: what their clusters are called, and how each task counts by itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from loopbench.runs.manifest import Manifest
 
 OFF = "--map cluster="
 """What leaves the column of clusters out of an import."""
+
+
+def units_named(units: int, tasks: int, manifest: Manifest) -> str:
+    """Return what a run's decisions count: `60 tasks`, or `9 clusters (by 'topic')` where tasks share them."""
+    if units == tasks:
+        return counted(units, "task")
+    column = None if manifest.imported is None else manifest.imported.cluster
+    return counted(units, "cluster") + ("" if column is None else f" (by {column!r})")
 
 
 def clusters_sentence(manifest: Manifest, comparison: Comparison) -> str:

@@ -13,7 +13,7 @@ from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import check_plans, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
-from loopbench.runs.new_manifest import asked_of, manifest_of
+from loopbench.runs.new_manifest import manifest_of, question_digests
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions
 from loopbench.runs.registry import is_generated
 from loopbench.runs.run_state import read_state
@@ -64,7 +64,7 @@ def extend(
                 "profiles": today.profiles,
                 **({"own_profiles": today.own_profiles} if today.own_profiles else {}),
                 "arms": today.arms,
-                "asked": asked_of(config, suite, tasks),
+                **question_digests(config, suite, tasks),
                 "models": abilities | models.as_manifest(),
                 "suite_problems": checks.quick_problems(suite, tasks),
                 "extended": (*run.manifest.extended, RunNote.now(trials=run.trials, to=trials)),

@@ -12,10 +12,17 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.text.numbers import dollars, short_name
 
-Place = Literal["highest", "not told apart", "lower"]
-"""highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it."""
-SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", None: ""}
+from .measured_forms import applies
+
+Place = Literal["highest", "not told apart", "lower", "does not apply"]
+"""highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it; does not apply: the
+profile was measured of calls in another form than the loop's."""
+NOT_APPLICABLE: Place = "does not apply"
+"""What stands in the place of an accuracy, which is that of no model."""
+SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", NOT_APPLICABLE: "", None: ""}
 """What stands behind an accuracy in plain text."""
+COMPARED: frozenset[Place | None] = frozenset({"highest", "not told apart", "lower"})
+"""Places of arms that are compared with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,11 @@ class AnswerCell:
     arm: ArmResult
     place: Place | None
 
+    @property
+    def accuracy(self) -> Interval | None:
+        """The accuracy; None where it is not known, or where the profile does not apply to the loop."""
+        return None if self.place == NOT_APPLICABLE else self.arm.summary.accuracy
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
@@ -46,9 +58,66 @@ class AnswerRow:
     @property
     def accuracy(self) -> float:
         """The mean accuracy over the columns; -1 where none is known."""
-        found = [cell.arm.summary.accuracy for cell in self.cells if cell is not None]
+        found = [cell.accuracy for cell in self.cells if cell is not None]
         known = [each.value for each in found if each is not None]
         return math.fsum(known) / len(known) if known else -1.0
+
+    @property
+    def mean_cost(self) -> float:
+        """What a trial costs on average; infinite where it is not known."""
+        return math.inf if self.cost is None else self.cost.value
+
+    @property
+    def solved_cost(self) -> float:
+        """What a solved task costs on average, with what was spent in vain; infinite where none was solved, or it is not known."""
+        return self.mean_cost / self.accuracy if self.accuracy > 0 else math.inf
+
+    @property
+    def scored(self) -> int:
+        """Number of scored trials."""
+        return sum(cell.arm.summary.scored for cell in self.cells if cell is not None)
+
+    @property
+    def crashed(self) -> int:
+        """Number of them in which the loop crashed."""
+        return sum(sum(cell.arm.summary.crashes.values()) for cell in self.cells if cell is not None)
+
+    @property
+    def arms(self) -> frozenset[str]:
+        """The names of the loop's arms."""
+        return frozenset(cell.arm.info.arm for cell in self.cells if cell is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMatrix:
+    """Loops × columns, the most accurate loop first."""
+
+    columns: tuple[AnswerColumn, ...]
+    rows: tuple[AnswerRow, ...]
+    unit: Unit
+
+    def heading(self, column: AnswerColumn) -> str:
+        """Return the profile, with the suite where there are several."""
+        several = len({each.suite for each in self.columns}) > 1
+        return f"{column.suite}, {column.profile}" if several else column.profile
+
+    def under(self, pair: Pair) -> str:
+        """Return ` under flaky-tools`, the column of a pair's arms; empty where there is only one column."""
+        if len(self.columns) == 1:
+            return ""
+        place = next(n for row in self.rows for n, cell in enumerate(row.cells) if cell and cell.arm.info.arm == pair.a)
+        return f" under {self.heading(self.columns[place])}"
+
+    @property
+    def compared(self) -> list[int]:
+        """The columns in which loops are compared with each other."""
+        return [n for n in range(len(self.columns)) if any(place_of(row, n) in COMPARED for row in self.rows)]
+
+    @property
+    def profiles(self) -> list[str]:
+        """The profiles of the scripted model under which loops were run; of a run of other models none."""
+        infos = [cell.arm.info for row in self.rows for cell in row.cells if cell is not None]
+        return list(dict.fromkeys(info.profile for info in infos)) if all(info.model == "scripted" for info in infos) else []
 
 
 def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
@@ -67,8 +136,9 @@ def matrix_rows(
     cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in arms}
     for number, column in enumerate(columns):
         own = [arm for arm in arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
+        other_form = {arm.info.arm: NOT_APPLICABLE for arm in own if not applies(arm.info)}
         known = {arm.info.arm: arm.summary.accuracy for arm in own if arm.summary.accuracy is not None}
-        place = places(known, pairs)
+        place = places({arm: accuracy for arm, accuracy in known.items() if arm not in other_form}, pairs) | other_form
         for arm in own:
             cells[short_name(arm.info)][number] = AnswerCell(arm, place.get(arm.info.arm))
     rows = [AnswerRow(loop, tuple(found), _cost(found, unit)) for loop, found in cells.items()]
@@ -91,13 +161,23 @@ def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str,
 
 
 def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
-    found = [cell.arm.summary.means[unit] for cell in cells if cell is not None]
+    found = [cell.arm.summary.means[unit] for cell in cells if cell is not None and cell.place != NOT_APPLICABLE]
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None
     n = len(known)
     low, value, high = (math.fsum(ends) / n for ends in zip(*((each.low, each.value, each.high) for each in known), strict=True))
     return Interval(value, low, high, min(each.n for each in known))
+
+
+def pairs_of(pairs: Sequence[Pair], one: AnswerRow, other: AnswerRow) -> list[Pair]:
+    """Return the pairs of two loops, the first loop's arm being the first of each."""
+    first, second = one.arms, other.arms
+    return [
+        pair if pair.a in first else pair.turned
+        for pair in pairs
+        if (pair.a in first and pair.b in second) or (pair.b in first and pair.a in second)
+    ]
 
 
 def place_of(row: AnswerRow, number: int) -> Place | None:

@@ -1,56 +1,73 @@
-"""Profiles that were measured of native calls and of calls in text: which of them fits a loop, and why they are not pooled."""
+"""Profiles that were measured of native calls or of calls in text: which loops they apply to, and what is said of that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison
-from loopbench.models.profiles import measured_forms
+from loopbench.models.evidence import measured_forms, with_both_forms
+from loopbench.models.profiles import FORMS
 from loopbench.text.counts import listed
 from loopbench.text.numbers import short_name
 
-IN_WORDS: Mapping[str, str] = {"native": "native calls", "text": "calls in text"}
+OF_BOTH = "both"
+"""Of a profile that has one for each form of calls."""
 
 
-def forms_of(infos: Sequence[ArmInfo]) -> dict[str, str]:
-    """Return profile → `native` or `text`, of the profiles of a scripted run that were measured of calls in one form."""
-    return measured_forms(dict.fromkeys(info.profile for info in infos)) if all(info.model == "scripted" for info in infos) else {}
-
-
-def by_profile(comparison: Comparison, profile: str) -> Comparison:
-    """Return the arms and pairs of one profile, by the verdicts of the whole comparison."""
-    arms = tuple(arm for arm in comparison.arms if arm.info.profile == profile)
-    names = {arm.info.arm for arm in arms}
-    return Comparison(
-        arms,
-        tuple(pair for pair in comparison.pairs if pair.a in names),
-        (),
-        comparison.invalid,
-        comparison.alpha,
-        comparison.margin,
-    )
-
-
-def fitting(infos: Sequence[ArmInfo]) -> str:
-    """Return which measured profile fits which loop, without a full stop; empty where all loops are known to fit them all."""
-    forms = forms_of(infos)
-    loops = {short_name(info): info.calls_in for info in infos if info.calls_in in IN_WORDS}
-    if not forms or (all(form in ("", *forms.values()) for form in loops.values()) and len(set(forms.values())) == 1):
+def form_of(info: ArmInfo) -> str:
+    """Return the form of calls that an arm's profile was measured of, `native`, `text` or `both`; empty where it is of none."""
+    if info.model != "scripted":
         return ""
-    measured = [
-        f"{listed([name for name in forms if forms[name] == form])} was measured of {IN_WORDS[form]}{_those(loops, form)}"
-        for form in dict.fromkeys(forms.values())
-    ]
-    others = [form for form in dict.fromkeys(loops.values()) if form not in forms.values()]
-    strangers = []
-    for form in others:
-        own = [loop for loop in loops if loops[loop] == form]
-        strangers.append(f"{listed(own)} {'writes' if len(own) == 1 else 'write'} {IN_WORDS[form]}, of which no profile here was")
-    return "; ".join([*measured, *strangers])
+    return OF_BOTH if info.met else measured_forms([info.profile]).get(info.profile, "")
 
 
-def _those(loops: Mapping[str, str], form: str) -> str:
-    """Return `, as finish writes them`; empty where no loop is known to."""
-    own = [loop for loop in loops if loops[loop] == form]
-    return f", as {listed(own)} {'writes' if len(own) == 1 else 'write'} them" if own else ""
+def applies(info: ArmInfo) -> bool:
+    """Whether an arm's profile describes replies such as its loop asks for; a loop that does not say how it has calls written is
+    taken at its word."""
+    return info.calls_in not in FORMS or form_of(info) in ("", OF_BOTH, info.calls_in)
+
+
+def are_mixed(infos: Sequence[ArmInfo]) -> bool:
+    """Whether profiles are of different replies, or one of several does not apply to a loop: a mean over them is of nothing."""
+    several = len({info.profile for info in infos}) > 1
+    return several and (len({form_of(info) for info in infos} - {""}) > 1 or not all(map(applies, infos)))
+
+
+def fitting(infos: Sequence[ArmInfo]) -> tuple[str, str]:
+    """Return which loops measured profiles apply to, without a full stop, and the same in fewer words; empty where all do."""
+    told = [*_of_both_forms(infos), *_of_other_forms(infos)]
+    return "; ".join(said for said, _ in told), "; ".join(brief for _, brief in told)
+
+
+def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
+    """Yield for each profile with one for each form which one each loop met."""
+    for profile in dict.fromkeys(info.profile for info in infos if info.met):
+        met: dict[str, list[ArmInfo]] = {}
+        for info in infos:
+            if info.profile == profile:
+                met.setdefault(info.met, []).append(info)
+        parts = [f"{_names(own)} met {name} ({FORMS[own[0].calls_in]})" for name, own in met.items()]
+        brief = [f"{_names(own)} met {name}" for name, own in met.items()]
+        column = f"{profile} is what was measured of a loop's own form of calls"
+        yield f"{column}: {', '.join(parts)}", f"{profile}: {', '.join(brief)}"
+
+
+def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
+    """Yield that profiles do not apply to loops of the other form, and under which profile these can be compared."""
+    profiles = dict.fromkeys(info.profile for info in infos)
+    found = {profile: [info for info in infos if info.profile == profile and not applies(info)] for profile in profiles}
+    strangers = {profile: own for profile, own in found.items() if own}
+    if not strangers:
+        return
+    parts, briefs = [], []
+    for profile, own in strangers.items():
+        writes = f"{_names(own)}, which {'writes' if len(own) == 1 else 'write'} {FORMS[own[0].calls_in]}"
+        parts.append(f"{profile} was measured of {FORMS[form_of(own[0])]} and does not apply to {writes}")
+        briefs.append(f"{profile} does not apply to {_names(own)}")
+    both = with_both_forms(strangers)
+    cure = f"; --profile {both} compares loops of both forms, each under its own" if both else ""
+    yield f"{'; '.join(parts)}{cure}", f"{'; '.join(briefs)}{cure}"
+
+
+def _names(infos: Sequence[ArmInfo]) -> str:
+    return listed(list(dict.fromkeys(map(short_name, infos))))

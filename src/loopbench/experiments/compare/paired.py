@@ -11,12 +11,11 @@ from loopbench.text.numbers import interval, p_value
 
 def difference_in_words(pair: Pair, a: str, b: str) -> tuple[str, str]:
     """Return a minus b with its interval, p and the number of common tasks, and the same in brief. `a`, `b`: their names."""
-    tasks = counted(pair.difference.n, "common task")
+    tasks, p = counted(pair.difference.n, "common task"), p_value(pair.p_holm)
     clusters = f" in {counted(pair.units, 'cluster')}" if pair.units < pair.difference.n else ""
-    p = p_value(pair.p_holm)
     gap = f"{a} minus {b}: {interval(pair.difference, 3)}"
-    said = f"{gap} in accuracy, paired over {tasks}{clusters} (p {p if p.startswith('<') else f'= {p}'})"
-    return said, f"{gap} over {tasks}{clusters}"
+    tested = f"paired over {tasks}{clusters} (p {p if p.startswith('<') else f'= {p}'})"
+    return f"{gap} in accuracy, {tested}", f"{gap}, {tested}"
 
 
 def too_few_clusters(undecided: Sequence[Pair], alpha: float) -> str:

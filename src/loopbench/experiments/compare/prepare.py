@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from loopbench.checks import suite as checks
 from loopbench.datasets.task import Suite, Task
@@ -13,7 +14,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
 from loopbench.runs.lookup import check_answers, check_plans, check_tasks, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
-from loopbench.runs.new_manifest import asked_of, manifest_of
+from loopbench.runs.new_manifest import manifest_of, question_digests
 from loopbench.runs.permissions import check_tracking
 from loopbench.runs.run_state import Retry, RunState, Spent
 from loopbench.runs.schedule import Arm, PendingTrials, Trial, schedule
@@ -74,8 +75,8 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     check_answers(config, suite, tasks)
     check_user(config, suite, tasks)
     models = open_models(config, arms)
-    parts = {
-        "asked": asked_of(config, suite, tasks),
+    parts: dict[str, Any] = {
+        **question_digests(config, suite, tasks),
         "models": models.as_manifest(),
         "suite_problems": checks.quick_problems(suite, tasks),
     }

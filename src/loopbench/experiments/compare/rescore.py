@@ -23,7 +23,7 @@ from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
-from loopbench.runs.new_manifest import asked_of, suite_entry
+from loopbench.runs.new_manifest import asked_of, suite_entry, task_digests
 from loopbench.runs.permissions import allowed_code, own_code
 from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
@@ -281,6 +281,7 @@ def _manifest(manifest: Manifest, config: CompareConfig, suite: Suite, tasks: Se
     parts = {
         "config": {**manifest.config, "data": config.public()["data"]},
         "suite": suite_entry(config, suite, tasks),
+        "task_digests": task_digests(suite, tasks),
         "suite_problems": checks.quick_problems(suite, tasks),
         "rescored": (*manifest.rescored, RunNote.now(suite=manifest.suite.digest, trials=changed)),
     }

@@ -7,13 +7,15 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from loopbench.metrics.sequential import Looks, looked
 from loopbench.models.metering import Meter
 from loopbench.runs.engine.engine import Engine, opened
+from loopbench.runs.engine.forked import ForkedWorker, forked_workers
 from loopbench.runs.engine.interruption import INTERRUPTED, Interruption
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
@@ -30,8 +32,8 @@ from .prepare import Experiment
 from .results import results
 
 
-def run(experiment: Experiment, progress: Progress) -> str:
-    """Run the missing trials; return the reason for an early stop, or an empty text.
+def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> str:
+    """Run the missing trials; return the reason for an early stop, or an empty text. `forks`: the first workers.
 
     Raises KeyboardInterrupt, which leaves a run that can be resumed: after the first Ctrl-C once the trials under way have ended,
     after another at once. Raises CutShort if the disk is full or a design has ended this process's event loop.
@@ -39,7 +41,7 @@ def run(experiment: Experiment, progress: Progress) -> str:
     folder, interruption = Path.cwd(), Interruption()
     try:
         with told_of_exit(), interruption.listening():
-            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
+            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption, forks))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
@@ -57,9 +59,22 @@ def run(experiment: Experiment, progress: Progress) -> str:
     return stopped
 
 
-def run_apart(experiment: Experiment, progress: Progress) -> str:
-    """Run the missing trials like `run`, code of the user's own in a worker process. Raises also WorkerError."""
-    return run(replace(experiment, config=apart(experiment.config)), progress)
+def run_apart(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> str:
+    """Run the missing trials like `run`, code of the user's own in a worker process. Raises also WorkerError.
+
+    `forks`: the workers among which they are shared; with none, code of ours runs in this process.
+    """
+    config = experiment.config
+    config = config.model_copy(update={"workers": len(forks)}) if forks else apart(config)
+    return run(replace(experiment, config=config), progress, forks)
+
+
+def forks_of(experiment: Experiment) -> AbstractContextManager[list[ForkedWorker]]:
+    """Give the forks among which the missing trials can be shared, for `run_apart`: none where one process does as well.
+
+    To be called before an event loop or a thread runs.
+    """
+    return forked_workers(job_of(experiment), len(experiment.missing()))
 
 
 def _ended_by(action: str, experiment: Experiment) -> CutShort:
@@ -67,13 +82,13 @@ def _ended_by(action: str, experiment: Experiment) -> CutShort:
     return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
 
 
-async def _run(experiment: Experiment, progress: Progress, interruption: Interruption) -> str:
+async def _run(experiment: Experiment, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]) -> str:
     stopped = INTERRUPTED
     try:
         with interruption.of(asyncio.current_task()), Journal(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock, because another process may have continued this run.
             current = _read_again(experiment)
-            stopped = await _session(current, journal, progress, interruption)
+            stopped = await _session(current, journal, progress, interruption, forks)
     finally:
         experiment.trial_models.close(whole=not stopped)
     return stopped
@@ -100,7 +115,9 @@ def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
     return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
 
 
-async def _session(experiment: Experiment, journal: Journal, progress: Progress, interruption: Interruption) -> str:
+async def _session(
+    experiment: Experiment, journal: Journal, progress: Progress, interruption: Interruption, forks: Sequence[ForkedWorker]
+) -> str:
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
         return ""
@@ -109,7 +126,7 @@ async def _session(experiment: Experiment, journal: Journal, progress: Progress,
         return job.meter.exhausted
     start, stopped = time.monotonic(), INTERRUPTED
     try:
-        async with opened(job, progress) as engine:
+        async with opened(job, progress, forks) as engine:
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
             with interruption.gentle(engine.wind_down, asyncio.get_running_loop()):

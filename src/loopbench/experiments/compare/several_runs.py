@@ -17,7 +17,8 @@ from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
-from .matrix import SIGNS, Place, places
+from .matrix import COMPARED, NOT_APPLICABLE, SIGNS, Place, places
+from .measured_forms import applies
 from .results import Results
 from .tables import OTHERS, TEMPLATES_NOTE
 
@@ -121,6 +122,7 @@ def _values(run: Results, arm: str) -> TaskValues:
 
 def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
     groups: dict[tuple[str, str], dict[str, tuple[str, Interval]]] = {}
+    strangers = {arm.info.arm for arm in run.comparison.arms if not applies(arm.info)}
     for arm in run.comparison.arms:
         members = groups.setdefault((arm.info.suite, arm.info.profile), {})
         if arm.summary.accuracy is not None:
@@ -128,7 +130,8 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
     for (suite, profile), members in groups.items():
         own = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
         judged_by = () if run.comparison.invalid else own
-        place = places({arm: accuracy for arm, (_, accuracy) in members.items()}, judged_by)
+        other_form = {arm: NOT_APPLICABLE for arm in members if arm in strangers}
+        place = places({arm: accuracy for arm, (_, accuracy) in members.items() if arm not in other_form}, judged_by) | other_form
         standings = {name: Standing(accuracy, place.get(arm)) for arm, (name, accuracy) in members.items()}
         yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, standings, own)
 
@@ -167,13 +170,15 @@ def _pair(pair: Pair, profile: str, over: bool) -> tuple[str, ...]:
 
 def cell_text(place: Standing | None) -> str:
     """Return `0.908 [0.843, 0.948] *`."""
-    return interval(None, 3) if place is None else f"{interval(place.accuracy, 3)}{SIGNS[place.place]}"
+    if place is None or place.place == NOT_APPLICABLE:
+        return interval(None, 3) if place is None else NOT_APPLICABLE
+    return f"{interval(place.accuracy, 3)}{SIGNS[place.place]}"
 
 
 def verdicts(result: SeveralRuns) -> list[str]:
     """Return a line per loop: the numbers of columns in which it is the highest, not told apart from it, or lower."""
     standings = [(loop, [column.places[loop].place for column in result.columns if loop in column.places]) for loop in result.loops]
-    by_loop = [(loop, [place for place in places if place is not None]) for loop, places in standings]
+    by_loop = [(loop, [place for place in places if place in COMPARED]) for loop, places in standings]
     ordered = sorted(by_loop, key=lambda item: (-sum(place != "lower" for place in item[1]), -item[1].count("highest")))
     return [
         f"{loop}: the highest in {places.count('highest')} of {len(places)}, not told apart from it in "

@@ -14,7 +14,7 @@ from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-from loopbench.models.profiles import evidence_for
+from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons
 from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, short_name, standing, verdict

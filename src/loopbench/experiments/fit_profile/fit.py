@@ -13,7 +13,7 @@ from typing import Any
 
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.trace import Trace
-from loopbench.models.profiles import Profile
+from loopbench.models.profiles import Profile, make_profile
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest, Settings, read_manifest
 from loopbench.runs.store.each_record import each_record
@@ -80,7 +80,7 @@ def fit(
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha: must lie between 0 and 1, not {alpha:g}")
-    Profile(name=name)  # reports a bad name before the work
+    make_profile({"name": name}, f"--name {name}")  # reports a bad name before the work
     tally = Tally(paired=paired)
     for trace, retries in trials:
         tally.add(read_points(trace, retries))
@@ -157,13 +157,13 @@ def _selection(
     folder: Path, manifest: Manifest, arms: Sequence[str], profile: str | None, model: str | None
 ) -> tuple[frozenset[str], tuple[str, str]]:
     """Return the names of the arms to pool, and the model and profile that they share."""
-    entries = [(arm.arm, arm.model, arm.profile) for arm in manifest.arms]
+    entries = [(arm.arm, arm.model, arm.profile, arm.met or arm.profile) for arm in manifest.arms]
     names = {_arm(folder, text, [arm[0] for arm in entries]) for text in arms}
     selected = [arm for arm in entries if not arms or arm[0] in names]
     selected = [arm for arm in selected if (model is None or arm[1] == model) and (profile is None or arm[2] == profile)]
     if not selected:
         raise RunError(f"{folder}: no such arm; this run has {_some(arm[0] for arm in entries)}")
-    models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[2] for arm in selected})
+    models, profiles = sorted({arm[1] for arm in selected}), sorted({arm[3] for arm in selected})
     if len(models) > 1:
         raise RunError(f"{folder}: arms of several models cannot be pooled ({_some(models)}); choose with --model or --arm")
     if len(profiles) > 1:

@@ -39,7 +39,7 @@ class MeasureGap:
     def between(self) -> str:
         """The difference with its interval."""
         value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
-        return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+        return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
 
     @property
     def text(self) -> str:

@@ -1,6 +1,7 @@
 """The CI gate: bless a baseline, judge a run against it, and report the outcome."""
 
 from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
+from .baseline_changes import replaced
 from .brief import text
 from .judge import DEFAULT_METRICS, Incomparable, check_request, judge
 from .outcome import GateArm, GateResult, Side, TaskChange
@@ -24,6 +25,7 @@ __all__ = [
     "prepare_again",
     "read_baseline",
     "read_run",
+    "replaced",
     "text",
     "to_junit",
     "to_markdown",

@@ -34,6 +34,8 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
+from .names import short_arm
+
 VERSION = 1
 OUTCOME_DIGITS = 8
 """Hexadecimal digits of a trial's outcome: two different outcomes collide once in four billion times."""
@@ -141,6 +143,10 @@ class Baseline(_Part):
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
     metrics: Annotated[tuple[str, ...], FailFast()]
     """The metrics known in at least one arm."""
+    shared_digest: str = ""
+    """Digest of what all tasks have in common; empty if the blessed run told none of its tasks' digests."""
+    task_digests: dict[str, str] = Field(default_factory=dict)
+    """Task → digest of all that it is, by which a changed suite is told task by task."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 
     @field_validator("metrics")
@@ -199,6 +205,8 @@ def bless(run: Results) -> Baseline:
             seed=manifest.seed,
             repeats=repeats,
             metrics=tuple(known),
+            shared_digest="" if manifest.task_digests is None else manifest.task_digests.shared,
+            task_digests={} if manifest.task_digests is None else manifest.task_digests.tasks,
             arms={
                 arm.arm: BaselineArm(
                     loop=arm.loop,
@@ -228,6 +236,9 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
 
 
+_OWN_FAILURES = "; where they are the agent's own failures, import with --errors-as-failures"
+
+
 def troubles(run: Results) -> list[str]:
     """Return the reasons why a run cannot be compared, a sentence each; empty if it can."""
     reasons = []
@@ -240,10 +251,11 @@ def troubles(run: Results) -> list[str]:
     if run.comparison.invalid:
         reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
     for arm in run.comparison.arms:
-        name, summary = arm.info.arm, arm.summary
+        name, summary = short_arm(arm.info.arm), arm.summary
         if summary.errored_share > MAX_ERRORED:
             why = most_frequent(summary.errored_reasons)
-            reasons.append(f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}")
+            share = f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}"
+            reasons.append(share + _OWN_FAILURES * (run.manifest.imported is not None))
         elif not summary.scored:
             reasons.append(f"{name}: no trial was scored")
         elif dead := dead_arm_warning(arm):
@@ -309,12 +321,18 @@ def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]
 
 def to_text(baseline: Baseline) -> str:
     """Return the file's text, ASCII only, with its checksum as the last field."""
-    without = {"arms"} if baseline.own_profiles else {"arms", "own_profiles"}
-    head = baseline.model_dump(mode="json", exclude=without, exclude_none=True)
-    lines = [f" {_json(name)}: {_json(value)}," for name, value in head.items()]
+    absent = {name for name in ("own_profiles", "shared_digest", "task_digests") if not getattr(baseline, name)}
+    head = baseline.model_dump(mode="json", exclude={"arms", *absent}, exclude_none=True)
+    lines = [f" {_json(name)}: {_by_task(value) if name == 'task_digests' else _json(value)}," for name, value in head.items()]
     arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
     text = "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])
     return seal_document(text.encode("ascii")).decode("ascii")
+
+
+def _by_task(values: Mapping[str, str]) -> str:
+    """Return an object with a line per task, so that a diff shows which tasks are others."""
+    tasks = ",\n".join(f"  {_json(task)}: {_json(values[task])}" for task in sorted(values))
+    return f"{{\n{tasks}\n }}"
 
 
 def _arm_text(arm: BaselineArm) -> str:
@@ -352,19 +370,31 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
         scratch.unlink(missing_ok=True)
 
 
+ANEW = "bless it again"
+"""What to do about a damaged baseline."""
+
+
+class DamagedBaseline(ValueError):
+    """A file that begins as a baseline cannot be read as one; the text says why in one line, and names the file."""
+
+
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError."""
+    """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError.
+
+    The error is a DamagedBaseline where the file is, or once was, a baseline, so that another may be written in its place.
+    """
     text = read_bounded(path)
     if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:
         data = load_json(open_document(text).decode("utf-8"), finite=True)
     except ValueError as error:
-        raise ValueError(f"{path}: not a baseline: {error}") from None
+        raise DamagedBaseline(f"{path}: not a baseline: {error}; {ANEW}") from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     if data["loopbench_baseline"] != VERSION:
-        raise ValueError(f"{path}: a baseline of version {_short(data['loopbench_baseline'])}, this loopbench reads {VERSION}")
+        version = _short(data["loopbench_baseline"])
+        raise DamagedBaseline(f"{path}: a baseline of version {version}, this loopbench reads {VERSION}; {ANEW}")
     try:
         return Baseline.model_validate_json(json.dumps(data))
     except ValidationError as error:
@@ -372,55 +402,9 @@ def read_baseline(path: Path) -> Baseline:
     field = ".".join(str(part) for part in first["loc"])
     reason = first["msg"].removeprefix("Value error, ")
     value = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
-    raise ValueError(" ".join(f"{path}: {field}{': ' * bool(field)}{reason}{value}".split()))
+    raise DamagedBaseline(" ".join(f"{path}: {field}{': ' * bool(field)}{reason}{value}; {ANEW}".split()))
 
 
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-# --- changes between two baselines ---
-
-
-def contents(baseline: Baseline) -> list[str]:
-    """Return what a baseline holds: suite, tasks, repeats and seed, and a line for each arm, whose name has loop and profile."""
-    suite = baseline.suite
-    return [
-        f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {baseline.repeats}, seed {baseline.seed}",
-        *(f"arm {name}: accuracy {_mean_accuracy(arm):.3f}" for name, arm in baseline.arms.items()),
-    ]
-
-
-def changes(old: Baseline, new: Baseline) -> list[str]:
-    """Return the differences between an old and a new baseline, one line each."""
-    lines = [
-        f"{name}: {_brief(getattr(old, name))} -> {_brief(getattr(new, name))}"
-        for name in ("suite", "profiles", "versions", "seed", "repeats", "metrics")
-        if getattr(old, name) != getattr(new, name)
-    ]
-    lines += [f"arm {name}: gone" for name in old.arms if name not in new.arms]
-    for name, arm in new.arms.items():
-        lines += [f"arm {name}: new"] if name not in old.arms else _arm_changes(name, old.arms[name], arm)
-    return lines
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, BaselineSuite):
-        return f"{value.name} {value.version}, {counted(value.tasks, 'task')} ({value.digest[:8]})"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {str(item)[:8]}" for name, item in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _arm_changes(name: str, old: BaselineArm, new: BaselineArm) -> list[str]:
-    changed = sum(new.tasks.get(task, line) != line for task, line in old.tasks.items())
-    counts = {"changed": changed, "new": len(new.tasks.keys() - old.tasks.keys()), "gone": len(old.tasks.keys() - new.tasks.keys())}
-    summary = ", ".join(f"{count} {change}" for change, count in counts.items() if count)
-    accuracy = f"accuracy {_mean_accuracy(old):.3f} -> {_mean_accuracy(new):.3f}"
-    return [f"arm {name}: of {counted(len(old.tasks), 'task')} {summary}; {accuracy}"] if summary else []
-
-
-def _mean_accuracy(arm: BaselineArm) -> float:
-    means = [sum(values) / len(values) for line in arm.tasks.values() if (values := [v for v in line.accuracy if v is not None])]
-    return sum(means) / max(len(means), 1)

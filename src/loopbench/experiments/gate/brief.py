@@ -9,6 +9,7 @@ from itertools import groupby
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
 
+from .names import short_arm
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (
     ACCEPTED,
@@ -24,7 +25,7 @@ from .outputs import (
     task_lines_of,
     value_in_words,
 )
-from .stop_words import MAX_GROUPS, MAX_TRIALS, short_arm, stops_alone
+from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
 
 MAX_EXAMPLES = 3
 """Maximum number of changed tasks, each with another cause."""
@@ -119,6 +120,8 @@ def _likewise(result: GateResult) -> Iterator[str]:
     ]
     for outcome in GRAVEST_FIRST:
         lines = [line for line in found if line.outcome == outcome]
-        arms = [f"{arm} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)]
+        arms = [
+            f"{short_arm(arm)} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)
+        ]
         if arms:
             yield f"Likewise {outcome}: {'; '.join(arms)}."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from textwrap import shorten
 from typing import Any
 
+from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol import render_value
 from loopbench.text.counts import listed
 
@@ -32,4 +32,4 @@ def _fields(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(fields: Mapping[str, Any], name: str) -> str:
-    return shorten(render_value(fields[name]), MAX_VALUE_CHARS, placeholder=" …") if name in fields else "none"
+    return shortened(render_value(fields[name]), MAX_VALUE_CHARS) if name in fields else "none"

@@ -26,6 +26,10 @@ GRAVITY: Mapping[str, int] = MappingProxyType(
 """How grave a stop is: the model answered, a limit that the user set was reached, or the loop crashed; all other stops failed."""
 
 
+ERRORED = "errored"
+"""In the place of a stop, for a trial that infrastructure made fail."""
+
+
 def is_graver(was: str | None, now: str | None) -> bool:
     """Whether a trial ends more gravely than it did: by a limit in place of an answer, by a failure, or by a crash."""
     return was is not None and now is not None and GRAVITY.get(now, FAILED) > GRAVITY.get(was, FAILED)
@@ -44,10 +48,10 @@ def stop_changes(folder: Path, sides: Iterable[Sides], *, paired: bool) -> tuple
 def _paired(folder: Path, side: Sides) -> Iterator[StopChange]:
     for pair in side.pairs:
         was, now = pair.line.stop[pair.record.repeat], stop_of(pair.record)
-        if was is None or now is None or was == now:
+        if now is None or was == now:
             continue
-        if pair.same_score or now == StopReason.CRASHED:
-            yield _change(folder, side.arm, pair.record, was, same_score=pair.same_score)
+        if now == StopReason.CRASHED or (was is not None and pair.same_score):
+            yield _change(folder, side.arm, pair.record, was or ERRORED, same_score=pair.same_score)
 
 
 def _new_crashes(folder: Path, side: Sides) -> Iterator[StopChange]:
@@ -66,7 +70,7 @@ def _change(folder: Path, arm: str, record: Record, was: str, *, same_score: boo
         was=was,
         now=now,
         same_score=same_score,
-        graver=is_graver(was, now),
+        graver=now == StopReason.CRASHED or is_graver(was, now),
         reason=record.reason,
         command=show_command(folder, arm, record),
     )

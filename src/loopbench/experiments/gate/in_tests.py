@@ -24,7 +24,8 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
-from .baseline import Baseline, bless, changes, read_baseline, write_baseline
+from .baseline import bless, read_baseline, write_baseline
+from .baseline_changes import replaced
 from .brief import text
 from .github import append_summary, in_actions, step_summary
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
@@ -58,7 +59,8 @@ class LoopGate:
         Or run `program`, an agent as `--program` takes it: a command line, `my.module:function` or `FILE.py:function`.
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
-        `on_undecided`: fail [default], skip or pass. All other keywords are settings of a comparison: suite, profile, tasks,
+        `on_undecided`: fail [default], skip or pass. `common_tasks`: where the suite has changed since, judge by the tasks that
+        are the same in both [False]. All other keywords are settings of a comparison: suite, profile, tasks,
         repeats, seed, model, cassette, … Return the result; its outcome is `blessed` if a baseline was written. Bad settings, and a
         baseline of something else, fail the test with a line that names them.
         """
@@ -83,8 +85,9 @@ class LoopGate:
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = self._prepared(loop, settings.settings)
-        refuse_other(experiment.folder, experiment.manifest, baseline)  # before a run that may cost money
-        judged = judge(self._run(experiment), baseline, metrics=settings.metrics, alpha=settings.alpha, path=path)
+        common = settings.common_tasks
+        refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
+        judged = judge(self._run(experiment), baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
         self._end(judged, settings.on_undecided)
         return judged
 
@@ -108,7 +111,7 @@ class LoopGate:
         """Write the baseline, say what changes in the one that it replaces, and return the run held against itself."""
         new = bless(run_results)
         held = judge(run_results, new, metrics=settings.metrics, alpha=settings.alpha, path=path)
-        said = _replaced(path, new)
+        said = replaced(path, new)
         write_baseline(path, new)
         self.blessed.add(path.resolve())
         self.say(f"blessed {counted(len(run_results.records), 'trial')}: {path}")
@@ -143,6 +146,7 @@ class _Settings:
     alpha: float
     baseline: str | Path | None
     on_undecided: OnUndecided
+    common_tasks: bool
 
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> _Settings:
@@ -152,6 +156,7 @@ class _Settings:
         on_undecided = settings.pop("on_undecided", "fail")
         alpha = settings.pop("alpha", ALPHA)
         baseline = settings.pop("baseline", None)
+        common_tasks = settings.pop("common_tasks", False)
         known = (*_PLURALS, *CompareConfig.model_fields, *OWN_KEYWORDS)
         for name in settings:
             if name not in known:
@@ -160,6 +165,8 @@ class _Settings:
             raise ValueError(f"metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
         if on_undecided not in get_args(OnUndecided):
             raise ValueError(f"on_undecided is {', '.join(get_args(OnUndecided))}, got {on_undecided!r}")
+        if not isinstance(common_tasks, bool):
+            raise ValueError(f"common_tasks is True or False, got {common_tasks!r}")
         for name, value in {"margin": margin, "alpha": alpha, **metrics}.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError(f"{name} is a number, got {value!r}")
@@ -168,18 +175,9 @@ class _Settings:
             alpha=alpha,
             baseline=baseline,
             on_undecided=on_undecided,
+            common_tasks=common_tasks,
             settings=settings,
         )
-
-
-def _replaced(path: Path, new: Baseline) -> list[str]:
-    """Return what a new baseline changes; a damaged one is replaced, since to bless again is its cure."""
-    if not path.exists():
-        return []
-    try:
-        return changes(read_baseline(path), new) or ["nothing changed"]
-    except ValueError:
-        return ["it replaces a file that was no whole baseline"]
 
 
 def _mistake(error: BaseException) -> str:
@@ -201,7 +199,7 @@ def _named(loop: str | type | None, program: str | None) -> str:
     return loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
 
 
-OWN_KEYWORDS = ("program", "baseline", "margin", "metrics", "alpha", "on_undecided")
+OWN_KEYWORDS = ("program", "baseline", "margin", "metrics", "alpha", "on_undecided", "common_tasks")
 """Keywords of a call that are no settings of a comparison."""
 _PLURALS = {"profile": "profiles", "model": "models"}
 

@@ -12,7 +12,6 @@ from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, GateLine, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
-from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
@@ -20,17 +19,21 @@ from loopbench.text.counts import listed
 
 from .baseline import Baseline, has_all, troubles
 from .changed_profile import changed_fields
-from .changed_stops import is_graver, stop_changes
+from .changed_stops import stop_changes
+from .changed_suite import TaskSets
 from .changed_tasks import changes
 from .larger import larger
+from .names import short_arm
 from .other_changes import differences, unjudged_amounts
-from .outcome import PASSES, GateArm, GateResult, Outcome
-from .sides import Sides, stop_of
+from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
+from .sides import Sides
 from .unseen import dice, loop_differences, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
 _HINT = "where that is meant, bless a new run"
+COMMON_FLAG = "--common-tasks"
+_COMMON = f"{COMMON_FLAG}, in Python common_tasks=True, judges by"
 _DIGEST_CHARS, _SHORT = 64, 12
 
 
@@ -45,24 +48,28 @@ def judge(
     metrics: Mapping[str, float] = DEFAULT_METRICS,
     alpha: float = ALPHA,
     path: Path | None = None,
+    common: bool = False,
 ) -> GateResult:
     """Judge a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
 
+    `common`: where the suite has changed, judge by the tasks that are the same in both.
     Raises Incomparable (a ValueError) if the two cannot be compared: another suite, profile, policy, step limit or list of
     tasks, or a metric unknown on either side; ValueError for a bad margin or level.
     """
     margins = {**DEFAULT_METRICS, **metrics}
     check_request(baseline, margins, alpha)
-    refuse_other(run.folder, run.manifest, baseline)
-    _refuse_other_tasks(run, baseline)
+    sets = refuse_other(run.folder, run.manifest, baseline, common=common)
+    if sets is None:
+        _refuse_other_tasks(run, baseline)
     matched = found_arms(run.folder, run.manifest, baseline)
-    sides = [Sides.of(run, arm, baseline, old) for old, arm in matched.items()]
+    sides = [Sides.of(run, arm, baseline, old, None if sets is None else sets.same) for old, arm in matched.items()]
     reasons = (*troubles(run), *(reason for side in sides for reason in side.troubles()))
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
     pairing = _Pairing(paired, paired and _is_fixed(run, baseline, sides))
-    arms = () if reasons else _judged_arms(sides, margins, alpha, pairing)
+    stops = stop_changes(run.folder, sides, paired=paired)
+    arms = () if reasons else _judged_arms(sides, margins, alpha, pairing, stops)
     outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
@@ -72,7 +79,7 @@ def judge(
         tasks=changes(run.folder, sides, paired=paired),
         same_result=len(other),
         differs_in=differences(run.folder, other),
-        stops=stop_changes(run.folder, sides, paired=paired),
+        stops=stops,
         notes=(
             *_notes(run, baseline, matched),
             *loop_differences(sides, baseline.arms, run.manifest.arms),
@@ -85,6 +92,7 @@ def judge(
         baseline=path,
         alpha=alpha,
         paired=paired,
+        common=sets,
     )
 
 
@@ -129,13 +137,17 @@ def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float
             raise Incomparable(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
 
 
-def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
-    """Raise Incomparable that names the first difference in the questions, or an arm that is missing; no trial has to have run."""
+def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline, *, common: bool = False) -> TaskSets | None:
+    """Raise Incomparable that names the first difference in the questions, or an arm that is missing; no trial has to have run.
+
+    `common`: the suite may have changed; return which tasks are the same in both. None where all have to be.
+    """
     suite, old = manifest.suite, baseline.suite
+    _refuse(folder, [("suite", old.name, suite.name)])
+    sets = common_tasks(folder, manifest, baseline) if common else None
+    if sets is None:
+        _refuse_other_suite(folder, manifest, baseline)
     settings: list[tuple[str, Any, Any]] = [
-        ("suite", old.name, suite.name),
-        (f"version of suite {old.name}", old.version, suite.version),
-        (f"digest of suite {old.name}", old.digest, suite.digest),
         ("step limit", old.max_tool_steps, suite.max_tool_steps),
         *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
     ]
@@ -145,10 +157,61 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
             fields = changed_fields(baseline.own_profiles.get(name, {}), manifest.own_profiles.get(name, {}))
             if baseline.profiles[name] != now and fields:
                 raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
+    _refuse(folder, settings)
+    found_arms(folder, manifest, baseline)
+    return sets
+
+
+def _refuse(folder: Path, settings: Iterable[tuple[str, Any, Any]]) -> None:
+    """Raise Incomparable for the first setting, given with its values in the baseline and in the run, that is another."""
     for setting, then, now in settings:
         if then != now:
             raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
-    found_arms(folder, manifest, baseline)
+
+
+def _refuse_other_suite(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
+    """Raise Incomparable if the suite has changed; where tasks have digests on both sides, it says which tasks did."""
+    suite, old = manifest.suite, baseline.suite
+    sets = _task_sets(manifest, baseline)
+    versions = [
+        (f"version of suite {old.name}", old.version, suite.version),
+        (f"digest of suite {old.name}", old.digest, suite.digest),
+    ]
+    if sets is None or all(then == now for _, then, now in versions):
+        _refuse(folder, versions)
+        return
+    other_version = f" (version {suite.version}, not {old.version})" * (suite.version != old.version)
+    shared = "the tools or the data that all its tasks share" * _shares_other(manifest, baseline)
+    what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
+    cure = _HINT if shared or not sets.same else f"{_COMMON} the {len(sets.same):,} that are the same in both; {_HINT}"
+    raise Incomparable(f"{folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
+
+
+def _task_sets(manifest: Manifest, baseline: Baseline) -> TaskSets | None:
+    """Return what became of the baseline's tasks; None where one side has no digests of them."""
+    if manifest.task_digests is None or not baseline.task_digests:
+        return None
+    return TaskSets.of(baseline.task_digests, manifest.task_digests.tasks)
+
+
+def _shares_other(manifest: Manifest, baseline: Baseline) -> bool:
+    """Whether what all tasks share is another, for sides that both have digests."""
+    return manifest.task_digests is not None and manifest.task_digests.shared != baseline.shared_digest
+
+
+def common_tasks(folder: Path, manifest: Manifest, baseline: Baseline) -> TaskSets:
+    """Return which tasks are the same in both. Raises Incomparable where none is, or nobody knows."""
+    sets = _task_sets(manifest, baseline)
+    if sets is None:
+        older = "the baseline has" if not baseline.task_digests else f"{folder} has"
+        raise Incomparable(f"{COMMON_FLAG}: {older} no digests of its tasks, as an older loopbench made it; make it anew")
+    if _shares_other(manifest, baseline):
+        raise Incomparable(
+            f"{folder}: {COMMON_FLAG}: the tools or the data that all tasks share have changed, and so all of them did"
+        )
+    if not sets.same:
+        raise Incomparable(f"{folder}: {COMMON_FLAG}: no task is the same as in the baseline: {sets.named()}; {_HINT}")
+    return sets
 
 
 def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str, str]:
@@ -165,8 +228,8 @@ def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str
                     f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
                 )
     if len(found) < len(matched):
-        lacking = [old for old in matched if old not in found]
-        has = ", ".join(arm.arm for arm in manifest.arms)
+        lacking = [short_arm(old) for old in matched if old not in found]
+        has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
         raise Incomparable(
             f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
         )
@@ -188,7 +251,8 @@ def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
     in_run = {record.task for record in run.records}
     for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
         if tasks and (has_all(run) or problem.startswith("are")):
-            raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {_HINT}")
+            cure = _HINT if _task_sets(run.manifest, baseline) is None else f"{_COMMON} those of both; {_HINT}"
+            raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
 
 
 def _refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
@@ -245,7 +309,10 @@ def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
     return all(models[side.arm] == baseline.arms[side.baseline_arm].model == SCRIPTED for side in sides)
 
 
-def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, pairing: _Pairing) -> tuple[GateArm, ...]:
+def _judged_arms(
+    sides: Sequence[Sides], margins: Mapping[str, float], alpha: float, pairing: _Pairing, stops: Sequence[StopChange]
+) -> tuple[GateArm, ...]:
+    graver = {change.arm for change in stops if change.graver}
     same = {side.arm: pairing.paired and side.identical(margins) for side in sides}
     lines = judge_lines(
         [
@@ -257,7 +324,8 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
                 margin,
                 same[side.arm],
                 side.cost_usd,
-                pairing.fixed and side.unchanged(metric) and not (metric == PRIMARY and _ends_gravely(side)),
+                pairing.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.arm in graver),
+                pairing.fixed,
             )
             for side in sides
             for metric, margin in margins.items()
@@ -265,13 +333,17 @@ def _judged_arms(sides: Sequence[Sides], margins: Mapping[str, float], alpha: fl
         ],
         alpha,
     )
-    return tuple(_arm(side, [line for line in lines if line.arm == side.arm], same[side.arm], pairing) for side in sides)
+    crashed = {change.arm for change in stops if change.crashed} if pairing.fixed else set()
+    return tuple(
+        _arm(side, [line for line in lines if line.arm == side.arm], same[side.arm], pairing, crashes_anew=side.arm in crashed)
+        for side in sides
+    )
 
 
-def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pairing) -> GateArm:
+def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pairing, *, crashes_anew: bool) -> GateArm:
     """Return an arm with its lines. Where nothing is left to chance, a new crash is a regression, whatever the margins say."""
     is_open = any(line.metric == PRIMARY and line.outcome == "undecided" for line in lines)
-    crash_alone = pairing.fixed and _crashes_anew(side) and all(line.outcome != "regression" for line in lines)
+    crash_alone = crashes_anew and all(line.outcome != "regression" for line in lines)
     if crash_alone:
         lines = [replace(line, outcome="regression") if line.metric == PRIMARY else line for line in lines]
     return GateArm(
@@ -284,17 +356,6 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pair
         stop_alone=is_open and pairing.fixed and side.unchanged(PRIMARY) and not crash_alone,
         crash_alone=crash_alone,
     )
-
-
-def _crashes_anew(side: Sides) -> bool:
-    """Whether a trial crashes whose counterpart in the baseline did not."""
-    ends = ((pair.line.stop[pair.record.repeat], stop_of(pair.record)) for pair in side.pairs)
-    return any(now == StopReason.CRASHED != before for before, now in ends)
-
-
-def _ends_gravely(side: Sides) -> bool:
-    """Whether a trial has a graver stop than its counterpart in the baseline."""
-    return any(is_graver(pair.line.stop[pair.record.repeat], stop_of(pair.record)) for pair in side.pairs)
 
 
 def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iterator[str]:
@@ -310,6 +371,6 @@ def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iter
         if arm != old:
             yield f"{arm} is held against {old} of the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
-        yield f"Not in the baseline, and not judged: {', '.join(extra)}."
+        yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
     if manifest.suite.code != baseline.suite.code:
         yield "The code of your own that the suite is made of changed since: tools and scorers may have, too."

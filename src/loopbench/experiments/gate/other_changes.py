@@ -10,6 +10,7 @@ from loopbench.metrics.gate import MORE
 from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.runs.store.traces import Traces
 
+from .names import short_arm
 from .sides import Sides, TrialPair
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
@@ -48,7 +49,7 @@ def unjudged_amounts(sides: Sequence[Sides], judged: Collection[str]) -> Iterato
         if metric in judged:
             continue
         ratios = {side.arm: ratio for side in sides if (ratio := _ratio(side, metric)) is not None}
-        changed = [f"×{ratio:.2f} ({arm})" for arm, ratio in ratios.items() if abs(math.log(ratio)) >= math.log1p(MORE)]
+        changed = [f"×{ratio:.2f} ({short_arm(arm)})" for arm, ratio in ratios.items() if abs(math.log(ratio)) >= math.log1p(MORE)]
         if changed:
             yield f"Not judged: {metric} {', '.join(changed)}; a margin, such as {metric}={MORE:g}, has the gate judge them."
 

@@ -11,6 +11,8 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import StopReason
 
+from .changed_suite import TaskSets
+
 Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
 PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged")
@@ -92,7 +94,7 @@ class StopChange:
     task: str
     repeat: int
     was: str
-    """Its stop in the baseline; where trials have no counterparts, the task's most frequent one."""
+    """Its stop in the baseline, `errored` for a trial without one; where trials have no counterparts, the most frequent one."""
     now: str
     same_score: bool
     """Whether the score is that of the baseline."""
@@ -189,6 +191,9 @@ class GateResult:
     stops: tuple[StopChange, ...] = ()
     """Trials of the same score with another stop, and trials that crash now and did not: new crashes first, then graver ends."""
 
+    common: TaskSets | None = None
+    """The tasks of run and baseline, where only those are judged that are the same in both."""
+
     @property
     def lines(self) -> tuple[GateLine, ...]:
         return tuple(line for arm in self.arms for line in arm.lines)
@@ -207,6 +212,7 @@ class GateResult:
             "baseline": None if self.baseline is None else str(self.baseline.resolve()),
             "alpha": self.alpha,
             "paired": self.paired,
+            "common_tasks": None if self.common is None else self.common.to_json(),
             "arms": [arm.to_json() for arm in self.arms],
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,

@@ -22,8 +22,9 @@ from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
+from .names import short_arm
 from .outcome import PASSES, GateArm, GateResult, Side, StopChange, TaskChange
-from .stop_words import beside_losses, crashes, groups, short_arm, stop_lines, stops_alone, title, trials
+from .stop_words import beside_losses, crashes, groups, stop_lines, stops_alone, title, trials
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
@@ -66,7 +67,7 @@ def brackets(result: GateResult) -> str:
 def paragraphs(result: GateResult) -> list[str]:
     """Return the lines below the table: what more tasks may decide, the changes and the caveats."""
     outlooks = [
-        f"{line.arm} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
+        f"{short_arm(line.arm)} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
         for line in result.lines
         if line.outlook is not None
     ]
@@ -163,8 +164,7 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided
                 if line.metric == PRIMARY
                 else []
             )
-            effect = f"{effect_in_words(line)}, margin {margin_in_words(line)}"
-            junit.add_result(case, kind, f"{line.outcome}: {''.join(new)}{effect}", causes)
+            junit.add_result(case, kind, f"{line.outcome}: {''.join(new)}{_held_to_its_margin(line)}", causes)
     junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), *other_stops(stops), tasks]))
 
 
@@ -187,7 +187,7 @@ def _lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:
 
 
 def _cause_title(group: Sequence[TaskChange]) -> str:
-    return f"{group[0].arm}: {counted(len(group), 'task')} worse by {group[0].cause or 'a cause that no trace shows'}"
+    return f"{short_arm(group[0].arm)}: {counted(len(group), 'task')} worse by {group[0].cause or 'a cause that no trace shows'}"
 
 
 def _cause_text(group: Sequence[TaskChange]) -> str:
@@ -237,7 +237,8 @@ def _escaped(content: str) -> str:
 
 def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
-    return "; ".join(filter(None, [*crashes(result.stops), _reason(result, named)]))
+    found = "; ".join(filter(None, [*crashes(result.stops), _reason(result, named)]))
+    return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 
 def _reason(result: GateResult, named: int) -> str:
@@ -251,18 +252,25 @@ def _reason(result: GateResult, named: int) -> str:
         return "; ".join(_passed(result, named))
     decisive = [line for arm in result.arms if not arm.crash_alone for line in arm.lines if line.outcome == result.outcome]
     return _first(
-        [f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}, margin {margin_in_words(line)}" for line in decisive],
+        [f"{short_arm(line.arm)} in {line.metric} {_held_to_its_margin(line)}" for line in decisive],
         "; ",
         named,
     )
+
+
+def _held_to_its_margin(line: GateLine) -> str:
+    """Return the change beside its margin; of a regression within it also why it is one."""
+    within = line.outcome == "regression" and line.is_within
+    why = ": the loss is within the margin, but one beyond it is not ruled out" * within
+    return f"{effect_in_words(line)}, margin {margin_in_words(line)}{why}"
 
 
 def _passed(result: GateResult, named: int) -> Iterator[str]:
     """Yield what holds of the lines that pass: what stayed, where the outcome is that, what is better, what the margins bear."""
     stayed = [line for line in result.lines if line.outcome == "unchanged"]
     passed = [line for line in result.lines if line.outcome == "pass"]
-    better = [f"{line.arm} in {line.metric} {effect_in_words(line)}" for line in passed if line.better]
-    names = _first([f"{line.arm} in {line.metric}" for line in stayed], ", ", named)
+    better = [_with_change(line) for line in passed if line.better]
+    names = _first([f"{short_arm(line.arm)} in {line.metric}" for line in stayed], ", ", named)
     where = f" ({names})" * (len(stayed) < len(result.lines))
     parts = {
         "unchanged": f"every trial has {_stayed(result, stayed)}{where}, which says nothing of other tasks" * bool(stayed),
@@ -272,8 +280,12 @@ def _passed(result: GateResult, named: int) -> Iterator[str]:
     yield from (parts[outcome] for outcome in order if parts[outcome])
     if any(not (line.better or line.worse) for line in passed):
         yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
-    if worse := [f"{line.arm} in {line.metric}" for line in passed if line.worse]:
+    if worse := [_with_change(line) for line in passed if line.worse]:
         yield f"worse, but within the margin: {_first(worse, ', ', named)}"
+
+
+def _with_change(line: GateLine) -> str:
+    return f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}"
 
 
 def _stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
@@ -291,14 +303,14 @@ def _first(items: Sequence[str], separator: str, most: int) -> str:
 
 def _row(line: GateLine) -> tuple[str, ...]:
     return (
-        literal(line.arm),
+        literal(short_arm(line.arm)),
         line.metric,
         value_in_words(line, line.baseline),
         value_in_words(line, line.run),
         effect_in_words(line),
         "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
         margin_in_words(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'template')}",
+        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'cluster')}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(line, worse="worse within the margin"),
     )
@@ -397,14 +409,18 @@ def _task_text(change: TaskChange) -> str:
 
 def _stop_row(change: StopChange) -> tuple[str, ...]:
     score = "the same" if change.same_score else "another"
-    return (change.trial, score, change.was, change.now, _cut(change.reason), change.command)
+    return (_trial(change), score, change.was, change.now, _cut(change.reason), change.command)
 
 
 def _task_row(change: TaskChange) -> tuple[str, ...]:
     parted, step = ("" if number is None else str(number) for number in (change.parts_at, change.step))
-    trial = f"{change.arm}/{change.task}/{change.repeat}"
     cause, detail = change.cause or "", _cut(change.detail)
-    return (trial, change.became, _results(change.was), _results(change.now), parted, step, cause, detail, change.command)
+    return (_trial(change), change.became, _results(change.was), _results(change.now), parted, step, cause, detail, change.command)
+
+
+def _trial(change: TaskChange | StopChange) -> str:
+    """Return the trial's name with a short one of its arm; the command beside it has the whole."""
+    return f"{short_arm(change.arm)}/{change.task}/{change.repeat}"
 
 
 def _cut(content: str) -> str:

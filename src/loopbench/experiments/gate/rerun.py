@@ -32,6 +32,8 @@ class RerunSettings:
     allowed: Permissions = NO_PERMISSIONS
     """The user code, server and recording that the baseline names; server and recording may differ by now."""
     runs: Path = Path("runs")
+    common: bool = False
+    """Where the suite has changed, the tasks that are the same in both are to be judged: they get the baseline's step limit."""
 
 
 def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Experiment:
@@ -42,7 +44,8 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     """
     experiment = prepare(config_again(baseline, path, settings))
     try:
-        refuse_other(path, experiment.manifest, baseline)  # it is the file that the user knows, not a folder that goes again
+        # it is the file that the user knows, not a folder that goes again
+        refuse_other(path, experiment.manifest, baseline, common=settings.common)
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
@@ -63,6 +66,7 @@ def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Com
         "base_url": permissions.base_url,
         "cassette": None if permissions.cassette is None else str(permissions.cassette),
         "runs": str(settings.runs),
+        "max_tool_steps": baseline.suite.max_tool_steps if settings.common else None,
     }
     changes = {name: value for name, value in options.items() if value not in (None, ())}
     fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": _mode(baseline.config.get("cassette_mode"))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY, TaskValues, dollars
 
 from .baseline import Baseline, TaskLine, measured, outcome_of
+from .names import short_arm
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,15 @@ class Sides:
     """Task → repeat → record."""
 
     @classmethod
-    def of(cls, run: Results, arm: str, baseline: Baseline, baseline_arm: str) -> Sides:
+    def of(cls, run: Results, arm: str, baseline: Baseline, baseline_arm: str, only: Collection[str] | None = None) -> Sides:
+        """Return both sides of an arm. `only`: the tasks to judge by; None: all of them."""
+        chosen = None if only is None else frozenset(only)
         new: dict[str, dict[int, Record]] = {}
         for record in sorted(run.records, key=lambda record: record.key):  # the order in which trials ended decides nothing
-            if record.arm == arm:
+            if record.arm == arm and (chosen is None or record.task in chosen):
                 new.setdefault(record.task, {})[record.repeat] = record
-        return cls(arm, baseline_arm, baseline.arms[baseline_arm].tasks, new)
+        blessed = baseline.arms[baseline_arm].tasks
+        return cls(arm, baseline_arm, {task: line for task, line in blessed.items() if chosen is None or task in chosen}, new)
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
@@ -80,7 +84,7 @@ class Sides:
         outcomes = [outcome for line in self.old.values() for outcome in line.outcome]
         errored = outcomes.count(None)
         if errored > MAX_ERRORED * len(outcomes):
-            yield f"{self.baseline_arm}: {errored / len(outcomes):.1%} of its trials are errored in the baseline"
+            yield f"{short_arm(self.baseline_arm)}: {errored / len(outcomes):.1%} of its trials are errored in the baseline"
 
     def old_values(self, metric: str) -> TaskValues:
         """Return the baseline's values; a baseline has no clusters."""

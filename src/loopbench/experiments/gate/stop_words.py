@@ -8,19 +8,13 @@ from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts
 
+from .names import short_arm
 from .outcome import GateArm, GateResult, StopChange
 
-MAX_ARM = 60
-"""Characters of an arm's name in a sentence or a row."""
 MAX_GROUPS = 3
 """Kinds of other stops that the short form names."""
 MAX_TRIALS = 5
 """Trials of a kind that it names."""
-
-
-def short_arm(name: str) -> str:
-    """Return an arm's name, the middle of a long one left out: commands and one note have it whole."""
-    return shortened(name, MAX_ARM) if len(name) > MAX_ARM else name
 
 
 def crashes(changes: Iterable[StopChange]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from loopbench.runs.registry import builtin_names, find
 from loopbench.text.counts import listed
 
 from .baseline import Baseline, BaselineArm
+from .names import short_arm
 from .sides import Sides
 
 MAX_VALUE = 40
@@ -96,7 +97,7 @@ def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iter
         if differ and was.code and not _is_changed(was, now):
             trials = counted(len(side.pairs), "trial")
             yield (
-                f"{side.arm} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: it is not "
-                "deterministic, or rests on what its own module does not show, such as another module, a file or the clock. Of a "
-                "loop that throws dice each trial is a sample: more repeats (--repeats, in the baseline too) average that out."
+                f"{short_arm(side.arm)} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: "
+                "it is not deterministic, or rests on what its own module does not show: another module, a file or the clock. "
+                "Of a loop that throws dice each trial is a sample: more repeats (--repeats, in the baseline too) average that out."
             )

@@ -13,9 +13,9 @@ from .values import names_in_a_line, shown
 
 _NAMES = """
 arm            arm agent loop design variant system solver
-task           task task_id sample sample_id case case_id example example_id item instance_id question_id id
+task           task task_id sample sample_id case case_id example example_id item instance_id question_id reference_example_id id
 repeat         repeat epoch run trial replicate iteration
-score          score accuracy correct is_correct success solved passed pass reward
+score          score accuracy correct correctness is_correct success solved passed pass reward grade
 steps          steps n_steps num_steps turns n_turns num_turns
 lm_calls       lm_calls llm_calls model_calls n_calls requests calls
 tool_calls     tool_calls n_tool_calls
@@ -27,7 +27,7 @@ seconds        seconds duration duration_s latency latency_s time time_s elapsed
 confidence     confidence
 status         status
 stop           stop stop_reason
-reason         reason error error_message
+reason         reason error error_message exception
 cluster        cluster template
 model          model model_name
 answer         answer output prediction response
@@ -37,6 +37,7 @@ suite          suite dataset benchmark
 COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
 """Meaning of a column → its accepted names, the preferred ones first."""
 NEEDED = ("task", "score")
+_NAMES_ERRORS = frozenset({"error", "errors", "exception"})
 
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
@@ -46,27 +47,39 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
         meaning, equals, column = (text.strip() for text in part.partition("="))
         if not equals:
             raise ValueError(f"--map {shown(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
-        check_map({meaning: column})
-        if meaning in columns:
+        named = check_map({meaning: column})
+        if columns.keys() & named.keys():
             raise ValueError(f"--map {meaning}: it is mapped twice")
-        columns[meaning] = column
+        columns |= named
     return columns
 
 
-def check_map(columns: Mapping[str, Any]) -> None:
-    """Raise ValueError for a meaning that no column has, with the one that was meant, and for a column whose name is no text."""
-    for meaning, column in columns.items():
-        if meaning not in COLUMNS:
-            raise ValueError(f"--map {shown(meaning)}: no such meaning; {_meaning_meant(str(meaning))}")
+def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return meaning → column; a meaning may be any name that its columns may have, such as `agent` for `arm`.
+
+    Raises ValueError for any other one, with the nearest, for a column whose name is no text, and for a meaning mapped twice.
+    """
+    named: dict[str, str] = {}
+    for typed, column in columns.items():
+        meaning = _meaning(typed)
         if not isinstance(column, str):
-            raise ValueError(f"--map {meaning}: give the name of a column; got {shown(column)}")
+            raise ValueError(f"--map {typed}: give the name of a column; got {shown(column)}")
+        if meaning in named:
+            raise ValueError(f"--map {typed}: it is mapped twice, as {meaning}")
+        named[meaning] = column
+    return named
 
 
-def _meaning_meant(typed: str) -> str:
-    """Return the meaning whose columns may have the name that was typed, such as `cluster` for `template`; else the nearest."""
-    of_word = next((meaning for meaning, words in COLUMNS.items() if _word(typed) in words), None)
-    asked = near(typed, COLUMNS) if of_word is None else f"did you mean {of_word!r}?"
-    return f"{asked}{' ' * bool(asked)}the meanings are {', '.join(COLUMNS)}"
+def _meaning(typed: Any) -> str:
+    """Return the meaning that has this name, or whose columns may have it. Raises ValueError if none does, with the nearest."""
+    if typed in COLUMNS:
+        return str(typed)
+    found = next((meaning for meaning, words in COLUMNS.items() if _word(str(typed)) in words), None)
+    if found is None:
+        asked = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
+        there = f"the meanings are {', '.join(COLUMNS)}"
+        raise ValueError(f"--map {shown(typed)}: no such meaning; {asked}{' ' * bool(asked)}{there}")
+    return found
 
 
 def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
@@ -95,6 +108,11 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     if "arm" not in found and "model" in found:
         found["arm"] = found["model"]
     return found
+
+
+def names_errors(column: str) -> bool:
+    """Tell whether a column is called as one that says which error ended a trial: `error`, `Error message`, `exception`."""
+    return bool(_NAMES_ERRORS & set(_word(column).split("_")))
 
 
 def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:

@@ -47,6 +47,8 @@ class ReadingOptions:
     """Meaning → the column of a table, or the place in a trajectory, that has it; an empty name: none has."""
     errors_as_failures: bool = False
     """Whether trials that end in an error are scored 0, as the agent's own failures instead of the infrastructure's."""
+    is_one_arm: bool = False
+    """Whether the user named the arm of each file, so that none may hold several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from loopbench.runs.trial.recorder import trace_line
 
 from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format
-from .joining import ImportRequest, Joined, join, rename_arms
+from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
+from .replacing import check_replaceable, place_beside, take_place
 from .values import located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
@@ -46,6 +47,8 @@ class ImportedRun:
     trials: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Reason → number of trials that have no score for it, the most frequent first."""
+    apart: str = ""
+    """That no two arms have a task in common, which were to be compared, and which tasks they have; empty where some have."""
 
     @property
     def remarks(self) -> list[str]:
@@ -55,7 +58,7 @@ class ImportedRun:
         if len(reasons) > MAX_REASONS:
             rest = sum(count for _, count in reasons[MAX_REASONS:])
             lines.append(f"left out: {rest:,} of {counted(self.trials, 'trial')}, {len(reasons) - MAX_REASONS} other reasons")
-        return [*self.notes, *lines]
+        return [*self.notes, *lines, *filter(None, [self.apart])]
 
     @property
     def share_left_out(self) -> float:
@@ -71,31 +74,34 @@ def run_place(name: str | Path | None, runs: Path = RUNS) -> Path | None:
 def import_files(
     paths: Sequence[Path | GivenRows], request: ImportRequest, folder: Path | None = None, runs: Path = RUNS
 ) -> ImportedRun:
-    """Write a run directory, `folder` or a new one below `runs`; if anything is wrong, leave none behind.
+    """Write a run directory, `folder` or a new one below `runs`; if anything is wrong, leave none behind, and an older one whole.
 
     Raises ValueError with a one-line message that names the file and the place in it or an existing `folder`, and OSError.
     """
-    if folder is not None and (folder.exists() or folder.is_symlink()):
-        raise ValueError(f"{folder}: exists already; take another --name")
+    if request.replace and folder is None:
+        raise ValueError("--replace: say which run, --name NAME")
+    is_there = folder is not None and (folder.exists() or folder.is_symlink())
+    if folder is not None and is_there:
+        check_replaceable(folder, wanted=request.replace)
     logs = rename_arms([read_file(path, request) for path in paths], request)
     joined = join(logs, request)
-    if folder is None:
-        folder = new_folder(runs, joined.manifest.suite.name)
-    else:
-        folder.mkdir(parents=True)
+    made = new_folder(runs, joined.manifest.suite.name) if folder is None else place_beside(folder) if is_there else folder
+    made.mkdir(parents=True, exist_ok=folder is None)
     try:
-        untraced = _write(folder, joined)
-        sealed = joined.manifest.model_copy(update={"sealed": tally_of(folder).seal()})
-        write_manifest(folder, sealed)  # last: a directory without one is not a run
+        untraced = _write(made, joined)
+        sealed = joined.manifest.model_copy(update={"sealed": tally_of(made).seal()})
+        write_manifest(made, sealed)  # last: a directory without one is not a run
+        if folder is not None and is_there:
+            take_place(made, folder)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     notes = tuple(f"{log.path}: {note}" for log in logs for note in log.notes)
     if untraced:
         longer = f"longer than {MAX_TEXT >> 20} MB and"
         notes = (*notes, f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept")
-    return ImportedRun(folder, notes, len(joined.records), dict(left_out.most_common()))
+    return ImportedRun(folder or made, notes, len(joined.records), dict(left_out.most_common()), nothing_in_common(joined))
 
 
 def _write(folder: Path, joined: Joined) -> int:
@@ -129,7 +135,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
                 selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format)
                 if request.reading.columns and not selected.mapped:
                     raise ValueError(f"--map names columns of a table or places in a document; {selected.name} has neither")
-                log = selected.read(file, request.reading)
+                log = selected.read(file, replace(request.reading, is_one_arm=bool(request.arms)))
                 return replace(log, path=file.path, format=selected.name, sha256=file.sha256)
         except RecursionError:
             raise ValueError("nested too deep") from None

@@ -12,9 +12,9 @@ from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
-from loopbench.protocol.digest import digest
+from loopbench.protocol.digest import digest, short_digest
 from loopbench.protocol.installed import package_version
-from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, timestamp
+from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
 from .counting import counted
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
@@ -25,6 +25,8 @@ VERSION = "imported"
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
+MAX_NAMED_TASKS = 2
+"""Tasks of an arm that a message names."""
 MAX_CELLS = 2_000_000
 """Maximum of arms × tasks × repeats."""
 
@@ -44,6 +46,8 @@ class ImportRequest:
     """A name that replaces the files' name of the suite."""
     alpha: float = ALPHA
     margin: float = MARGIN
+    replace: bool = False
+    """Whether an imported run that has the new one's name is replaced."""
 
     def __post_init__(self) -> None:
         """Check level and margin. Raises ValueError if one is outside of (0, 1)."""
@@ -147,6 +151,9 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         },
         seed=0,
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
+        task_digests=TaskDigests(
+            shared=short_digest([scorer, scale]), tasks={task: short_digest(asked) for task, asked in sorted(questions.items())}
+        ),
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
         arms=tuple(map(_arm_entry, arms)),
@@ -156,6 +163,23 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     )
     records = tuple(trial.record(suite, suite_digest) for trial in trials)
     return Joined(manifest, records, tuple(trial.trace for trial in trials))
+
+
+def nothing_in_common(joined: Joined) -> str:
+    """Return that no task was scored in two arms that were to be compared, and which tasks they have; empty where one was."""
+    tasks: dict[str, dict[str, None]] = {}
+    for record in joined.records:
+        if record.status == "scored":
+            tasks.setdefault(record.arm, {})[record.task] = None
+    arms_of: dict[str, list[str]] = {}
+    for arm in joined.manifest.arms:
+        if arm.arm in tasks:
+            arms_of.setdefault(arm.profile, []).append(arm.arm)
+    several = [arms for arms in arms_of.values() if len(arms) > 1]
+    if not several or any(max(Counter(task for arm in arms for task in tasks[arm]).values()) > 1 for arms in several):
+        return ""
+    named = "; ".join(f"{arm}: {names_in_a_line(list(tasks[arm]), MAX_NAMED_TASKS)}" for arm in several[0][:2])
+    return f"nothing is compared: no task was scored in two arms ({named}); another name of the tasks: --map task=…"
 
 
 def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import redact
 
 MAX_COUNT = 10**15
@@ -94,8 +95,10 @@ def objects_at(data: Mapping[str, Any], key: str, what: str) -> list[Mapping[str
 
 
 def name_of(value: Any, what: str) -> str:
-    """Return a name on one line, from text or a whole number."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    """Return a name on one line, from text or a number, such as the 2.1 of a version, or a truth value, as a table has them."""
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{what} is empty")
+    if not isinstance(value, str | int | float):
         raise ValueError(f"{what} is not a name: {shown(value)}")
     text = shown(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
     if not text:
@@ -260,4 +263,4 @@ def answer_of(value: Any) -> Any:
 def names_in_a_line(names: Sequence[str], most: int = 8) -> str:
     """Return the first names and the number of others."""
     first = [cut(name, MAX_SHOWN) for name in names[:most]]
-    return ", ".join(first) + (f" and {len(names) - most} others" if len(names) > most else "")
+    return ", ".join(first) + (f" and {counted(len(names) - most, 'other')}" if len(names) > most else "")

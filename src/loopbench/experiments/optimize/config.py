@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from loopbench.experiments.optimize.budgets import Budget
+from loopbench.protocol.field_errors import needed
 from loopbench.protocol.names import nearest
 from loopbench.runs.config import (
     COMMAND_LINE,
@@ -146,7 +147,7 @@ def optimize_config_from(data: Mapping[str, Any], source: str, typed: Set[str] =
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"]]
-        message = first["msg"].removeprefix("Value error, ")
+        message = needed(first)
         if first["type"] == "extra_forbidden":
             known = BudgetConfig if len(path) > 2 else SearchConfig
             field = path if typed.isdisjoint(path[1:2]) else path[1:]

@@ -201,7 +201,7 @@ def _gain(design: DesignResult) -> Iterator[str]:
     yield UNKNOWN if test is None else interval(test.difference, 3)
     yield UNKNOWN if test is None else p_value(test.p_holm)
     yield UNKNOWN if test is None else _verdict_of(design, test)
-    yield UNKNOWN if design.optimism is None else f"{design.optimism:+.3f}"
+    yield UNKNOWN if design.optimism is None else f"{design.optimism:+z.3f}"
 
 
 def _verdict_of(design: DesignResult, test: Pair) -> str:

@@ -21,6 +21,8 @@ from loopbench.protocol import Request, Tool
 from .trials import SuiteTrial, TrialKey
 
 MODEL = "scripted"
+CALLS_IN = "native"
+"""How the server writes calls, which decides what is met of a profile that has one for each form."""
 MAX_TRIALS = 1_024
 """Maximum number of stored trials; the least recently used one is dropped first."""
 MAX_REPEAT = 1_000_000
@@ -97,7 +99,7 @@ class SuiteTrials:
             return self.profile
         if model not in self.models():
             raise UnknownModel(f"The model '{model[:200]}' does not exist; there are {', '.join(self.models())}.")
-        return load_profile(name)
+        return load_profile(name).met_by(CALLS_IN)
 
     def _key(self, name: str) -> TrialKey:
         """Parse the name of a trial. Raises LookupError."""

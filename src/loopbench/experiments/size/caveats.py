@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from loopbench.experiments.compare.clustered import units_named
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics import special
+from loopbench.metrics.power import UNSEEN, Spread
+from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.protocol.counts import counted
 
 from .pilot import Pilot
 
 MIN_UNITS = 50
-"""Minimum number of independent tasks for a reliable variance."""
+"""Minimum number of independent tasks, or of clusters, for a reliable variance."""
 
 
 def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterator[str]:
@@ -26,7 +29,7 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
         hint = "" if run.manifest.imported is not None else ": --prices, docs/models.md"
         yield f"No price is known, so the cost in dollars is unknown{hint}."
     again = "with --repeats 2" if run.manifest.imported is None else "in which each task ran twice"
-    yield from _variance_caveats(pilot, again, scripted=any(arm.info.model == "scripted" for arm in run.comparison.arms))
+    yield from _variance_caveats(pilot, run, again)
     for arm, (_, p) in pilot.second.items():
         if p < pilot.alpha / len(pilot.second):
             yield f"{arm}: the two runs differ by more than fresh seeds explain (p = {p:.2g}); something else has changed."
@@ -50,18 +53,19 @@ def _model_caveats(run: Results) -> Iterator[str]:
         yield "The replies came from a recording: a live model varies more."
 
 
-def _variance_caveats(pilot: Pilot, again: str, *, scripted: bool) -> Iterator[str]:
-    loops, pairs, purposes = pilot.loops.values(), pilot.pairs, pilot.request.purposes
+def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:
+    loops, purposes = pilot.loops.values(), pilot.request.purposes
     if not all(spread.within_known for spread in loops):
         yield (
             "Tasks ran once, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
             f"sizes assume one repeat. A pilot {again} would tell."
         )
     elif constant := [arm for arm in pilot.loops if all(len(set(results)) == 1 for results in pilot.values[arm].values.values())]:
-        assumed = f"3 of {counted(pilot.loops[constant[0]].tasks, 'task')}"
+        tasks = pilot.loops[constant[0]].tasks
+        assumed = f"{min(UNSEEN, tasks)} of {counted(tasks, 'task')}"
         assumption = f"the sizes assume that those of {assumed} do, an upper bound (95 % sure)"
         yield f"{', '.join(constant)}: no task's repeats ever differed; {assumption}."
-    if "gate" in purposes and scripted:
+    if "gate" in purposes and any(arm.info.model == "scripted" for arm in run.comparison.arms):
         yield (
             "The scripted model repeats itself: with the baseline's seed, as in CI, a loop whose trials keep score and stop passes "
             "at any size. The sizes are for loops whose scores change and do no harm, and for other seeds."
@@ -69,15 +73,36 @@ def _variance_caveats(pilot: Pilot, again: str, *, scripted: bool) -> Iterator[s
     if "compare" in purposes:
         if pilot.alone:
             yield "No two arms of the pilot are compared: the other design is taken to vary as much, and to fail on other tasks."
-        if equal := [names for names, spread in pairs.items() if spread.variance(pilot.repeats) == spread.floor]:
-            assumed = f"3 of {counted(pairs[equal[0]].units, 'task')}"
-            assumption = f"the sizes assume that they do on {assumed}, an upper bound (95 % sure)"
-            yield f"{equal[0][0]} and {equal[0][1]} hardly ever differed; {assumption}."
-    if (units := min(spread.units for spread in loops)) < MIN_UNITS:
+        yield from _hardly_apart(pilot, run)
+    smallest = min(loops, key=lambda spread: spread.units)
+    if (units := smallest.units) < MIN_UNITS:
         factor = (units - 1) / float(special.chdtri(units - 1, 0.95))
-        yield f"{units} independent tasks are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
-    clustered = [spread for spread in pairs.values() if spread.units < spread.tasks]
+        few = units_named(units, smallest.tasks, run.manifest) if smallest.is_clustered else f"{units} independent tasks"
+        yield f"{few} are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
+    yield from _clustered(pilot, run)
+
+
+def _hardly_apart(pilot: Pilot, run: Results) -> Iterator[str]:
+    """Yield of the first pair that differed on too few units to know its variance on how many, and what the sizes assume."""
+    for (a, b), spread in pilot.pairs.items():
+        if spread.variance(pilot.repeats) > spread.floor:
+            continue
+        of = units_named(spread.units, spread.tasks, run.manifest)
+        apart = f"{'1' if spread.scores else 'a factor of 2'} on {min(UNSEEN, spread.units)} of"
+        bound = "an upper bound (95 % sure)"
+        if pilot.alone:
+            yield f"The sizes assume that another design differs from {a} by {apart} {of}, {bound}."
+        else:
+            by = "differed on" if abs(spread.usual) <= NO_SPREAD else "differed by the same on all but"
+            yield f"{a} and {b} {by} {spread.unusual} of {of}; the sizes assume a difference of {apart} them, {bound}."
+        return
+
+
+def _clustered(pilot: Pilot, run: Results) -> Iterator[str]:
+    """Yield what the tasks of the pair that clusters cost most count for."""
+    clustered: list[Spread] = [spread for spread in pilot.pairs.values() if spread.is_clustered]
     if clustered:
         worst = max(clustered, key=lambda spread: spread.design_effect)
-        alone = f"{worst.tasks / max(worst.design_effect, 1.0):.0f} independent ones"
-        yield f"{worst.tasks} tasks of {worst.units} templates count like {alone}; more tasks are taken to be of more templates."
+        tasks, alone = counted(worst.tasks, "task"), f"{worst.tasks / max(worst.design_effect, 1.0):.0f} independent ones"
+        clusters = units_named(worst.units, worst.tasks, run.manifest)
+        yield f"{tasks} in {clusters} count like {alone}; more tasks are taken to come in more clusters."

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from loopbench.datasets.generating import MAX_SIZE
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.permutation import sign_flip
-from loopbench.metrics.power import POWER, Spread, same_loop, spread
+from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
 from loopbench.protocol.names import Spec, nearest, parse_spec
@@ -43,7 +43,7 @@ class SizeRequest:
     def check(self) -> None:
         """Raise SettingError for a value out of its range."""
         if self.metric not in METRICS:
-            raise SettingError("metric", f"unknown metric {self.metric!r}; there are {', '.join(METRICS)}")
+            raise SettingError("metric", f"unknown metric {self.metric!r}; {nearest(self.metric, METRICS)}")
         for purpose in self.purposes:
             if purpose not in PURPOSES:
                 raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}", "--for")
@@ -191,7 +191,8 @@ def _with_another(values: TaskValues, scores: bool) -> Spread:
     zero = TaskValues({task: [0.0] * len(amounts) for task, amounts in values.values.items()}, values.clusters)
     both = spread(real, zero, scores=scores)
     assert both is not None  # as many tasks as the arm itself has
-    return replace(both, difference=0.0, between=2 * both.between, within_b=both.within_a)
+    floor = unseen(both.units, scores=scores)  # how often the other design differs was not seen at all
+    return replace(both, difference=0.0, between=2 * both.between, within_b=both.within_a, floor=floor)
 
 
 def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) -> tuple[float, float]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
-from loopbench.metrics.summary import SHARES
+from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.metrics.summary import PRIMARY, SHARES
 
 from .caveats import caveats
 from .pilot import SizeRequest, read_pilot
@@ -23,6 +25,8 @@ class Sizing:
     power: float
     tasks: int
     """Number of tasks scored in the pilot."""
+    clusters: int | None
+    """Number of clusters that these tasks come in; None where each task stands for itself."""
     repeats: int
     suite: str
     suite_tasks: int | None
@@ -33,6 +37,8 @@ class Sizing:
     plans: tuple[SizeOption, ...]
     caveats: tuple[str, ...]
     """The caveats, a sentence each."""
+    likely: DecidingRun | None = None
+    """What the pilot's own answer names: the run of two of its loops alone that is likely to decide, by the difference seen."""
 
     @property
     def is_ratio(self) -> bool:
@@ -46,11 +52,12 @@ class Sizing:
             "metric": self.metric,
             "alpha": self.alpha,
             "power": self.power,
-            "pilot": {"tasks": self.tasks, "repeats": self.repeats},
+            "pilot": {"tasks": self.tasks, "clusters": self.clusters, "repeats": self.repeats},
             "suite": {"name": self.suite, "tasks": self.suite_tasks, "split": self.split},
             "noise": [asdict(noise) for noise in self.noise],
             "plans": [plan.to_json() for plan in self.plans],
             "doubts": list(self.caveats),
+            "likely": None if self.likely is None else asdict(self.likely),
         }
 
 
@@ -66,6 +73,7 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         alpha=pilot.alpha,
         power=request.power,
         tasks=max(len(arm.values) for arm in pilot.values.values()),
+        clusters=max((spread.units for spread in pilot.loops.values() if spread.is_clustered), default=None),
         repeats=pilot.repeats,
         suite=run.manifest.suite.name,
         suite_tasks=pilot.supply.tasks,
@@ -73,4 +81,9 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
         plans=tuple(PLANS[purpose](pilot) for purpose in request.purposes),
         caveats=tuple(caveats(pilot, run, again)),
+        likely=_likely(run) if request.metric == PRIMARY and "compare" in request.purposes else None,
     )
+
+
+def _likely(run: Results) -> DecidingRun | None:
+    return next((said.decides for said in answer(run.comparison).said if said.decides is not None), None)

@@ -64,6 +64,8 @@ class Size:
 
     repeats: int
     tasks: int
+    clusters: int | None
+    """The clusters that so many tasks come in, as many to each as in the pilot; None where each task stands for itself."""
     trials: int
     """The trials of all arms together."""
     lm_calls: float | None
@@ -174,22 +176,23 @@ def _as_typed(amount: float | None, pilot: Pilot) -> float | None:
 def _sizes(
     pilot: Pilot, spreads: Sequence[Spread], units: Callable[[Spread, int], int | None], choices: Sequence[int], *, arms: int
 ) -> tuple[Size, ...]:
-    """Return a size for each number of repeats for which some number of tasks suffices, the fewest trials first."""
-    sizes = []
+    """Return a size for each number of repeats with which fewer tasks suffice than with a smaller one, the fewest trials first."""
+    sizes: list[Size] = []
     for repeats in choices:
         needed = [(units(each, repeats), each) for each in spreads]
-        tasks = [tasks_of(n, each) for n, each in needed if n is not None]
-        if len(tasks) == len(needed):
-            sizes.append(_sized(pilot, max(tasks), repeats, arms))
+        found = [(tasks_of(n, each), n if each.is_clustered else 0) for n, each in needed if n is not None]
+        if len(found) == len(needed) and (not sizes or max(found)[0] < sizes[-1].tasks):
+            sizes.append(_sized(pilot, *max(found), repeats, arms))
     return tuple(sorted(sizes, key=lambda size: (size.trials, size.repeats)))
 
 
-def _sized(pilot: Pilot, tasks: int, repeats: int, arms: int) -> Size:
+def _sized(pilot: Pilot, tasks: int, clusters: int, repeats: int, arms: int) -> Size:
     price, rounds = pilot.price, arms * tasks * repeats / len(pilot.values)
     suite, enough = pilot.supply.suite_for(tasks)
     return Size(
         repeats=repeats,
         tasks=tasks,
+        clusters=clusters or None,
         trials=arms * tasks * repeats,
         lm_calls=None if price.lm_calls is None else rounds * price.lm_calls,
         tokens=None if price.tokens is None else rounds * price.tokens,

@@ -27,6 +27,19 @@ def answers(sizing: Sizing) -> list[str]:
     return [_answer(sizing, plan) for plan in sizing.plans]
 
 
+def scope(sizing: Sizing) -> str:
+    """Return for which differences the sizes of a comparison are, and how many tasks the run's answer names for the one seen.
+
+    Empty where no comparison is planned.
+    """
+    if not any(plan.purpose == "compare" for plan in sizing.plans):
+        return ""
+    these = "Sizes for any difference down to the margin"
+    if sizing.likely is None:
+        return f"{these}; a larger one takes fewer tasks"
+    return f"{these}, not for the one seen ({counted(sizing.likely.tasks, 'task')})"
+
+
 def tables(sizing: Sizing) -> list[Table]:
     """Return sizes and reach for each purpose, and the noise of each arm, without empty tables."""
     candidates = [_sizes(sizing, plan) for plan in sizing.plans]
@@ -46,12 +59,17 @@ def _answer(sizing: Sizing, plan: SizeOption) -> str:
     question = f"{'To decide' if plan.purpose == 'compare' else 'For'} {goal} ({sizing.metric}, {percent(sizing.power)} sure)"
     best = plan.best
     if best is not None:
-        return f"{question}: {count(best.tasks)} tasks × {best.repeats} ({_flags(sizing, best)}), which is {_cost(best)}"
+        return f"{question}: {_tasks(best)} × {best.repeats} ({_flags(sizing, best)}), which is {_cost(best)}"
     if not plan.sizes:
         return f"{question}: no feasible number of tasks is enough"
     smallest = min(plan.sizes, key=lambda size: size.tasks)
     shortage = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
-    return f"{question}: {shortage}; {count(smallest.tasks)} × {smallest.repeats} would do, which is {_cost(smallest)}"
+    return f"{question}: {shortage}; {_tasks(smallest)} × {smallest.repeats} would do, which is {_cost(smallest)}"
+
+
+def _tasks(of: Size | Sizing) -> str:
+    """Return `1,240 tasks`, and in how many clusters they come where they share some."""
+    return f"{count(of.tasks)} tasks" + ("" if of.clusters is None else f" in {count(of.clusters)} clusters")
 
 
 def _flags(sizing: Sizing, size: Size) -> str:
@@ -72,7 +90,7 @@ def _cost(size: Size) -> str:
 
 
 def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
-    columns = ("repeats", "tasks", "trials", "model calls", "tokens", "USD", "time", "note")
+    columns = ("repeats", "tasks", "clusters", "trials", "model calls", "tokens", "USD", "time", "note")
     rows = [_size_row(size) for size in plan.sizes]
     shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     title = f"Sizes that suffice for {_KINDS[plan.purpose]}{', baseline and run alike' * (plan.purpose == 'gate')}"
@@ -84,6 +102,7 @@ def _size_row(size: Size) -> tuple[str, ...]:
     return (
         str(size.repeats),
         count(size.tasks),
+        "" if size.clusters is None else count(size.clusters),
         count(size.trials),
         "" if size.lm_calls is None else count(size.lm_calls),
         "" if size.tokens is None else large(size.tokens),
@@ -105,7 +124,7 @@ def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
 
 
 def _pilot(sizing: Sizing) -> str:
-    return f"{count(sizing.tasks)} tasks × {sizing.repeats}, as in the pilot,"
+    return f"{_tasks(sizing)} × {sizing.repeats}, as in the pilot,"
 
 
 def _noise(sizing: Sizing) -> Table:
@@ -118,13 +137,13 @@ def _noise(sizing: Sizing) -> Table:
             (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", second)
         )
     width = 4 if any(row[3] for row in rows) else 3
-    title = f"How much two runs of one loop with fresh seeds differ, {count(sizing.tasks)} tasks × {sizing.repeats}"
+    title = f"How much two runs of one loop with fresh seeds differ, {_tasks(sizing)} × {sizing.repeats}"
     return Table(title, tuple(columns[:width]), tuple(row[:width] for row in rows))
 
 
 def _change(sizing: Sizing, value: float, *, sign: bool = True) -> str:
     """Return a difference as text; amounts are in logarithms."""
-    return (f"{100 * math.expm1(value):{'+' * sign}.1f} %") if sizing.is_ratio else f"{value:{'+' * sign}.4f}"
+    return (f"{100 * math.expm1(value):{'+' * sign}z.1f} %") if sizing.is_ratio else f"{value:{'+' * sign}z.4f}"
 
 
 def count(value: float) -> str:

@@ -17,6 +17,7 @@ from loopbench.loops.checked_options import checked_options
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.events import ANSWERS_ONLY
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_here, run_waiting
 
@@ -214,7 +215,7 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
     async def aforward(self, query: str) -> Any:
         """A dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
         loop = replace(self.config, program=self)
-        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor())
+        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor(), ANSWERS_ONLY)
         return dspy.Prediction(
             answer=outcome.answer, confidence=outcome.confidence, stop=outcome.stop.value, state=outcome.details["state"]
         )

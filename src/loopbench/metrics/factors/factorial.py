@@ -16,7 +16,7 @@ import numpy as np
 from loopbench.protocol.counts import counted
 
 from ..comparison import MARGIN
-from ..families import judge_family
+from ..families import PairDecision, judge_family
 from ..paired import PairedFlip
 from ..record import Record
 from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
@@ -39,11 +39,14 @@ class Conditional:
     given: str
     """`on_parse_error = observe`."""
     difference: Interval
-    """In the metric's unit, averaged over all other factors; not tested by itself."""
+    """In the metric's unit, averaged over all other factors, at confidence 1 - alpha."""
+    verdict: Verdict
+    """Of this change by itself, at alpha; it is adjusted for no other effect."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"change": self.change, "given": self.given, "difference": self.difference.as_dict()}
+        said = {"verdict": self.verdict.word, "within_margin": self.verdict.within_margin}
+        return {"change": self.change, "given": self.given, "difference": self.difference.as_dict(), **said}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ class _Tested:
     flip: PairedFlip
     margin: float
     odds_ratio: Interval | None
-    conditional: tuple[Interval, ...]
+    conditional: tuple[PairDecision, ...]
 
 
 def _test(
@@ -192,7 +195,8 @@ def _test(
 ) -> _Tested:
     means = found.means
     bound = margin if metric in SHARES else margin * float(means.mean())
-    conditional = tuple(_flip(metric, found, given.weights).interval(alpha) for given in contrast.conditional)
+    flips = [_flip(metric, found, given.weights) for given in contrast.conditional]
+    conditional = tuple(decision for flip in flips for decision in judge_family([(flip, bound)], alpha))
     return _Tested(contrast, metric, profile, _flip(metric, found, contrast.weights), bound, odds_ratio, conditional)
 
 
@@ -215,7 +219,6 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
     """The effects on one metric, their p values adjusted for each other."""
     made = []
     for test, own in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
-        advantage = own.difference.value if test.metric in GAINS else -own.difference.value
         made.append(
             Effect(
                 test.contrast.term(factors),
@@ -228,16 +231,26 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
                 own.p_holm,
                 own.level,
                 test.margin,
-                verdict(advantage, own.p_holm, own.p_within_holm, alpha),
+                _verdict(test.metric, own, alpha),
                 test.odds_ratio,
                 test.contrast.aliases,
                 tuple(
-                    Conditional(given.change.text(factors), _at(factors[given.factor], given.level), interval)
-                    for given, interval in zip(test.contrast.conditional, test.conditional, strict=True)
+                    Conditional(
+                        given.change.text(factors),
+                        _at(factors[given.factor], given.level),
+                        alone.difference,
+                        _verdict(test.metric, alone, alpha),
+                    )
+                    for given, alone in zip(test.contrast.conditional, test.conditional, strict=True)
                 ),
             )
         )
     return made
+
+
+def _verdict(metric: str, decision: PairDecision, alpha: float) -> Verdict:
+    advantage = decision.difference.value if metric in GAINS else -decision.difference.value
+    return verdict(advantage, decision.p_holm, decision.p_within_holm, alpha)
 
 
 def _at(factor: Factor, level: int) -> str:

@@ -14,7 +14,8 @@ from typing import cast
 from loopbench.models.streaming import pieces
 from loopbench.models.tunnel import ReplyEffects, Tunnel
 from loopbench.models.waits import waits
-from loopbench.protocol import Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
+from loopbench.protocol import CallDelta, Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
+from loopbench.protocol.chat import reply_of_pieces
 
 from .canonical import Canonical, Cleaner
 from .lines import Exchange, Failure, Lane, Parts, RecordedRequest
@@ -272,17 +273,14 @@ class _StreamedReply:
     def __init__(self) -> None:
         self.whole: Reply | None = None
         self._text: list[str] = []
-        self._calls: dict[int, NativeCall] = {}
+        self._deltas: list[CallDelta] = []
 
     def take(self, chunk: Chunk) -> None:
         self.whole = chunk.reply or self.whole
         self._text.append(chunk.text)
         if chunk.call is not None:
-            delta = chunk.call
-            known = self._calls.get(delta.index, NativeCall("", "", ""))
-            merged = NativeCall(delta.id or known.id, delta.name or known.name, known.arguments + delta.arguments)
-            self._calls[delta.index] = merged
+            self._deltas.append(chunk.call)
 
     def reply(self) -> Reply:
         """Return the reply of a stream that was closed early."""
-        return Reply("".join(self._text), tuple(call for _, call in sorted(self._calls.items())), None, "other")
+        return replace(reply_of_pieces("".join(self._text), self._deltas), finish_reason="other")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE
 from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, tables, verdicts
 from loopbench.text.numbers import interval
 
@@ -36,13 +37,16 @@ def _matrix(runs: SeveralRuns) -> Grid:
 
 def _mean(runs: SeveralRuns, loop: str) -> float:
     """Return the mean accuracy of a loop over all columns in which it was scored."""
-    known = [column.places[loop].accuracy.value for column in runs.columns if loop in column.places]
+    found = [column.places[loop] for column in runs.columns if loop in column.places]
+    known = [each.accuracy.value for each in found if each.place != NOT_APPLICABLE]
     return sum(known) / len(known) if known else -1.0
 
 
 def _cell(standing: Standing | None) -> Cell:
     if standing is None:
         return UNKNOWN
+    if standing.place == NOT_APPLICABLE:
+        return NOT_APPLICABLE
     value = standing.accuracy
     note = "" if standing.place is None else PLACES[standing.place]
     return Amount(interval(value, 3), value.value, note, is_best=standing.place == "highest")

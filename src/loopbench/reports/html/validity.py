@@ -48,7 +48,7 @@ def validity_blocks(found: Validity) -> Iterator[Block]:
     if found.pairs:
         heads = ("better in the run", "than", "by", "in the tunnel by", "")
         pairs = tuple(
-            (pair.better, pair.worse, interval(pair.real, 2), f"{pair.predicted:+.2f}", "MISPLACED" if pair.is_misplaced else "")
+            (pair.better, pair.worse, interval(pair.real, 2), f"{pair.predicted:+z.2f}", "MISPLACED" if pair.is_misplaced else "")
             for pair in found.pairs
         )
         yield Grid("Pairs that the run tells apart", heads, pairs)

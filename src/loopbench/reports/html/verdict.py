@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.answer import ComparisonAnswer, answer
-from loopbench.experiments.compare.matrix import AnswerCell, AnswerRow, Place, amount
+from loopbench.experiments.compare.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval
@@ -18,7 +19,7 @@ from .document import UNKNOWN, Amount, Banner, Block, Cell, Folded, Grid, Items,
 WARNING = "Warning: "
 BROKEN = ("This run is invalid", "The test is invalid")
 """Beginnings of notes that the page shows in a banner."""
-PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart", "lower": "worse"}
+PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart", "lower": "worse", NOT_APPLICABLE: NOT_APPLICABLE}
 
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
@@ -29,6 +30,8 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
     else:
         said = [Paragraph(f"{line}.", "strong" if place == 0 else "plain") for place, line in enumerate(found.sentences)]
         is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
+        if defaults := defaults_sentence(results.manifest):
+            said.append(Paragraph(defaults))
         said.append(matrix(found) if is_scored else Paragraph("No trial was scored."))
     reading = how_to_read(notes(results.comparison))
     return PageSection("verdict", "Verdict", (*_banners(results), *said, *reading))
@@ -37,7 +40,7 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
     heads = ("loop", *(found.heading(column) for column in found.columns), f"{UNITS[found.unit]} a trial")
-    several = any(cell is not None and cell.place is not None for row in found.rows for cell in row.cells)
+    several = bool(found.compared)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
     caption = f"Accuracy under each fault profile, with its interval in brackets{order}{marks}"
@@ -49,9 +52,9 @@ def _row(row: AnswerRow, unit: Unit) -> tuple[Cell, ...]:
 
 
 def _cell(cell: AnswerCell | None) -> Cell:
-    accuracy = None if cell is None else cell.arm.summary.accuracy
+    accuracy = None if cell is None else cell.accuracy
     if cell is None or accuracy is None:
-        return UNKNOWN
+        return NOT_APPLICABLE if cell is not None and cell.place == NOT_APPLICABLE else UNKNOWN
     note = "" if cell.place is None else PLACES[cell.place]
     return Amount(interval(accuracy, 3), accuracy.value, note, is_best=cell.place == "highest")
 

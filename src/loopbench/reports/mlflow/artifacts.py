@@ -56,7 +56,7 @@ def _gain(item: Mapping[str, Any]) -> str:
     if test is None or test["difference"] is None:
         return f"- `{item['design']}`: {item['status']}, not tested"
     before, after, gain = test["before"]["value"], test["after"]["value"], test["difference"]
-    interval = f"{gain['value']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
+    interval = f"{gain['value']:+z.3f} [{gain['low']:+z.3f}, {gain['high']:+z.3f}]"
     return f"- `{item['design']}`: {before:.3f} → {after:.3f}, {interval}, **{test['verdict']}**, p {test['p_holm']:.3g} (Holm)"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.answer import ComparisonAnswer, answer
-from loopbench.experiments.compare.matrix import AnswerCell
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
 from loopbench.metrics.comparison import ArmResult, Pair
@@ -79,7 +79,9 @@ def _matrix(found: ComparisonAnswer) -> str:
 
 
 def _accuracy(cell: AnswerCell | None) -> str:
-    text = markdown_cell(interval(None if cell is None else cell.arm.summary.accuracy, 3))
+    if cell is not None and cell.place == NOT_APPLICABLE:
+        return NOT_APPLICABLE
+    text = markdown_cell(interval(None if cell is None else cell.accuracy, 3))
     return f"**{text}**" if cell is not None and cell.place == "highest" else text
 
 

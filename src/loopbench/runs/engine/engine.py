@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 
+from .forked import ForkedWorker
 from .interruption import INTERRUPTED
 from .job import Job, setting_of
 from .leftovers import Abandoned, Leftovers
@@ -56,15 +57,15 @@ class Engine:
 
 
 @asynccontextmanager
-async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
-    """Keep an engine open within this block. Raises WorkerError if no worker can be had."""
+async def opened(job: Job, progress: Progress, forks: Sequence[ForkedWorker] = ()) -> AsyncIterator[Engine]:
+    """Keep an engine open within this block. `forks`: the first workers. Raises WorkerError if no worker can be had."""
     abandoned = Abandoned()
     try:
         if not job.config.is_spread:
             async with _here(job, progress) as setting:
                 yield Engine(partial(run_trial, setting=setting), job.config.in_flight, abandoned, progress)
             return
-        with _links(job.config) as links:
+        with _links(job.config, forks) as links:
             async with Pool(job, links, progress).opened() as pool:
                 yield Engine(pool.run, pool.in_flight, abandoned, progress, pool)
     finally:
@@ -73,11 +74,11 @@ async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
 
 
 @contextmanager
-def _links(config: CompareConfig) -> Iterator[Links]:
+def _links(config: CompareConfig, forks: Sequence[ForkedWorker]) -> Iterator[Links]:
     """Return where the run's workers come from. Raises WorkerError if none can be had."""
     if config.engine == "local":
         assert config.workers is not None
-        yield Links(ProcessLink, config.workers)
+        yield Links(lambda number: ProcessLink(number, forks[number - 1] if number <= len(forks) else None), config.workers)
         return
     from .ray import joined
 

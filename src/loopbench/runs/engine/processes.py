@@ -1,4 +1,4 @@
-"""Workers that are new processes of this machine, connected by two pipes."""
+"""Workers that are processes of this machine, new ones or forks of this one, connected by two pipes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from typing import Any
 
+from .forked import ForkedWorker
 from .messages import Frames, WorkerError, WorkerLost, framed
 
 PATIENCE_S = 5.0
@@ -20,11 +21,13 @@ DRAIN_S = 0.5
 
 
 class ProcessLink:
-    """A worker process in its own operating-system session, so that Ctrl-C does not reach it and its children end with it."""
+    """A worker process in its own group of processes, so that Ctrl-C does not reach it and its children end with it."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, forked: ForkedWorker | None = None) -> None:
+        """`forked`: the process, which has been forked; None: a new one is started."""
         self.name = f"worker {number}"
-        self._process: asyncio.subprocess.Process | None = None
+        self._forked = forked
+        self._process: asyncio.subprocess.Process | ForkedWorker | None = None
         self._watching: asyncio.Task[None] | None = None
         self._heard = _Heard()
         self._reading: asyncio.ReadTransport | None = None
@@ -32,10 +35,22 @@ class ProcessLink:
         self._unsent: list[bytes] = []
 
     async def start(self, setup: bytes) -> None:
+        if self._forked is None:
+            self._process = await self._new_process()
+        else:
+            self._process = self._forked
+            await self._connect(*self._forked.take())
+        self._watching = asyncio.create_task(self._watch(self._process))
+        await self.send(setup)
+        said: dict[str, Any] = json.loads(await self.receive())
+        if "refused" in said:
+            raise WorkerError(said["refused"])
+
+    async def _new_process(self) -> asyncio.subprocess.Process:
         read, to_worker = os.pipe()
         from_worker, write = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "loopbench.runs.engine.worker_process", str(read), str(write),
                 stdin=asyncio.subprocess.DEVNULL, stdout=2, pass_fds=(read, write), start_new_session=True,
             )  # fmt: skip
@@ -43,11 +58,6 @@ class ProcessLink:
             os.close(read)
             os.close(write)
             await self._connect(from_worker, to_worker)
-        self._watching = asyncio.create_task(self._watch(self._process))
-        await self.send(setup)
-        said: dict[str, Any] = json.loads(await self.receive())
-        if "refused" in said:
-            raise WorkerError(said["refused"])
 
     async def _connect(self, from_worker: int, to_worker: int) -> None:
         loop = asyncio.get_running_loop()
@@ -92,7 +102,7 @@ class ProcessLink:
         if self._reading is not None:
             self._reading.close()
 
-    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+    async def _watch(self, process: asyncio.subprocess.Process | ForkedWorker) -> None:
         await process.wait()
         await asyncio.sleep(DRAIN_S)
         self._heard.end()

@@ -21,7 +21,7 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 from loopbench.runs.trial_models import open_models
 
-from .job import compared, setting_of
+from .job import Job, compared, setting_of
 from .leftovers import Left, Leftovers
 from .messages import WorkerError
 
@@ -34,14 +34,20 @@ Send = Callable[[bytes], None]
 class WorkerLoop:
     """Runs trials on the event loop of one process, a worker process or an actor."""
 
-    def __init__(self, setup: bytes) -> None:
-        """Look up what `setup`, made by `setup_of`, names. Blocks. Raises WorkerError if that fails or the code differs."""
+    def __init__(self, setup: bytes, inherited: Job | None = None) -> None:
+        """Look up what `setup`, made by `setup_of`, names. Blocks. Raises WorkerError if that fails or the code differs.
+
+        `inherited`: what a fork has of the process that looked it up.
+        """
         given = loads(setup)
         try:
             self._config = config_from(given["config"], "setup")
-            self._suite, tasks, self._arms = resolve(self._config)
-            _check(given["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
-            self._answering = open_models(self._config, self._arms, given["models"])
+            if inherited is not None:
+                self._suite, self._arms, self._answering = inherited.suite, inherited.arms, inherited.trial_models
+            else:
+                self._suite, tasks, self._arms = resolve(self._config)
+                _check(given["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
+                self._answering = open_models(self._config, self._arms, given["models"])
         except WorkerError:
             raise
         except (ValueError, OSError) as error:

@@ -18,18 +18,22 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from loopbench.protocol.redact import redact
 from loopbench.runs.silent_end import told_of_exit
 
 from .messages import Frames, framed
 
+if TYPE_CHECKING:
+    from .job import Job
+
 _LEAVE = os._exit
 """As it is before any trial runs."""
 
 
-class _Pipes:
-    """The pipes of a worker process: one thread reads, any thread may write."""
+class Pipes:
+    """The pipes of a worker, a process or a fork: one thread reads, any thread may write."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write = read, write
@@ -94,7 +98,15 @@ def main() -> None:
     read, write = map(int, sys.argv[1:3])
     for descriptor in (read, write):
         os.set_inheritable(descriptor, False)
-    pipes = _Pipes(read, write)
+    pipes = Pipes(read, write)
+    sys.exit(serve(pipes))
+
+
+def serve(pipes: Pipes, inherited: Job | None = None) -> int:
+    """Run trials on order until none will follow, and return the exit code.
+
+    `inherited`: what a fork knows already; None for a process that has yet to look it up.
+    """
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
     logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
@@ -102,10 +114,10 @@ def main() -> None:
     from .worker import WorkerLoop
 
     try:
-        worker = WorkerLoop(setup)
+        worker = WorkerLoop(setup, inherited)
     except WorkerError as error:
         pipes.send(json.dumps({"refused": str(error)}).encode())
-        return
+        return 0
     pipes.send(json.dumps({"ready": True}).encode())
     try:
         with told_of_exit():  # a trial that calls os._exit has crashed, and its neighbours go on
@@ -115,9 +127,10 @@ def main() -> None:
         KeyboardInterrupt,
     ) as error:  # code of a trial may have changed what all code shares; another worker takes over
         sys.stderr.write(redact(f"a worker process cannot go on: {error!a}\n"))
-        sys.exit(1)
+        return 1
     finally:
         gc.freeze()  # else Python looks through all objects once more before it ends
+    return 0
 
 
 if __name__ == "__main__":

@@ -51,6 +51,8 @@ _NO_USAGE = Usage()
 class Recorder(Observer):
     """Observes everything that happens in one trial: counts it, and keeps it as the trace's events."""
 
+    only_answers = True
+
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
         self.steps = 0

@@ -144,7 +144,7 @@ class _Run:
         self.tunnel: Tunnel | None = None
         if trial.arm.is_scripted:
             assert trial.task.plan is not None
-            self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile.slow_s)
+            self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.met.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
             self.recorder.call_use.planned = {truth[call.id].call: call.id for call in trial.task.plan.calls if call.id in truth}
             self.recorder.context.retention = RetentionCount(trial.task.plan, truth, self.tunnel.ledger.issued)
@@ -169,7 +169,7 @@ class _Run:
         if self.tunnel is None:
             return None
         trial = self.trial
-        return script_of(trial.task, self.truth, trial.arm.profile, trial.run_seed, trial.repeat, self.tools)
+        return script_of(trial.task, self.truth, trial.arm.met, trial.run_seed, trial.repeat, self.tools)
 
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""

@@ -20,6 +20,7 @@ from loopbench.reports import tracking_beside
 from loopbench.reports.mlflow.notes import REPORT
 from loopbench.reports.mlflow.store import open_store, run_name
 from loopbench.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
+from loopbench.runs import forking
 from loopbench.runs.config import CompareConfig
 
 SCRIPT = """
@@ -28,6 +29,7 @@ from pathlib import Path
 from loopbench.experiments.compare.results import results
 from loopbench.reports import tracking_beside
 from loopbench.reports.tracking_beside import run_log
+from loopbench.runs import forking
 from loopbench.runs.config import CompareConfig
 
 def fails(parent):
@@ -45,7 +47,7 @@ def said(uri, killed=False):
 lines = [said(sys.argv[2]), said("ftp://here"), said(sys.argv[2], killed=True)]
 with run_log(CompareConfig(runs=found.folder.parent)) as log:
     left = log.beside.pid  # of a run that was interrupted
-with_parent, tracking_beside.die_with = tracking_beside.die_with, fails
+with_parent, forking.die_with = forking.die_with, fails
 try:
     broken = tracking_beside._fork(CompareConfig(runs=found.folder.parent))
 except OSError:
@@ -54,7 +56,7 @@ except OSError:
 os.waitpid(broken.pid, 0)
 lines.append(broken.answer())
 broken.end()
-tracking_beside.die_with, tracking_beside.SETTLES_S = with_parent, 0
+forking.die_with, forking.SETTLES_S = with_parent, 0
 libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
 assert libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None) == 0
 with run_log(CompareConfig(runs=found.folder.parent)) as log:
@@ -151,7 +153,7 @@ def test_where_threads_cannot_be_counted_there_may_be_some(monkeypatch):
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "listdir", fails)
-    assert not tracking_beside._is_alone()
+    assert not forking.is_alone()
 
 
 def test_where_other_threads_run_the_process_itself_logs(run, monkeypatch):

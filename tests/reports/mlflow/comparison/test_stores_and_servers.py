@@ -120,7 +120,7 @@ def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monk
 
     monkeypatch.setattr(HTTPAdapter, "send", counting)
     counts = []
-    for repeats in (1, 40):
+    for repeats in (1, 8):
         found = of_size(tmp_path, repeats)
         assert len(found.records) == 20 * repeats
         sent.clear()
@@ -142,7 +142,7 @@ def test_of_many_trials_only_the_traces_that_are_shown_are_read(uri, tmp_path, m
         return own(self, record)
 
     monkeypatch.setattr(Traces, "read", reading)
-    tracked = tracking.log_run(of_size(tmp_path, 30), uri, "many")
+    tracked = tracking.log_run(of_size(tmp_path, 8), uri, "many")
     shown = MlflowClient(tracking_uri=uri).search_traces(locations=[tracked.experiment_id])
     assert len(read) == len(shown) == tracking.USUAL_TRACES
 

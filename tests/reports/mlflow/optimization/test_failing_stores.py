@@ -122,14 +122,14 @@ def test_no_rollout_waits_for_a_store_that_does_not_answer(made: Made, tracked: 
         with tracker_of(made, "slow") as tracker:
             tell(tracker, search(design))
             repeated = search(design)[1]
-            for _ in range(5000):
+            for _ in range(1000):
                 tell(tracker, [repeated])  # all of it is told while nothing can be written
             assert client_of(made).get_experiment_by_name("slow") is None
             fcntl.flock(lock, fcntl.LOCK_UN)
             tracker.flush()
     client = client_of(made)
     (run,) = client.search_runs([client.get_experiment_by_name("slow").experiment_id], "tags.loopbench.candidate = '0'")
-    assert run.data.metrics["rollouts"] == 5003
+    assert run.data.metrics["rollouts"] == 1003
     assert len(client.get_metric_history(run.info.run_id, "rollouts")) <= 5
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory
 from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..columns import columns_of
+from ..columns import columns_of, names_errors
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..pooled import pooled_by, repeated_tasks
 from ..table_rows import Row, rows_of
 from ..values import (
     amount,
@@ -75,9 +77,11 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     default_arm = file.path.stem
     names, table = rows_of(file)
     columns = columns_of(names, reading)
+    pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(names, table, columns)
     rows = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     trials, questions = list[ForeignTrial](), dict[str, str]()
-    for row, key in zip(rows, _keys(rows, default_arm), strict=True):
+    cure = "--map arm=COLUMN" if pooled is None else pooled.cure
+    for row, key in zip(rows, _keys(rows, default_arm, cure), strict=True):
         with located(row.place):
             trials.append(_trial(row.cells, key, columns, reading))
             task, question = key[1], row.cells.get("asked")
@@ -88,12 +92,23 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             questions[task] = previous
     unused = [name for name in names if name and name not in columns.values()]  # pandas writes its index without a name
     notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
+    if pooled is not None:
+        notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
+    elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
+        notes = (*notes, *_counted_rows(table, columns, default_arm))
     return ForeignLog(
         _suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes, cluster=columns.get("cluster", "")
     )
 
 
 FORMAT = Format("csv", recognizes, read_table, mapped=True)
+
+
+def _counted_rows(table: Sequence[Row], columns: Mapping[str, str], arm: str) -> Iterator[str]:
+    """Yield that rows of one task count as repeats, where no column names the arm or the repeat."""
+    if many := repeated_tasks(table, columns):
+        several = f"{counted(many, 'task has', 'tasks have')} several rows, which count as repeats of one arm, {arm}"
+        yield f"{several}; if they are of several arms, or repeats have numbers: --map arm=COLUMN, --map repeat=COLUMN"
 
 
 # --- trials ---
@@ -103,10 +118,11 @@ def _arm(row: Row, default: str) -> str:
     return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
 
 
-def _keys(rows: Iterable[Row], default_arm: str) -> list[TrialKey]:
+def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
     """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
 
-    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds.
+    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds. `cure`: how the
+    arms are named of rows that are of several.
     """
     cells: dict[tuple[str, str], dict[str, str]] = {}
     named: list[tuple[str, str, str]] = []
@@ -116,7 +132,8 @@ def _keys(rows: Iterable[Row], default_arm: str) -> list[TrialKey]:
             lines = cells.setdefault(cell, {})
             name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
             if name in lines:
-                raise ValueError(f"arm, task and repeat {shown(name)} are in {lines[name]} already")
+                twice = f"arm, task and repeat {shown(name)} are in {lines[name]} already"
+                raise ValueError(f"{twice}; if the rows are of several arms: {cure}")
             lines[name] = row.place
             named.append((*cell, name))
     everywhere = _numbered({name for lines in cells.values() for name in lines})
@@ -145,6 +162,7 @@ def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], 
     value = score(cells["score"], reading.scale)
     status = _status(cells.get("status"), value)
     reason = "" if is_nothing(cells.get("reason")) else one_line(cells["reason"])
+    ended_by_error = not is_nothing(cells.get("status")) or bool(reason and names_errors(columns["reason"]))
     numbers: dict[str, Any] = {name: count(cells.get(name), columns.get(name, name)) for name in COUNTS}
     numbers |= {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
     return ForeignTrial(
@@ -152,7 +170,7 @@ def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], 
         status=status,
         reason=reason or (BLANK if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=_stop(cells.get("stop"), status, cells.get("status")),
+        stop=_stop(cells.get("stop"), status, ended_by_error=ended_by_error),
         answer=None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
         confidence=share(cells.get("confidence"), columns.get("confidence", "")),
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
@@ -172,10 +190,10 @@ def _status(text: Any, value: float | None) -> Status:
     return status
 
 
-def _stop(text: Any, status: str, status_text: Any) -> str | None:
-    """Return the stop. A trial with status errored has `crashed`; a blank score alone is not enough."""
+def _stop(text: Any, status: str, *, ended_by_error: bool) -> str | None:
+    """Return the stop. A trial that is errored by its status, or by an error's text, has `crashed`; a blank score is not enough."""
     if is_nothing(text):
-        return StopReason.CRASHED if status == "errored" and not is_nothing(status_text) else None
+        return StopReason.CRASHED if status == "errored" and ended_by_error else None
     try:
         return StopReason(str(text).strip().lower())
     except ValueError:

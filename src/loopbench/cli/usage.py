@@ -1,0 +1,114 @@
+"""A mistake in the words of a command, in one line: what it is about, what would be right, and where the help is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from loopbench.protocol.field_errors import needed
+from loopbench.protocol.names import most_like, near
+
+_EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", re.DOTALL)
+_COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
+_VALUE = re.compile(r"Option '?(--?[\w-]+)'? requires (?:an argument|\d+ arguments)")
+_NUMBER = re.compile(r"(?P<got>.*) is not a valid (?P<kind>int|float)\w*\.?", re.DOTALL)
+_CHOICE = re.compile(r"(?P<got>.*) is not one of (?P<known>.*?)\.?", re.DOTALL)
+_NUMBERS: Mapping[str, str] = {"int": "a whole number", "float": "a number"}
+MAX_HELP = 60
+"""Characters of the help of what is missing."""
+
+
+def usage_line(error: Any) -> str:
+    """Return the line for what the parser of the command line raises."""
+    context = error.ctx
+    path = "loopbench" if context is None else context.command_path
+    said = _said(error, context)
+    return f"error: {said}{'' if said.endswith('?') else ';'} see {path} --help"
+
+
+def _said(error: Any, context: Any) -> str:
+    message = str(error.message).removeprefix("Value error, ")
+    if getattr(error, "param", None) is not None:
+        return _about(error)
+    if (option := getattr(error, "option_name", None)) is not None and hasattr(error, "possibilities"):
+        return f"no option {option}{_meant_by(option, context)}"
+    if found := _COMMAND.match(message):
+        return f"no command {found[1]!r}{_asked(found[1], context.command.commands)}"
+    if found := _EXTRA.match(message):
+        return _unexpected(found[1], context)
+    if found := _VALUE.match(message):
+        known = next((param for param in _options(context) if found[1] in param.opts), None)
+        return f"{found[1]} needs a value{_meaning(known)}"
+    return message.rstrip(".")
+
+
+def _about(error: Any) -> str:
+    """Return what is wrong with the value of an option or an argument; without a message it is missing."""
+    param, message = error.param, str(error.message).removeprefix("Value error, ")
+    name = max(param.opts, key=len) if param.param_type_name == "option" else _metavar(param)
+    if not message:
+        return f"{name} is missing{_meaning(param)}"
+    if found := _CHOICE.fullmatch(message):
+        known = found["known"].replace("'", "").split(", ")
+        got = found["got"].strip("'")
+        return f"{name}: {got!r} is none of {', '.join(known)}{_asked(got, known)}"
+    if isinstance(error.__cause__, ValidationError):
+        first = error.__cause__.errors(include_url=False)[0]
+        return f"{name}: {needed(first)}, got {first['input']!r}"
+    if found := _NUMBER.fullmatch(message):
+        return f"{name}: {_NUMBERS[found['kind']]} is needed, got {found['got']}"
+    return f"{name}: {message.rstrip('.')}"
+
+
+def _unexpected(words: str, context: Any) -> str:
+    """Return what to do about values that stand behind no option."""
+    first = words.split()[0] if words.split() else words
+    if any(param.param_type_name == "argument" for param in context.command.params):
+        return f"unexpected {first!r}: the command takes no more than {_arguments(context)}"
+    such = f", such as --loop {first}" if "--loop" in _flags(context) else ""
+    return f"unexpected {first!r}: each value stands behind its option{such}"
+
+
+def _arguments(context: Any) -> str:
+    return " ".join(_metavar(param) for param in context.command.get_params(context) if param.param_type_name == "argument")
+
+
+def _metavar(param: Any) -> str:
+    """Return what the help calls an argument."""
+    return str(param.metavar or param.name).upper()
+
+
+def _meant_by(option: str, context: Any) -> str:
+    """Return what an option that there is not may stand for: another one, or an argument, which no flag stands before."""
+    typed = option.lstrip("-")
+    if context is not None and typed.upper() in _arguments(context).split():
+        return f"; {typed.upper()} stands without a flag"
+    flags = {flag.lstrip("-"): flag for flag in _flags(context)}
+    found = most_like(typed, flags)  # without dashes, which make all flags look alike
+    return "" if found is None else f"; did you mean {flags[found]!r}?"
+
+
+def _flags(context: Any) -> list[str]:
+    return [flag for param in _options(context) for flag in (*param.opts, *param.secondary_opts)]
+
+
+def _options(context: Any) -> Iterator[Any]:
+    params = () if context is None else context.command.get_params(context)
+    return (param for param in params if param.param_type_name == "option")
+
+
+def _asked(typed: str, known: Any) -> str:
+    """Return the question after what was meant, behind a semicolon; empty if nothing is like it."""
+    asked = near(typed, known)
+    return f"; {asked}" if asked else ""
+
+
+def _meaning(param: Any) -> str:
+    """Return the first words of a parameter's help, behind a colon."""
+    text = str(getattr(param, "help", None) or "")
+    first = re.split(r"[.,;:] | \(|\.$| \[default", text)[0]
+    words = first if first[:2].isupper() else f"{first[:1].lower()}{first[1:]}"
+    return f": {words}" if first and len(first) <= MAX_HELP else ""

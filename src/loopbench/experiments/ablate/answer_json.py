@@ -1,0 +1,27 @@
+"""What an ablation answers as plain JSON: which setting to use, in words, and what each setting costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loopbench.experiments.compare.answer_json import answer_json
+from loopbench.protocol.names import value_text
+
+from .ablation import AblationResult
+from .recommendation import recommendation, said_of
+
+
+def ablation_answer_json(made: AblationResult) -> dict[str, Any]:
+    """Return the answer under the names of a comparison's, where `loops` are the settings; `choices`: the value of each factor.
+
+    `recommendation` is the first sentence; None where nothing is recommended. Costs are means over profiles, in `unit`.
+    """
+    compared, found = answer_json(made.results.comparison), recommendation(made)
+    said = [sentence.text for sentence in said_of(made, found)]
+    choices = {} if found is None else {choice.factor: choice.value for choice in found.choices}
+    own = {name: value_text(value) for name, value in made.ablation.own.items()}
+    return compared | {
+        "recommendation": said[0] if said else None,
+        "sentences": said,
+        "choices": [{"factor": name, "value": value, "own": own.get(name)} for name, value in choices.items()],
+    }

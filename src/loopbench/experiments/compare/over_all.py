@@ -1,0 +1,87 @@
+"""How the most accurate loop stands to the others over all profiles together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loopbench.metrics.comparison import Pair
+from loopbench.metrics.statistics import VerdictWord
+from loopbench.text.counts import listed
+from loopbench.text.numbers import RELATIONS, interval, narrowly
+
+from .air import every_profile
+from .matrix import AnswerMatrix, AnswerRow
+from .sentence import AnswerSentence
+
+
+@dataclass(frozen=True, slots=True)
+class StandingOverAll:
+    """A loop over all profiles together."""
+
+    loop: str
+    pairs: tuple[Pair, ...]
+    """With each other loop, this one being the first of each, the nearest other first."""
+    others: int
+    """Number of other loops, of which some may not have met every profile."""
+
+    def against(self, *words: VerdictWord) -> set[str]:
+        """Return the loops to which it stands so."""
+        return {pair.b for pair in self.pairs if pair.verdict.word in words}
+
+    @property
+    def is_best(self) -> bool:
+        """Whether it is shown to be better than every other loop, of which there are several."""
+        return len(self.against("better")) == len(self.pairs) == self.others > 1
+
+
+def over_all(loop: str, found: AnswerMatrix, pooled: Sequence[Pair]) -> StandingOverAll:
+    """Return how a loop of a matrix stands. `pooled`: pairs of loops over all profiles together."""
+    own = [pair if pair.a == loop else pair.turned for pair in pooled if loop in (pair.a, pair.b)]
+    return StandingOverAll(loop, tuple(sorted(own, key=lambda pair: pair.difference.value)), len(found.rows) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OverAllSentences:
+    """What follows for the most accurate loop, in words."""
+
+    found: AnswerMatrix
+    standing: StandingOverAll
+
+    def picks(self, rivals: Sequence[AnswerRow]) -> bool:
+        """Whether the loop is shown to be better than each of its rivals, which no profile by itself tells from it."""
+        won = self.standing.against("better")
+        return bool(rivals) and len(self.found.compared) > 1 and all(row.loop in won for row in rivals)
+
+    def pick(self, rivals: Sequence[AnswerRow]) -> tuple[str, str]:
+        """Return that it is to be adopted, and why, and the same in few words."""
+        own, loop, is_best = self.standing.pairs, self.standing.loop, self.standing.is_best
+        names = [row.loop for row in rivals]
+        nearest = own[0] if is_best else next(pair for pair in own if pair.b in names)
+        gap = interval(nearest.difference, 3)
+        by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
+        together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}{narrowly(own)}"
+        said = f"{adopt}: {together} it is better than {'every other loop' if is_best else listed(names)}{by}"
+        return said, f"{adopt}: better than {'all others' if is_best else listed(names)} {together}"
+
+    def told(self) -> Iterator[AnswerSentence]:
+        """Yield how it stands to the others, where it is not that which decides."""
+        own = self.standing.pairs
+        if not own:
+            return
+        over = f"Over {every_profile(self.found)} together {self.standing.loop} is"
+        nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
+        if self.standing.is_best:
+            best = f"{over}{narrowly(own, '')} better than every other loop"
+            yield AnswerSentence(f"{best}, the next being {nearest}", best)
+            return
+        words = list(dict.fromkeys(pair.verdict.word for pair in own))
+        full = [self._relation(word, nearest) for word in words]
+        brief = [self._relation(word, own[0].b) for word in words if word != "better" or len(words) == 1]
+        is_open = {*words} <= {"better", "undecided"} and "undecided" in words
+        yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}", may_be_left_out=is_open)
+
+    def _relation(self, word: VerdictWord, nearest: str) -> str:
+        """Return how it stands to those with the same verdict: `better than b and c`. `nearest`: how the first is written."""
+        own = self.standing.pairs
+        return f"{RELATIONS[word]} {listed([nearest if pair is own[0] else pair.b for pair in own if pair.verdict.word == word])}"

@@ -1,0 +1,136 @@
+"""What loops cost, in words: by the trial, and by the solved task where the two put loops in another order.
+
+A loop that gives up early or crashes spends little on a trial and solves little, so that a loop is called cheaper only if a task
+that it solved cost less; and where it crashed, that is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopbench.protocol.counts import counted
+from loopbench.text.counts import listed
+
+from .matrix import AnswerMatrix, AnswerRow, amount
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The costs of a matrix's loops, in its unit."""
+
+    found: AnswerMatrix
+
+    def with_cost(self, row: AnswerRow, *, has_unit: bool = True) -> str:
+        """Return `finish (6,387 tokens a trial)`; the name alone where the cost is not known."""
+        known = [] if row.cost is None else [self.per_trial(row) if has_unit else self.price(row)]
+        notes = "; ".join([*known, *filter(None, [_crashes(row)])])
+        return f"{row.loop} ({notes})" if notes else row.loop
+
+    def per_trial(self, row: AnswerRow) -> str:
+        """Return what a trial costs, with its unit."""
+        return f"{self.price(row)}{self._unit} a trial"
+
+    def price(self, row: AnswerRow) -> str:
+        """Return what a trial costs, without its unit."""
+        return "" if row.cost is None else self._written(row.cost.value)
+
+    @property
+    def _unit(self) -> str:
+        return "" if self.found.unit == "cost_usd" else " tokens"
+
+    def _written(self, value: float) -> str:
+        return f"{'$' if self.found.unit == 'cost_usd' else ''}{amount(value, self.found.unit)}"
+
+    def _per_solved(self, row: AnswerRow) -> str:
+        """Return what a solved task costs, without its unit."""
+        return "nothing solved" if math.isinf(row.solved_cost) else self._written(row.solved_cost)
+
+    # Beside the loop that is adopted
+
+    def cheaper_than(self, best: AnswerRow, others: Sequence[AnswerRow] | None = None) -> str:
+        """Return which of other loops, or of all, is the cheapest, with both costs, as a sentence's end.
+
+        Empty where none costs less as written. Where the loop that spends least on a trial is not the one that spends least on a
+        solved task, both are told.
+        """
+        among = self.found.rows if others is None else others
+        least, cheapest = self._least_spending(best, among), self._cheaper_by_solved(best, among)
+        if cheapest is not None and least is cheapest:
+            return f"; {least.loop} is cheaper ({self.per_trial(least)} against {self.price(best)}){crashes(least)}"
+        spends = ""
+        if least is not None:
+            spent = f"({self.price(least)}{self._unit} against {self.price(best)})"
+            spends = f"; {least.loop} spends less on a trial {spent}{crashes(least)}"
+        if cheapest is not None:
+            solved = f"({self._per_solved(cheapest)}{self._unit} against {self._per_solved(best)})"
+            return f"; {cheapest.loop} is the cheapest by the solved task {solved}{crashes(cheapest)}{spends}"
+        if least is None:
+            return ""
+        return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
+
+    def saved(self, best: AnswerRow) -> str:
+        """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""
+        least, cheapest = self._least_spending(best, self.found.rows), self._cheaper_by_solved(best, self.found.rows)
+        if cheapest is None:
+            return "" if least is None else f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}"
+        if least is cheapest:
+            return f"; {least.loop} costs {100 * saving(least, best):.0f} % less{crashes(least)}"
+        share = 1 - cheapest.solved_cost / best.solved_cost
+        return f"; {cheapest.loop} costs {100 * share:.0f} % less by the solved task{crashes(cheapest)}"
+
+    def _least_spending(self, best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
+        """Return the loop that spends the least on a trial; None where that is no less than the best one spends, as written."""
+        known = [(row.cost.value, row) for row in others if row.cost is not None and row is not best]
+        cost, least = min(known, key=lambda each: each[0], default=(math.inf, best))
+        is_less = best.cost is not None and cost < best.cost.value and self.price(least) != self.price(best)
+        return least if is_less else None
+
+    def _cheaper_by_solved(self, best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
+        """Return the loop whose solved tasks cost the least; None where they cost no less than the best one's, as written."""
+        cheapest = cheapest_below(best, others)
+        return None if cheapest is None or self._per_solved(cheapest) == self._per_solved(best) else cheapest
+
+    # Where no loop is better than another
+
+    def least(self, cheapest: AnswerRow) -> str:
+        """Return which loops are the cheapest, or that all cost the same as written. `cheapest`: by the solved task."""
+        if cheapest.cost is None:
+            return ""
+        known = [row for row in self.found.rows if row.cost is not None]
+        spent = min(row.cost.value for row in known if row.cost is not None)
+        equal = [row for row in known if self.price(row) == self._written(spent)]
+        each = f"({self._written(spent)}{self._unit} a trial)"
+        if len(equal) == len(self.found.rows):
+            return f"; they cost the same {each}"
+        if cheapest not in equal:
+            spend = "spends" if len(equal) == 1 else "spend"
+            by_trial = f"{listed([row.loop for row in equal])} {spend} the least on a trial {each}"
+            return f"; the cheapest by the solved task is {cheapest.loop} ({self._per_solved(cheapest)}{self._unit}); {by_trial}"
+        names = listed([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
+        crashed = crashes(cheapest) if len(equal) == 1 else ""
+        return f"; the cheapest {'is' if len(equal) == 1 else 'are'} {names} {each}{crashed}"
+
+
+def cheapest_below(best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
+    """Return the loop whose solved tasks cost the least; None where they cost no less than those of the best one."""
+    cheapest = min((row for row in others if row is not best), key=lambda row: row.solved_cost, default=best)
+    return cheapest if cheapest.solved_cost < best.solved_cost else None
+
+
+def saving(row: AnswerRow, than: AnswerRow) -> float:
+    """Return the share of a loop's mean cost that another one saves; 0 where it saves none, or where a cost is not known."""
+    if row.cost is None or than.cost is None or row.cost.value >= than.cost.value:
+        return 0.0
+    return 1 - row.cost.value / than.cost.value
+
+
+def crashes(row: AnswerRow) -> str:
+    """Return in how many trials a loop crashed, as a clause behind its cost; empty where it did in none."""
+    found = _crashes(row)
+    return f", and {found}" if found else ""
+
+
+def _crashes(row: AnswerRow) -> str:
+    return f"crashed in {row.crashed:,} of {counted(row.scored, 'trial')}" if row.crashed else ""

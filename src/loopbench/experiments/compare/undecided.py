@@ -1,0 +1,81 @@
+"""What a comparison leaves undecided, and which run is likely to decide it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loopbench.metrics.comparison import Pair
+from loopbench.protocol.counts import counted
+from loopbench.text.counts import listed
+from loopbench.text.numbers import chance_in_words
+
+from .air import is_still
+from .matrix import AnswerMatrix, AnswerRow, pairs_of
+from .paired import too_few_clusters
+from .sentence import AnswerSentence, DecidingRun
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A run that is likely to tell a loop from another one, in words."""
+
+    row: AnswerRow
+    """The other one."""
+    tasks: str
+    """How many, and under which profile."""
+    chance: str
+    decides: DecidingRun
+
+
+@dataclass(frozen=True, slots=True)
+class UndecidedPairs:
+    """A loop, and the others from which no profile may have told it. `accuracy`: pairs of arms."""
+
+    found: AnswerMatrix
+    accuracy: Sequence[Pair]
+    loop: AnswerRow
+    rivals: Sequence[AnswerRow]
+
+    def told(self, alpha: float) -> Iterator[AnswerSentence]:
+        """Yield which of the rivals the loop is undecided against, and the run that is likely to tell them apart."""
+        undecided = self._undecided()
+        rows = list(dict.fromkeys(row.loop for _, row in undecided))
+        if not rows or is_still(self.found):
+            return
+        between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([self.loop.loop, *rows])}"
+        if few := too_few_clusters([pair for pair, _ in undecided], alpha):
+            yield AnswerSentence(f"{between}: {few}")
+        elif (plan := self._soonest(undecided)) is None:
+            yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
+        else:
+            told_apart = f"{plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
+            decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
+            tells = f" tell {self.loop.loop} from {plan.row.loop}" if len(rows) > 1 else ""
+            brief = f"{between}: {plan.tasks}{tells} ({plan.chance.replace('about ', '')})"
+            yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
+
+    def confirming(self) -> Iterator[AnswerSentence]:
+        """Yield which run would confirm, with other faults, what all profiles together show of the loop."""
+        plan = self._soonest(self._undecided())
+        if plan is not None:
+            said = f"To confirm it: {plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
+            yield AnswerSentence(said, f"{plan.tasks} would confirm it ({plan.chance})", decides=plan.decides)
+
+    def _undecided(self) -> list[tuple[Pair, AnswerRow]]:
+        return [
+            (pair, row)
+            for row in self.rivals
+            for pair in pairs_of(self.accuracy, self.loop, row)
+            if pair.verdict.word == "undecided"
+        ]
+
+    def _soonest(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> _Plan | None:
+        """Return the run of fewest tasks that is likely to decide one of these pairs; None if no feasible one is."""
+        plans = [(pair.outlook.more, pair, row) for pair, row in undecided if pair.outlook is not None]
+        if not plans:
+            return None
+        size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))
+        tasks = f"{counted(size.tasks, 'task')}{self.found.under(pair)}"
+        chance = f"chance about {chance_in_words(size.chance)}"
+        return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance))

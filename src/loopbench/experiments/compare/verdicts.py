@@ -1,0 +1,200 @@
+"""What follows from a matrix, in sentences: which loop to adopt, what is undecided, and what is worse.
+
+A loop is worth adopting if no loop is shown to be better under any profile. Of those, a loop is named unless another is at least as
+accurate and as cheap, by the means; and a dearer loop is not named beside one that is shown to be equivalent to it. Where no
+profile by itself tells them apart and all profiles together show one to be better than the rest of them, that one is adopted
+(`over_all`). Where its advantage over a cheaper loop is shown to lie within the margin, the cheaper one is adopted in its place
+(`thrift`). Cheap is what costs little by the solved task (`prices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loopbench.metrics.comparison import Pair
+from loopbench.text.counts import MAX_NAMES, listed
+from loopbench.text.numbers import interval, narrowly, standing
+
+from .air import STRESS, air, every_profile, what_disturbs
+from .matrix import AnswerMatrix, AnswerRow, pairs_of, place_of
+from .over_all import OverAllSentences, over_all
+from .prices import Prices, cheapest_below, crashes
+from .sentence import AnswerSentence
+from .thrift import Thrift, ThriftSearch
+from .undecided import UndecidedPairs
+
+BEST = ("highest", "not told apart")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The sentences on one matrix."""
+
+    found: AnswerMatrix
+    accuracy: tuple[Pair, ...]
+    """Pairs of arms on accuracy."""
+    costs: tuple[Pair, ...]
+    """The same in the unit that costs are told in."""
+    pooled: tuple[Pair, ...]
+    """Pairs of loops over all profiles together."""
+    alpha: float
+
+    def told(self) -> Iterator[AnswerSentence]:
+        """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared."""
+        compared = self.found.compared
+        if not compared:
+            return
+        best = self.found.rows[0]
+        candidates = [row for row in self.found.rows if all(place_of(row, n) in BEST for n in compared)]
+        named = self._worth_naming(candidates) if candidates else []
+        together = OverAllSentences(self.found, over_all(best.loop, self.found, self.pooled))
+        rivals = [row for row in candidates if row is not best]
+        is_pick = best in candidates and together.picks(rivals)
+        search = ThriftSearch(self.found.rows, self.accuracy, self.costs, self.pooled)
+        thrift = search.instead_of(named if named and not is_pick else [best])
+        if thrift is not None:
+            yield self._adopt_cheaper(thrift)
+            yield from () if thrift.is_pooled else together.told()
+        elif not named:
+            yield self._one_per_column(compared)
+            yield from together.told()
+        elif is_pick:
+            said, brief = together.pick(rivals)
+            yield AnswerSentence(f"{said}{self._bought(best, rivals)}", f"{brief}{self._prices.saved(best)}")
+            yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
+        else:
+            yield self._adopt(named, candidates)
+            yield from together.told()
+            yield from self._open(named, candidates)
+        yield from self._worse(compared, None if thrift is None else thrift.cheaper)
+
+    @property
+    def _prices(self) -> Prices:
+        return Prices(self.found)
+
+    # Which loop
+
+    def _worth_naming(self, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the candidates that no other one beats in both accuracy and cost by the means, the cheapest first."""
+        if any(row.cost is None for row in candidates):
+            return [candidates[0]]
+        front: list[AnswerRow] = []
+        for row in sorted(candidates, key=lambda row: (row.solved_cost, -row.accuracy, row.mean_cost)):
+            if all(row.accuracy > before.accuracy and not self._equivalent(row, before) for before in front):
+                front.append(row)
+        return front
+
+    def _equivalent(self, one: AnswerRow, other: AnswerRow) -> bool:
+        pairs = pairs_of(self.accuracy, one, other)
+        return bool(pairs) and all(pair.verdict.word == "equivalent" for pair in pairs)
+
+    def _bought(self, best: AnswerRow, rivals: Sequence[AnswerRow]) -> str:
+        """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
+        cheapest = cheapest_below(best, rivals)
+        if cheapest is None:
+            return self._prices.cheaper_than(best)
+        cheaper = self._prices.cheaper_than(best, rivals)
+        if any(pair.verdict.word in ("better", "worse") for pair in pairs_of(self.accuracy, best, cheapest)):
+            return cheaper
+        loops = len(self.found.rows)
+        corrected = f" (with the corrections for {loops} loops)" if loops > 2 else ""
+        return f"{cheaper}, and no single profile tells the two apart{corrected}"
+
+    def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
+        """Say that a loop is adopted though another one is more accurate: by less than the margin, and at a higher price."""
+        gap, cheaper, prices = thrift.gap, thrift.cheaper, self._prices
+        most = self.found.under(gap) if not thrift.is_pooled else f" over {every_profile(self.found)} together"
+        at_most = " at most" if most and not thrift.is_pooled else ""
+        advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
+        margin = f"within the margin of {gap.margin:g}"
+        saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
+        costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)})"
+        return AnswerSentence(
+            f"Adopt {cheaper.loop}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
+            f"Adopt {cheaper.loop}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
+        )
+
+    def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
+        several, prices = len(self.found.compared) > 1, self._prices
+        under = f" under any {air(self.found)}" if several else ""
+        if all(pair.verdict.word == "undecided" for pair in self.accuracy):
+            together = any(pair.verdict.word != "undecided" for pair in self.pooled)
+            nothing = "No loop" if together else "Nothing is decided: no loop"
+            ends = f"{prices.least(named[0])}{what_disturbs(self.found)}"
+            return AnswerSentence(f"{nothing} is told apart from another{under}{ends}")
+        names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
+        alone = f", under a {STRESS}" if not several and air(self.found) == STRESS else ""
+        if len(candidates) > 1:
+            beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
+            equal = self._equals(named, candidates)
+            cheapest = self._is_cheapest(named, candidates)
+            said = f"Adopt {names}: {beaten}{equal}{cheapest}{prices.cheaper_than(named[0])}{alone}"
+            brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{prices.saved(named[0])}{alone}"
+            return AnswerSentence(said, brief)
+        others = [row for row in self.found.rows if row is not named[0]]
+        own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
+        cheaper = f"{prices.cheaper_than(named[0])}{alone}"
+        if all(standing(pair) == "better" for pair in own):
+            every = f" under every {air(self.found)}" if several else ""
+            return AnswerSentence(f"Adopt {names}{narrowly(own)}: better than every other loop{every}{cheaper}")
+        worse = f"every other loop is worse than the best under some {air(self.found)}"
+        return AnswerSentence(f"Adopt {names}: {worse}{cheaper}")
+
+    def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
+        """Return which candidates are shown to be equivalent to the one that is named, as a clause."""
+        if len(named) > 1:
+            return ""
+        equal = [row for row in candidates if row is not named[0] and self._equivalent(named[0], row)]
+        if not equal:
+            return ""
+        margins = {f"{pair.margin:g}" for row in equal for pair in pairs_of(self.accuracy, named[0], row)}
+        return f", and it is equivalent to {listed([row.loop for row in equal])} within the margin of {min(margins)}"
+
+    def _is_cheapest(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
+        """Return what is known of the cost of the one loop that is named: the first of those that are is the cheapest."""
+        if len(named) > 1 or any(row.cost is None for row in candidates):
+            return ""
+        spent = [row.cost.value for row in candidates if row.cost is not None]
+        by_solved = "" if named[0].cost is not None and named[0].cost.value <= min(spent) else " by the solved task"
+        return f", and none of its equals is cheaper{by_solved}"
+
+    def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
+        leaders: dict[str, list[str]] = {}
+        for n in compared:
+            loop = next(row.loop for row in self.found.rows if place_of(row, n) == "highest")
+            leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
+        each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
+        cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
+        told = f"No loop is among the best under every profile: {each}"
+        return AnswerSentence(f"{told}{self._prices.least(cheapest)}", told)
+
+    # What is open, and what is worse
+
+    def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
+        """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
+        first = named[-1]
+        told = over_all(first.loop, self.found, self.pooled).against("better", "worse", "equivalent")
+        rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first and row.loop not in told]
+        yield from UndecidedPairs(self.found, self.accuracy, first, rivals).told(self.alpha)
+
+    def _worse(self, compared: Sequence[int], adopted: AnswerRow | None = None) -> Iterator[AnswerSentence]:
+        """Yield which loops are worse than the best, and where. `adopted`: a loop of which that has been said."""
+        lost: dict[tuple[str, ...], list[str]] = {}
+        for row in self.found.rows:
+            if row is adopted:
+                continue
+            under = tuple(self.found.heading(self.found.columns[n]) for n in compared if place_of(row, n) == "lower")
+            if under:
+                lost.setdefault(under, []).append(row.loop)
+        if not lost:
+            return
+        if len(lost) > MAX_NAMES - 1:
+            every = listed([loop for loops in lost.values() for loop in loops])
+            yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=True)
+            return
+        parts = []
+        for under, loops in lost.items():
+            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
+            parts.append(f"{listed(loops)}{where}")
+        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=True)

@@ -1,0 +1,151 @@
+"""Trials of several agents that a table would silently pool as one arm: which column tells them apart."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .table_rows import Row
+from .values import is_nothing, names_in_a_line, shown
+
+MAX_VALUES = 64
+"""Most values of a column that names arms."""
+ALIKE = 0.8
+"""Share of the tasks with several rows in which a column has each of its values equally often, if it names arms."""
+MAX_NAMED = 4
+"""Values of a column that are named."""
+_NAMES_ARMS = frozenset(
+    [
+        "agent",
+        "agents",
+        "arm",
+        "config",
+        "configuration",
+        "design",
+        "experiment",
+        "framework",
+        "harness",
+        "loop",
+        "model",
+        "pipeline",
+        "policy",
+        "prompt",
+        "setup",
+        "solver",
+        "strategy",
+        "system",
+        "treatment",
+        "variant",
+        "version",
+    ]
+)
+_LABELS = frozenset(["id", "label", "name", "tag", "type", "version"])
+_NAMES_REPEATS = frozenset(
+    ["attempt", "index", "n", "no", "number", "rep", "repetition", "replica", "rollout", "round", "seed", "try"]
+)
+"""Words of columns that tell repeats apart, besides those that are read as repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class PooledBy:
+    """A column that tells trials apart which count as repeats of one arm."""
+
+    column: str
+    values: tuple[str, ...]
+
+    @property
+    def cure(self) -> str:
+        """What makes its values arms, as it is typed."""
+        text = f"arm={self.column}"
+        return f"--map {shlex.quote(text)}"
+
+    def note(self, pooled_as: str) -> str:
+        """Return what the user is told. `pooled_as`: what the trials count as."""
+        kinds = f"{len(self.values)} kinds of trials apart ({names_in_a_line(self.values, MAX_NAMED)})"
+        return f"column {shown(self.column)} tells {kinds}, which are pooled {pooled_as}; to compare them: {self.cure}"
+
+
+def pooled_by(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> PooledBy | None:
+    """Return the column that is likely to name arms, though no arm is made of it; None where there is none.
+
+    Such a column has each of its values equally often in rows of one arm, task and repeat, or is named as agents, models or
+    versions are and has several values within an arm and task, or within an arm whose tasks have no second row. `columns`:
+    meaning → column, as the table is read.
+    """
+    repeated, doubled = (_several(rows, [columns.get(meaning) for meaning in key]) for key in (_TASK, (*_TASK, "repeat")))
+    used = {column for meaning, column in columns.items() if meaning != "model"} | {columns.get("arm", "")}
+    free = [
+        name for name in names if name and name not in used and name.isprintable() and not set(name) & set("',\"")
+    ]  # which a map would have to quote
+    for name in sorted(free, key=lambda name: not _is_named_so(name)):  # stable: the table's order otherwise
+        values = _values(rows, name)
+        named = _is_named_so(name)
+        if len(values) > 1 and (_splits(doubled, name, values) or (named and _varies(rows, repeated, name, columns.get("arm")))):
+            return PooledBy(name, values)
+    return None
+
+
+def repeated_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> int:
+    """Return how many tasks have several rows of an arm."""
+    return len(_several(rows, [columns.get(meaning) for meaning in _TASK]))
+
+
+_TASK = ("arm", "task")
+
+
+def _several(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
+    """Return the groups of several rows with the same cells in these columns; None stands for one that the table does not have."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple("" if name is None else _cell(row, name) for name in key), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) -> bool:
+    """Tell whether nearly all these groups of rows have each of these values equally often."""
+    alike = 0
+    for group in doubled:
+        counts = Counter(_cell(row, name) for row in group)
+        alike += counts.keys() == set(values) and len(set(counts.values())) == 1
+    return _words(name)[-1] not in _NAMES_REPEATS and alike > 0 and alike >= ALIKE * len(doubled)
+
+
+def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, arm: str | None) -> bool:
+    """Tell whether a column has several values within half of the tasks with several rows; without such tasks, within an arm."""
+    if repeated:
+        return 2 * sum(len({_cell(row, name) for row in group}) > 1 for group in repeated) >= len(repeated)
+    within: dict[str, set[str]] = {}
+    for row in rows:
+        within.setdefault("" if arm is None else _cell(row, arm), set()).add(_cell(row, name))
+    return any(len(found) > 1 for found in within.values())
+
+
+def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
+    """Return the values of a column, sorted; none where they are too many to be arms, or nearly each row has its own."""
+    most, found = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
+    for value in _filled(rows, name):
+        found.add(value)
+        if len(found) > most:
+            return ()
+    return tuple(sorted(found))
+
+
+def _filled(rows: Sequence[Row], name: str) -> Iterator[str]:
+    return (_cell(row, name) for row in rows if not is_nothing(row.cells.get(name)))
+
+
+def _cell(row: Row, name: str) -> str:
+    return " ".join(str(row.cells.get(name)).split())
+
+
+def _is_named_so(name: str) -> bool:
+    """Tell whether a column is called as what names an agent: `agent`, `Agent version`, `model-id`."""
+    words = _words(name)
+    return words[-1] in _NAMES_ARMS or (words[0] in _NAMES_ARMS and words[-1] in _LABELS)
+
+
+def _words(name: str) -> list[str]:
+    return re.sub(r"[-_./\s]+", " ", name.lower()).split() or [name]

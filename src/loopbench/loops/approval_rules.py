@@ -1,0 +1,53 @@
+"""Which calls wait for a person: names of tools, or a rule for each name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+ApprovalRule = Callable[[Mapping[str, Any]], bool]
+"""Says of a call's arguments, as the tool gets them, whether a person has to approve the call; only False lets it run at once."""
+
+
+def rules_of(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Mapping[str, ApprovalRule | None]:
+    """Return the rule for each name, None where every call waits. Raises TypeError."""
+    given: Any = needs_approval
+    if isinstance(given, str):
+        raise TypeError(f"needs_approval: give a list of tools' names, such as [{given!r}], not a text")
+    if not isinstance(given, Iterable):
+        raise TypeError(
+            "needs_approval: give a list of tools' names or a mapping with a rule for each, such as "
+            f"{{'refund': lambda arguments: True}}, not {type(given).__name__}"
+        )
+    rules = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
+    for name, rule in rules.items():
+        if not isinstance(name, str):
+            raise TypeError(f"needs_approval: a tool's name must be a text, not {name!r}")
+        if isinstance(given, Mapping):
+            _check_rule(name, rule)
+    return rules
+
+
+def _check_rule(name: str, rule: Any) -> None:
+    """Raise TypeError for a rule that is no plain function of a call's arguments as one mapping."""
+    wrong = "" if callable(rule) else repr(rule)
+    if inspect.iscoroutinefunction(rule):
+        wrong = "an async function"
+    elif not wrong and not _takes_one(rule):
+        wrong = f"one that takes {inspect.signature(rule)}"
+    if wrong:
+        raise TypeError(f"needs_approval: the rule of {name!r} must be a plain function of the call's arguments, not {wrong}")
+
+
+def _takes_one(rule: Callable[..., Any]) -> bool:
+    """Whether a function can be called with one argument; one whose signature cannot be read is believed to."""
+    try:
+        signature = inspect.signature(rule)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind({})
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""The ids of the calls of a run, the same in events, in an approval, in a checkpoint and in the messages of the outcome.
+
+Many formats have no ids, and some models give the same one twice. So a run gives each call an id of its own, made of the call: it
+is the same in every process that carries the run out again, whatever order calls at the same time begin in, and another one in
+every turn of a conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from loopbench.protocol import Message, Observation, Observer, Query, ToolCall, render_value
+from loopbench.protocol.digest import digest, sha256
+
+NAME_CHARS = 20
+"""How much of a tool's name stands in an id: OpenAI takes ids of up to 40 characters."""
+_STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
+"""What Anthropic takes in no id."""
+
+
+class CallId(str):
+    """An id that a run gave to a call. No id of a model's is one, whatever it looks like: a model must not choose what runs."""
+
+    __slots__ = ()
+
+
+class CallIds:
+    """Gives the calls of one run their ids."""
+
+    def __init__(self, history: Iterable[Message] = ()) -> None:
+        """`history`: the turns before the run's."""
+        self.recorded: frozenset[str] = frozenset()
+        """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
+        self.not_made: set[str] = set()
+        """Ids of a checkpoint's calls for which no tool was called."""
+        self._history = tuple(history)
+        self._turn: str | None = None
+        self._made = Counter[str]()
+
+    def named(self, call: ToolCall) -> ToolCall:
+        """Return a call with the run's id for it: calls that are equal are told apart by their order."""
+        if isinstance(call.call_id, CallId):
+            return call
+        like, before = self._likeness(call)
+        self._made[like] += 1
+        number = self._made[like]
+        earlier = f"{before}-{number}"
+        return replace(call, call_id=CallId(earlier if earlier in self.recorded else f"{like}-{number}"))
+
+    def coming(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Return the calls of a reply with the ids that they have if they are made."""
+        counted = Counter[str]()
+        made: list[ToolCall] = []
+        for call in calls:
+            like, _ = self._likeness(call)
+            counted[like] += 1
+            made.append(replace(call, call_id=CallId(f"{like}-{self._made[like] + counted[like]}")))
+        return made
+
+    def _likeness(self, call: ToolCall) -> tuple[str, str]:
+        """Return what equal calls of the turn have in common, and what it was in an earlier version."""
+        try:
+            said = digest(call.arguments)
+        except (TypeError, ValueError, RecursionError):
+            said = sha256(render_value(call.arguments))
+        if self._turn is None:
+            said_before = [replace(message, sent=None).as_dict() for message in self._history]
+            self._turn = digest(said_before) if said_before else ""
+        whole = sha256(f"{self._turn} {said} {call.name}")
+        return f"{_STRANGE.sub('_', call.name[:NAME_CHARS])}-{whole[:12]}", f"{call.name}-{said[:12]}"
+
+
+def ids_of(observer: Observer, query: Query) -> CallIds:
+    """Return the ids of a run: those that a loop around this one gives, else new ones."""
+    given = getattr(observer, "ids", None)
+    return given if isinstance(given, CallIds) else CallIds(query.history or ())
+
+
+def as_asked(seen: Observation, call: ToolCall) -> Observation:
+    """Return a result with the id that the design gave the call."""
+    return seen if seen.call_id == call.call_id else replace(seen, call_id=call.call_id)

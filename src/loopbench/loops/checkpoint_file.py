@@ -1,0 +1,97 @@
+"""A checkpoint in a file of JSON lines, which survives the end of the process at any moment, and lets one process at a time run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from loopbench.protocol.files import check_regular, open_regular
+
+from .approval_rules import ApprovalRule
+from .checkpoint import Checkpoint, Entry
+
+_WRITING = threading.Lock()
+"""Beside the lock on the file, which the threads of a process share."""
+
+
+class CheckpointFile(Checkpoint):
+    """A checkpoint that is a file: any process of the machine goes on with the run, or decides about its calls.
+
+    Each entry is on the disk before the run goes on. A run holds the file's lock (`flock`), so that no other process carries the
+    same run out at the same time, and begins with what others have decided meanwhile. What is left of an entry whose writer
+    died over it is taken out.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, needs_approval: Collection[str] | Mapping[str, ApprovalRule] = ()) -> None:
+        """`path`: the file; where there is none, a run begins, and makes it. Its owner alone may read it.
+
+        Raises as `Checkpoint` does, ValueError for a file that holds anything else, and OSError.
+        """
+        self.path = Path(path)
+        super().__init__(needs_approval=needs_approval, on_entry=self._append)
+        self._read()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Raises RuntimeError where the run is under way here or in another process, OSError for a file that cannot be written."""
+        with super().running(), self._opened() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RuntimeError(f"the run of {self.path} is under way elsewhere: let it end") from None
+            self._read()
+            yield
+
+    def _read(self) -> None:
+        """Take the entries of the file. Raises ValueError."""
+        lines: list[bytes] = []
+        if self.path.exists():
+            with _WRITING, open_regular(self.path) as file:
+                lines = [line for line in file if line.endswith(b"\n")]  # of any other the writer has died over it
+        stored: list[Entry] = []
+        for number, line in enumerate(lines, 1):
+            try:
+                stored.append(json.loads(line))
+            except ValueError:
+                raise ValueError(f"{self.path}: line {number} is no JSON: {line[:80]!r}") from None
+        try:
+            self.take(stored)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+
+    def _append(self, entry: Entry) -> None:
+        line = json.dumps(entry).encode() + b"\n"
+        with _WRITING, self._opened() as file:
+            fcntl.lockf(file, fcntl.LOCK_EX)  # of processes, while `flock` is held by whoever runs
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                os.ftruncate(file, _end_of_lines(file, size))
+            while line:  # a disk that is full takes a part
+                line = line[os.write(file, line) :]
+            os.fsync(file)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        opened = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        try:
+            check_regular(opened, self.path)
+            yield opened
+        finally:
+            os.close(opened)
+
+
+def _end_of_lines(file: int, size: int, step: int = 1 << 16) -> int:
+    """Return where the last whole line ends. `step`: bytes that are read at once."""
+    end = size
+    while end > 0:
+        start = max(0, end - step)
+        found = os.pread(file, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0

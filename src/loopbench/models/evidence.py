@@ -1,0 +1,37 @@
+"""What the built-in profiles say of their rates: chosen as a stress test, or measured, and of which replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .profiles import Profile, built_in_profiles, load_profile
+
+STRESS_TEST = "Stress test"
+"""How the evidence of a profile begins whose rates come from no measurement."""
+
+
+def stress_tests(names: Iterable[str]) -> list[str]:
+    """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
+    return [name for name, evidence in evidence_for(names).items() if evidence.startswith(STRESS_TEST)]
+
+
+def evidence_for(names: Iterable[str]) -> dict[str, str]:
+    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
+    return {profile.name: profile.evidence for profile in _built_in(names) if profile.rates or profile.by_form}
+
+
+def measured_forms(names: Iterable[str]) -> dict[str, str]:
+    """Return name → `native` or `text`, for those of the names that are built-in profiles measured of calls in that form."""
+    return {profile.name: profile.measured_of for profile in _built_in(names) if profile.measured_of is not None}
+
+
+def with_both_forms(names: Iterable[str]) -> str:
+    """Return the built-in profile under which loops of both forms meet one of these, each its own; empty where there is none."""
+    sought = set(names)
+    of_both = (profile for profile in _built_in(built_in_profiles()) if profile.by_form)
+    return next((profile.name for profile in of_both if sought & {met.name for met in profile.by_form.values()}), "")
+
+
+def _built_in(names: Iterable[str]) -> list[Profile]:
+    known = built_in_profiles()
+    return [load_profile(name) for name in names if name in known]

@@ -1,0 +1,147 @@
+"""Workers that are forks of the command's process: they have imported and looked up all that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.forking import Fork, fork, is_alone, may_fork
+from loopbench.runs.permissions import own_code
+from loopbench.runs.registry import is_generated, starts_nothing
+
+from .job import Job
+from .worker_process import Pipes, serve
+
+MIN_TRIALS = 300
+"""Trials below which one process is as quick: two take turns with the command, and each replays the plans of its tasks itself."""
+_USUAL = ("engine", "workers", "concurrency", "models", "user", "real_time", "data", "tools", "cassette", "budget")
+"""Settings that must be the usual ones."""
+MAX_FORKS = 4
+"""Most forks: one process hands out the trials and writes what came of them."""
+
+
+@dataclass(slots=True)
+class ForkedWorker:
+    """A fork that waits for its first message, as a process of the event loop."""
+
+    made: Fork
+    pipes: tuple[int, int] | None
+    """File descriptors of its answers and its orders, until a link takes them over."""
+    watched: int
+    """File descriptor that can be read once it has ended."""
+    _over: asyncio.Future[int] | None = field(default=None, init=False)
+    _is_reaped: bool = field(default=False, init=False)
+
+    @classmethod
+    def make(cls, job: Job) -> ForkedWorker:
+        """Fork a worker. Raises OSError if the system grants none, or none that can be watched."""
+        made = fork(partial(_work, job))
+        with contextlib.suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(made.pid, made.pid)
+        try:
+            watched = os.pidfd_open(made.pid)
+        except OSError:
+            _end(made.pid)
+            for pipe in (made.answers, made.orders):
+                os.close(pipe)
+            raise
+        return cls(made, (made.answers, made.orders), watched)
+
+    @property
+    def pid(self) -> int:
+        return self.made.pid
+
+    def take(self) -> tuple[int, int]:
+        """Return the file descriptors of its answers and its orders; whoever takes them closes them."""
+        assert self.pipes is not None
+        pipes, self.pipes = self.pipes, None
+        return pipes
+
+    async def wait(self) -> int:
+        """Wait for its end, and return its exit code, or below 0 the signal that ended it."""
+        if self._over is None:
+            loop = asyncio.get_running_loop()
+            self._over = loop.create_future()
+            loop.add_reader(self.watched, self._reap, loop)
+        return await asyncio.shield(self._over)
+
+    def _reap(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.remove_reader(self.watched)
+        _, status = os.waitpid(self.pid, 0)
+        self._is_reaped = True
+        assert self._over is not None
+        self._over.set_result(os.waitstatus_to_exitcode(status))
+
+    def close(self) -> None:
+        """End it, if it has not ended, and close what is open."""
+        if not self._is_reaped:
+            _end(self.pid)
+        for opened in (*(self.pipes or ()), self.watched):
+            os.close(opened)
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _work(job: Job, orders: int, answers: int) -> int:
+    """Run trials on order, and return the exit code. In a process group of its own: a terminal's Ctrl-C is for the command."""
+    os.setpgid(0, 0)
+    os.dup2(2, 1)
+    return serve(Pipes(orders, answers), job)
+
+
+def forks_for(config: CompareConfig, trials: int) -> int:
+    """Return among how many forks a run shares its trials; 0 where they stay in this process.
+
+    They stay where a fork might not do the same as this process: with code that is not of loopbench, files that tasks are read from
+    as they come up, servers, recordings, budgets and models that are not scripted, and where the settings say how many run at once.
+    """
+    usual = CompareConfig()
+    if trials < MIN_TRIALS or any(getattr(config, name) != getattr(usual, name) for name in _USUAL):
+        return 0
+    loops = [parse_spec(text) for text in config.loops]
+    is_ours = not own_code(config) and all(map(starts_nothing, loops)) and is_generated(parse_spec(config.suite).name)
+    processors = min(MAX_FORKS, len(os.sched_getaffinity(0))) if is_ours else 0
+    return processors if processors > 1 else 0
+
+
+@contextmanager
+def forked_workers(job: Job, trials: int) -> Iterator[list[ForkedWorker]]:
+    """Give the forks among which a run of so many trials shares them, as many as `forks_for` says, or none where that is not safe.
+
+    To be called before an event loop or a thread runs.
+    """
+    workers = _made(job, forks_for(job.config, trials)) if may_fork() else []
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def _made(job: Job, count: int) -> list[ForkedWorker]:
+    """Return so many forks; none if they cannot be had, or if a thread that Python does not know ran at the fork."""
+    workers: list[ForkedWorker] = []
+    is_safe = False
+    try:
+        while len(workers) < count:
+            workers.append(ForkedWorker.make(job))
+        is_safe = is_alone()
+    except OSError:  # no pipe, process or memory is left
+        pass
+    finally:
+        if not is_safe:
+            for worker in workers:
+                worker.close()
+    return workers if is_safe else []

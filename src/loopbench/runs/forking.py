@@ -1,0 +1,102 @@
+"""Forks of this process that do a part of a command's work beside it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from loopbench.runs.silent_end import die_with, go_on_here, leave
+
+FOR_COMMAND = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""Signals that a fork leaves to the command: it ends with it."""
+SETTLES_S = 1.0
+"""Seconds within which threads that end at a fork have left the process."""
+
+Work = Callable[[int, int], int]
+"""What a fork does, with the pipes that it reads orders from and writes answers to; it returns the fork's exit code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A fork, and this process's ends of its pipes."""
+
+    pid: int
+    orders: int
+    """File descriptor for what it reads."""
+    answers: int
+    """File descriptor for what it writes."""
+
+
+def may_fork() -> bool:
+    """Say whether a fork of this process is safe, as far as Python knows: on Linux, and without other threads."""
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+def is_alone() -> bool:
+    """Say whether this process runs one thread, those included that Python does not know; False where that cannot be told.
+
+    To be called after a fork: it makes OpenBLAS, which NumPy and SciPy load, end its threads, and they take a moment to leave. A
+    fork must do nothing before its first order, which it gets only if this is True: a thread may have held a lock.
+    """
+    until = time.monotonic() + SETTLES_S
+    try:
+        while len(os.listdir("/proc/self/task")) > 1:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.001)
+    except OSError:
+        return False
+    return True
+
+
+def fork(work: Work) -> Fork:
+    """Fork this process; the fork does its work and ends, also with this process.
+
+    Raises OSError if the system grants no pipe or no process; all is as before, then.
+    """
+    sys.stdout.flush()  # the fork would write it, too
+    sys.stderr.flush()
+    parent, pipes = os.getpid(), list[int]()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, FOR_COMMAND)
+        for _ in range(2):
+            pipes += os.pipe()
+        child = os.fork()
+        if child == 0:
+            _do(work, pipes, parent)
+    except OSError:
+        for end in pipes:
+            os.close(end)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    orders_read, orders, answers, answers_write = pipes
+    os.close(orders_read)
+    os.close(answers_write)
+    return Fork(child, orders, answers)
+
+
+def _do(work: Work, pipes: list[int], parent: int) -> NoReturn:
+    """Do the work, and leave this process, whatever happens."""
+    code = 1
+    try:
+        for number in FOR_COMMAND:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_COMMAND)
+        die_with(parent)
+        go_on_here()
+        orders, orders_write, answers_read, answers = pipes
+        os.close(orders_write)
+        os.close(answers_read)
+        gc.freeze()  # else a collection would copy every page that it looks at
+        code = work(orders, answers)
+    finally:
+        leave(code)

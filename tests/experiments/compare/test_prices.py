@@ -1,0 +1,151 @@
+"""What loops cost by the trial and by the solved task, crashes beside it, and equivalence: which of them the answer tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.cli.render_answer import answer_lines
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.answer_json import answer_json
+from loopbench.experiments.compare.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdicts import Verdicts
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.statistics import Verdict
+
+
+@pytest.fixture(scope="session")
+def spent(record) -> Callable[..., Comparison]:
+    """Compares loops that solve a share of n tasks at a number of tokens each, and crash in some that they do not solve."""
+
+    def make(loops: Mapping[str, tuple[float, int]], crashed: Mapping[str, int] | None = None, n: int = 100) -> Comparison:
+        infos, records = [], []
+        for loop, (share, tokens) in loops.items():
+            infos.append(ArmInfo(f"{loop}/calm", loop, {}, "scripted", "calm", "s"))
+            for task in range(n):
+                solved = (task * 37 % n) < share * n
+                is_crash = not solved and task < (crashed or {}).get(loop, 0)
+                records.append(
+                    record(
+                        arm=f"{loop}/calm",
+                        task=f"t{task:03}",
+                        scores={"accuracy": float(solved)},
+                        input_tokens=tokens,
+                        output_tokens=0,
+                        **({"stop": "crashed", "reason": "KeyError: x"} if is_crash else {}),
+                    )
+                )
+        return compare(records, infos)
+
+    return make
+
+
+def first(comparison: Comparison) -> str:
+    return answer(comparison).sentences[0]
+
+
+def test_a_loop_that_solves_little_for_little_is_not_called_cheaper(spent):
+    found = spent({"good": (0.9, 300), "early": (0.2, 100)})
+    assert first(found) == (
+        "Adopt good (300 tokens a trial): better than every other loop; early spends less on a trial (100 tokens against 300), "
+        "but no less on a solved task (500 against 333)"
+    )
+    assert {loop["loop"]: loop["cost_per_solved"] for loop in answer_json(found)["loops"]} == pytest.approx(
+        {"good": 300 / 0.9, "early": 500}
+    )
+
+
+def test_where_the_orders_differ_both_are_told(spent):
+    said = first(spent({"good": (0.9, 300), "early": (0.1, 60), "fair": (0.5, 90)}))
+    assert said.endswith(
+        "; fair is the cheapest by the solved task (180 tokens against 333); early spends less on a trial (60 tokens against 300)"
+    )
+
+
+def test_a_loop_that_crashed_is_not_sold_as_cheaper_without_that(spent):
+    found = spent({"good": (0.9, 300), "bad": (0.5, 100)}, {"bad": 30})
+    crashed = next(loop["crashed"] for loop in answer_json(found)["loops"] if loop["loop"] == "bad")
+    assert 0 < crashed <= 30
+    assert first(found).endswith(f"; bad is cheaper (100 tokens a trial against 300), and crashed in {crashed} of 100 trials")
+    brief = answer(spent({"good": (0.9, 300), "same": (0.9, 300), "bad": (0.5, 100)}, {"bad": 30})).said[0].brief
+    assert brief.endswith(f"; bad costs 67 % less, and crashed in {crashed} of 100 trials")
+
+
+def test_a_loop_that_is_named_for_its_price_is_named_with_its_crashes(spent):
+    said = first(spent({"dear": (0.92, 300), "cheap": (0.88, 100), "bad": (0.2, 100)}, {"cheap": 50}))
+    assert said.startswith("Adopt cheap (100 tokens a trial; crashed in ")
+    assert " of 100 trials) or dear (300): " in said
+
+
+def test_of_loops_that_are_not_told_apart_the_cheapest_is_that_by_the_solved_task(spent):
+    said = first(spent({"a": (0.7, 110), "b": (0.6, 100)}, n=10))
+    assert said.endswith("; the cheapest by the solved task is a (157 tokens); b spends the least on a trial (100 tokens a trial)")
+
+
+def test_where_nothing_was_solved_there_is_no_price_of_it(spent):
+    made = answer_json(spent({"a": (0.0, 110), "b": (0.0, 100)}))
+    assert [loop["cost_per_solved"] for loop in made["loops"]] == [None, None]
+    assert "inf" not in str(made)
+
+
+LOOPS = st.dictionaries(st.sampled_from("abcde"), st.tuples(st.floats(0, 1), st.integers(1, 500)), min_size=2, max_size=5)
+
+
+@given(LOOPS)
+def test_only_a_loop_whose_solved_tasks_cost_less_is_called_cheaper(spent, loops):
+    made = answer(spent(loops, n=20))
+    prices = {row.loop: row.solved_cost for row in made.rows}
+    for line in made.sentences[:1]:
+        adopted, _, rest = line.partition(": ")
+        if adopted.startswith("Adopt ") and " is cheaper (" in rest:
+            cheaper = rest.partition(" is cheaper (")[0].split("; ")[-1]
+            assert prices[cheaper] < prices[adopted.removeprefix("Adopt ").split(" ")[0].rstrip(",")]
+
+
+def test_equivalence_is_told_where_it_decides(spent):
+    """Verdicts are given here: those of 100 tasks reach the default margin in no run."""
+    found = spent({"dear": (0.91, 300), "cheap": (0.9, 100), "bad": (0.2, 400)})
+    equal = {"dear/calm", "cheap/calm"}
+    pairs = tuple(
+        replace(pair, verdict=Verdict("equivalent", True)) if pair.metric == "accuracy" and {pair.a, pair.b} == equal else pair
+        for pair in found.pairs
+    )
+    said = answer(replace(found, pairs=pairs)).said[0]
+    for text in (said.text, said.brief):
+        assert "beat it, and it is equivalent to dear within the margin of 0.02" in text
+    assert said.text.startswith("Adopt cheap (100 tokens a trial): ")
+
+
+def test_what_loops_cost_stays_on_a_narrow_terminal(spent):
+    found = spent({"good": (0.9, 12_345), "bad": (0.5, 9_876)})
+    manifest = SimpleNamespace(arms=(), imported=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Results, "title", "title")
+        lines = [line.plain for line in answer_lines(Results("x", manifest, (), found), 36)]  # type: ignore[arg-type]
+    assert any(line.startswith("good ") and line.endswith("12,345") for line in lines), lines
+
+
+def test_frameworks_as_they_come_are_told_and_how_they_show_errors():
+    def manifest(**configurations: str) -> Any:
+        return SimpleNamespace(arms=[SimpleNamespace(loop=loop, configuration=text) for loop, text in configurations.items()])
+
+    as_it_comes = "LangChain(max_steps=6, venv='', tool_errors='default')"
+    assert defaults_sentence(manifest(langchain=as_it_comes, finish="Finish(max_steps=6)")) == (
+        "langchain runs as installed; langchain(tool_errors=shown) shows the model what a tool raises."
+    )
+    two = manifest(langchain=as_it_comes, langgraph=as_it_comes)
+    assert defaults_sentence(two).startswith("langchain and langgraph run as installed; ")
+    assert defaults_sentence(manifest(langchain="LangChain(tool_errors='shown')")) == ""
+
+
+def test_verdicts_of_no_pairs_say_nothing(spent):
+    found = answer(spent({"a": (0.5, 1)}))
+    assert list(Verdicts(found, (), (), (), 0.05).told()) == []
