@@ -45,7 +45,7 @@ FLOORS: dict[str, frozenset[str]] = {
     "__init__": frozenset(
         {"_lazy", "protocol", "dspy_seam", "datasets", "loops", "models", "runs", "reports", "experiments", "api"}
     ),
-    "__main__": frozenset({"cli"}),
+    "__main__": frozenset({"cli", "runs"}),
     "pytest_plugin": frozenset({"checks", "experiments"}),
 }
 CONFINED: dict[str, tuple[str, frozenset[str]]] = {

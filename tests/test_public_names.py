@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("loopbench", "loopbench.checks.suite", "loopbench.cli", "loopbench.experiments.why", "loopbench.loops")
+PACKAGES = (
+    "loopbench",
+    "loopbench.checks.suite",
+    "loopbench.cli",
+    "loopbench.experiments.why",
+    "loopbench.loops",
+    "loopbench.reports.html",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

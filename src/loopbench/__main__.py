@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 
+from loopbench.runs.gc_tuning import SELDOM
+
 PATIENCE_S = 10.0
 """Seconds that a finished command waits for threads that a loop or a tool has started."""
 _AGAIN_AFTER_S = 0.02
@@ -18,6 +20,7 @@ _AGAIN_AFTER_S = 0.02
 def main() -> None:
     """Run the command. Ctrl-C is one line even while modules are still being imported."""
     code: int | str | None = 1
+    gc.set_threshold(*SELDOM)  # the import of what a command needs takes a tenth longer otherwise
     sys.unraisablehook = _press_again
     try:
         from loopbench.cli.first_process import main as commands  # takes a moment

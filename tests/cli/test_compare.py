@@ -53,7 +53,9 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
     assert "progress: done=6/6 " in found.err
     assert ' | arm="bare/clean" n=6 accuracy=1.000 ' in found.err
     assert f"run directory: runs/{run.name}" in found.err
-    assert sorted(path.name for path in here.iterdir()) == ["runs"]  # no cache, no home, no MLflow store
+    assert sorted(path.name for path in here.iterdir()) == ["home", "runs"]  # no cache, no MLflow store
+    (known,) = (path for path in (here / "home").rglob("*") if path.is_file())
+    assert known.parent == here / "home" / ".local" / "share" / "loopbench" / "pages"  # that the page is its own
     assert sorted(path.name for path in run.iterdir()) == [
         "manifest.json",
         "report.html",

@@ -37,6 +37,20 @@ def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(loopbench, here)
     assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "traces.zst", "trials.jsonl"]
 
 
+def test_a_page_is_not_made_again_unless_something_has_changed(loopbench, here, monkeypatch):
+    monkeypatch.setenv("LOOPBENCH_HOME", str(here / "home"))
+    run = compared(loopbench, "arithmetic")
+    page = run / "report.html"
+    first = page.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("loopbench.reports.html.page.render", lambda document: pytest.fail("a page was made"))
+        assert loopbench("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+    assert page.read_bytes() == first
+    page.write_text("<script>alert(1)</script>")
+    assert loopbench("report", "latest").err == f"page: runs/{run.name}/report.html\n"
+    assert page.read_bytes() == first
+
+
 def test_a_run_that_cannot_be_written_to_is_a_warning_and_a_typed_file_a_mistake(loopbench, here):
     run = compared(loopbench, "arithmetic")
     (run / "report.html").unlink()

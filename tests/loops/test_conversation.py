@@ -374,7 +374,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (3, TypeError, "history: give a list of messages, not int"),
     ([3], TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not int"),
     ([{"role": "robot"}], ValueError, r"history\[0\]: role must be one of system, user, assistant, tool, not 'robot'"),
-    ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content must be a text, not list"),
+    ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content\[0\] must be "),
     ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
     ([{"role": "user", "sent": {"format": 3}}], ValueError, r"history\[0\]: sent must be "),

@@ -197,7 +197,7 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     [
         ("name = ", "", "not valid TOML"),
         ("", "name", "required"),
-        ('name = "Mine!"', "name", "pattern"),
+        ('name = "Mine!"', "name", "lowercase letters, digits"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
         (
             'name = "a"\nwhatever = 0.1',

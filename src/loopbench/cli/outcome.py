@@ -10,8 +10,9 @@ from loopbench.experiments.ablate.ablation import AblationResult, ablation_resul
 from loopbench.experiments.ablate.answer_json import ablation_answer_json
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.result import OptimizationResult
+from loopbench.reports import html as pages
 from loopbench.reports.html.files import PAGE, write_page
-from loopbench.reports.html.page import optimization_html, report_html
+from loopbench.reports.known_pages import is_known, remember
 
 from . import render, render_effects
 from .console import say
@@ -42,16 +43,29 @@ def _ablation_json(made: AblationResult) -> dict[str, Any]:
     return made.to_json() | {"answer": ablation_answer_json(made)}
 
 
-def write_report(found: Results, html: Path | None = None, *, told: bool = True) -> str:
-    """Write a run's page, into its directory unless another file was typed, and return its text. `told`: say where it is."""
-    page = report_html(found)
+def write_report(found: Results, html: Path | None = None, *, source: str = "", told: bool = True) -> str:
+    """Write a run's page, into its directory unless another file was typed, and return its text. `told`: say where it is.
+
+    `source`: what `source_of` said of the directory before the run was read; the page is remembered as made from that.
+    """
+    page = pages.report_html(found)
     write(page, html, found.folder / PAGE, told=told)
+    if source and html is None:
+        remember(source, page)
     return page
+
+
+def renew_report(found: Results, html: Path | None, source: str) -> None:
+    """Write a run's page unless it is there already. `source`: as of `write_report`."""
+    if html is None and is_known(source, found.folder):
+        say(f"page: {found.folder / PAGE}")
+    else:
+        write_report(found, html, source=source)
 
 
 def write_optimization(found: OptimizationResult, html: Path | None = None, page: str = "") -> None:
     """Write an optimization's page, into its directory unless another file was typed. `page`: its text, if it was made before."""
-    write(page or optimization_html(found), html, found.folder / PAGE)
+    write(page or pages.optimization_html(found), html, found.folder / PAGE)
 
 
 def write(text: str, typed: Path | None, usual: Path, *, told: bool = True) -> None:

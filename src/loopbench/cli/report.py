@@ -17,8 +17,9 @@ from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.several_runs import to_markdown as collection_to_markdown
 from loopbench.experiments.compare.tables import to_csv, to_markdown
 from loopbench.experiments.optimize.result import optimization_result
+from loopbench.reports import html as pages
 from loopbench.reports.html.files import PAGE
-from loopbench.reports.html.page import collection_html
+from loopbench.reports.known_pages import source_of
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import TEST, is_optimization, run_folder, run_name
 
@@ -26,7 +27,7 @@ from . import render
 from .codes import DONE, INVALID
 from .optimize_report import exit_code, print_optimization
 from .options import LATEST, Depth, JsonOption, RunsOption, VerboseOption, with_options
-from .outcome import print_results, write, write_optimization, write_report
+from .outcome import print_results, renew_report, write, write_optimization
 
 
 class RunsChoice(RunsOption):
@@ -83,6 +84,7 @@ def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> No
 
 
 def _one(folder: Path, form: str, options: ReportOptions) -> int:
+    source = "" if options.no_html else source_of(folder)
     found = results(folder)
     if form == "csv":
         print(to_csv(found.comparison), end="")
@@ -91,7 +93,7 @@ def _one(folder: Path, form: str, options: ReportOptions) -> int:
     else:
         print_results(found, as_json=form == "json", depth=options.depth)
     if not options.no_html:
-        write_report(found, options.html)
+        renew_report(found, options.html, source)
     return INVALID if found.comparison.invalid else DONE
 
 
@@ -124,5 +126,5 @@ def _several(folders: Sequence[Path], form: str, options: ReportOptions) -> int:
     else:
         render.collection(found)
     if not options.no_html:
-        write(collection_html(found), options.html, Path(PAGE))
+        write(pages.collection_html(found), options.html, Path(PAGE))
     return INVALID if found.invalid else DONE

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from loopbench.protocol.field_errors import needed
-from loopbench.protocol.names import near
+from loopbench.protocol.names import most_like, near
 
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", re.DOTALL)
 _COMMAND = re.compile(r"No such command '(.*?)'", re.DOTALL)
@@ -86,8 +86,9 @@ def _meant_by(option: str, context: Any) -> str:
     typed = option.lstrip("-")
     if context is not None and typed.upper() in _arguments(context).split():
         return f"; {typed.upper()} stands without a flag"
-    asked = near(typed, [flag.lstrip("-") for flag in _flags(context)]).replace("'", "'--", 1)
-    return f"; {asked}" if asked else ""
+    flags = {flag.lstrip("-"): flag for flag in _flags(context)}
+    found = most_like(typed, flags)  # without dashes, which make all flags look alike
+    return "" if found is None else f"; did you mean {flags[found]!r}?"
 
 
 def _flags(context: Any) -> list[str]:
@@ -108,6 +109,6 @@ def _asked(typed: str, known: Any) -> str:
 def _meaning(param: Any) -> str:
     """Return the first words of a parameter's help, behind a colon."""
     text = str(getattr(param, "help", None) or "")
-    first = re.split(r"[.,;:] |\.$| \[default", text)[0]
+    first = re.split(r"[.,;:] | \(|\.$| \[default", text)[0]
     words = first if first[:2].isupper() else f"{first[:1].lower()}{first[1:]}"
     return f": {words}" if first and len(first) <= MAX_HELP else ""

@@ -59,7 +59,9 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
-    found = results(trials_folder(choice.folder))
+    found = results(folder := trials_folder(choice.folder), paired=False)
+    if len(comparable(found)) == 1:
+        found = results(folder)  # how the two stand to each other is said, too
     if smallest.minimal:
         _minimal(found, a, b, smallest, as_json=output.as_json)
         return

@@ -178,6 +178,8 @@ class Suite:
         for task in self.tasks:
             if task.id in seen:
                 raise ValueError(f"suite {self.name!r}: task id {task.id!r} is a duplicate")
+            if task.query.images:
+                raise ValueError(f"suite {self.name!r}: task {task.id!r} has images, which a comparison does not show")
             seen.add(task.id)
 
     def __repr__(self) -> str:

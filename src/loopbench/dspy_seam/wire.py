@@ -12,6 +12,7 @@ from dspy import lm15
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Usage
 from loopbench.protocol.chat import FinishReason
+from loopbench.protocol.images import Image
 
 LM15_FINISH: dict[FinishReason, str] = {
     "stop": "stop",
@@ -68,7 +69,7 @@ def _tool_results(messages: Iterable[Message]) -> Any:
 def _lm15_message(message: Message) -> Any:
     text = sendable(message.content)
     if message.role == "user":
-        return lm15.Message.user(text)
+        return lm15.Message.user([lm15.TextPart(text), *map(_image, message.images)] if message.images else text)
     if message.role == "system":
         return lm15.Message.developer(text)  # lm15 keeps it in its place; a provider without the role sees a marked user message
     parts: list[Any] = [lm15.TextPart(text)] if text or not message.calls else []
@@ -76,6 +77,13 @@ def _lm15_message(message: Message) -> Any:
         lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(sendable(call.arguments))) for call in message.calls
     ]
     return lm15.Message.assistant(parts)
+
+
+def _image(image: Image) -> Any:
+    if image.data is None:
+        return lm15.ImagePart(media_type=image.media_type, url=image.url)
+    media_type, data = image.data
+    return lm15.ImagePart(media_type=media_type, data=data)
 
 
 def sendable(text: str) -> str:

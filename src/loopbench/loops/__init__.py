@@ -83,6 +83,7 @@ _HOMES = {
         "Understanding",
         "Usage",
     ),
+    "loopbench.protocol.images": ("Image",),
     "loopbench.protocol.outcome": ("RunUsage",),
     "loopbench.protocol.events": (
         "ApprovalAsked",

@@ -86,4 +86,5 @@ from loopbench.protocol.events import RequestStarted as RequestStarted
 from loopbench.protocol.events import RunEnded as RunEnded
 from loopbench.protocol.events import ToolFinished as ToolFinished
 from loopbench.protocol.events import ToolStarted as ToolStarted
+from loopbench.protocol.images import Image as Image
 from loopbench.protocol.outcome import RunUsage as RunUsage

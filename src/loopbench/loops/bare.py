@@ -109,6 +109,11 @@ class Bare(ToolSettings):
         return "bare"
 
     @property
+    def takes_images(self) -> bool:
+        """Whether the design shows its model the images of a query."""
+        return True
+
+    @property
     def calls_in(self) -> str:
         """How calls are written: `native`, in the API's own form, or `text`."""
         return "native" if self.decision_format == "native" else "text"
@@ -145,11 +150,11 @@ class Bare(ToolSettings):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
-        tools = self.over(tools)
-        codec, prompt = FORMATS[self.decision_format], self.predictors[DECIDE]
+        tools, codec, prompt = self.over(tools), FORMATS[self.decision_format], self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)
-        talk = _Conversation([*opening, Message("user", query.full_text)], [{"role": "user", "content": query.full_text}])
+        asked = Message("user", query.full_text, images=query.images)
+        talk = _Conversation([*opening, asked], [{"role": "user", "content": query.full_text}])
         steps, errors, refused = 0, 0, list[WireError]()  # refused: why the query's type did not take the last answers
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:

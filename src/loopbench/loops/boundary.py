@@ -43,6 +43,8 @@ def bounded(run: RunT) -> RunT:
         try:
             if observer.only_answers and query.answer_type is None and query.history is None and not takes_events(observer):
                 return await run(self, query, tools, model, observer)
+            if query.shows_images and not getattr(self, "takes_images", False):
+                raise ValueError(f"query: {self.name} writes its prompts as text and shows no images; bare and finish do")
             return await watched(functools.partial(conversed, functools.partial(run, self)), query, tools, model, observer)
         except (TypeError, AttributeError) as error:
             if problem := problem_of_model(model, error):

@@ -119,7 +119,7 @@ def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
 
 def _told_turns(request: Request, turns: Iterable[Turn]) -> list[Message]:
     if getattr(request.codec, "asks_about_task", False):
-        return [_plain(message) for turn, _ in turns for message in turn if message.role == "user"]
+        return [Message("user", message.content) for turn, _ in turns for message in turn if message.role == "user"]
     format_name = getattr(request.codec, "grows_as", "")
     shown: list[Message] = []
     for turn, as_sent in turns:
@@ -199,13 +199,14 @@ def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
                 asked = len(shown)
                 shown.append(Message("user", RESULTS))
             text = shown[asked].content
-            shown[asked] = Message("user", f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}")
+            told = f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}"
+            shown[asked] = Message("user", told, images=shown[asked].images)
             continue
         called |= {call.id: call for call in message.calls}
         if message.role == "user":
             asked = len(shown)
         if message.content or not message.calls:
-            shown.append(Message(message.role, message.content))
+            shown.append(Message(message.role, message.content, images=message.images))
     return shown
 
 
@@ -248,7 +249,7 @@ def messages_after(
 
     `answer`: the outcome's as the design gave it, text or JSON value. `own`: that of the run's `ConversationModel`.
     """
-    messages = [Message("user", query.full_text)]
+    messages = [Message("user", query.full_text, images=query.images)]
     for made in calls:
         if made.seen is None:  # cancelled by the run itself
             continue
@@ -260,6 +261,11 @@ def messages_after(
     if outcome.ok:
         said = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", said))
-        if own is not None and all(message.role != "system" for message in own[1]):  # a history may not hold what a hook put in
+        if own is not None and all(_can_be_stored(message, query) for message in own[1]):
             messages[0] = replace(messages[0], sent=SentTurn.of(messages, *own))
     return (*(query.history or ()), *messages)
+
+
+def _can_be_stored(message: Message, query: Query[Any]) -> bool:
+    """Whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
+    return message.role != "system" and message.images in ((), query.images)

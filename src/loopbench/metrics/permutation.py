@@ -84,6 +84,12 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
     """[sum] → its probability, where each size counts with a chance of one half."""
     law = np.ones(1)
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+        if count == 1:  # which nearly all sizes of costs have: the same sums in fewer calls
+            longer, half = np.zeros(len(law) + int(size)), 0.5 * law
+            longer[: len(law)] = half
+            longer[int(size) :] += half
+            law = longer
+            continue
         weights = _coins(int(count))
         longer = np.zeros(len(law) + int(size) * int(count))
         for place in np.flatnonzero(weights):
@@ -95,8 +101,6 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
 
 def _coins(n: int) -> Floats:
     """The binomial law of n fair coins."""
-    if n == 1:
-        return np.array((0.5, 0.5))
     heads, gammaln = np.arange(n + 1.0), special.gammaln
     return np.asarray(
         np.exp(gammaln(n + 1) - gammaln(heads + 1) - gammaln(n - heads + 1) - n * math.log(2)),

@@ -422,6 +422,8 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
         message = needed(first)
+        if first["type"] == "string_pattern_mismatch":
+            message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"
         if first["type"] == "extra_forbidden":
             section = _SECTIONS.get(str(first["loc"][0]), Profile)
             message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"

@@ -15,6 +15,10 @@ MESSAGE_OVERHEAD = 4
 """Tokens that a chat format adds to each message."""
 
 
+IMAGE_TOKENS = 1_000
+"""Of one image, whose size is not looked at: a square of 1,024 pixels costs 765 of OpenAI's gpt-4o, 1,398 of Anthropic's models."""
+
+
 def estimate_tokens(text: str) -> int:
     return (len(text) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN
 
@@ -28,6 +32,8 @@ def estimate_input(request: Request) -> int:
         total += MESSAGE_OVERHEAD + (len(message.content) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN  # a call costs more than this
         for call in message.calls:
             total += estimate_tokens(call.name) + estimate_tokens(call.arguments)
+        if message.images:
+            total += IMAGE_TOKENS * len(message.images)
     return total
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from .digest import digest
+from .images import Image
 from .quick_frozen import quick_frozen
 from .stored_once import MIN_CHARS, place_of, resolved, stored_once
 
@@ -46,6 +47,8 @@ class Message:
     """On a tool message: the call that it answers."""
     sent: SentTurn | None = field(default=None, compare=False, repr=False)
     """On the user message that begins a turn of `outcome.messages`: the turn word for word as a model was sent it."""
+    images: tuple[Image, ...] = ()
+    """Images of a user message, which follow its text."""
 
     def as_dict(self) -> dict[str, Any]:
         """OpenAI's chat format, with `sent` beside it where the message has that."""
@@ -57,6 +60,9 @@ class Message:
             ]
         if self.role == "tool":
             made["tool_call_id"] = self.call_id
+        if self.images:
+            shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in self.images]
+            made["content"] = [{"type": "text", "text": self.content}, *shown]
         if self.sent is not None:
             made["sent"] = self.sent.as_dict()
         return made
@@ -65,10 +71,14 @@ class Message:
     def from_dict(cls, given: Mapping[str, Any]) -> Message:
         """Read OpenAI's chat format, as `as_dict` writes it; without content a message has an empty text.
 
-        Raises ValueError for an unknown role, content that is no text, calls without id, name and arguments, and a wrong `sent`.
+        Raises ValueError for an unknown role, content that is neither a text nor, of a user, a list of texts and images, calls
+        without id, name and arguments, and a wrong `sent`.
         """
         role, content = given.get("role"), given.get("content")
         _check_role(role)
+        images: tuple[Image, ...] = ()
+        if isinstance(content, list) and role == "user":
+            content, images = _read_parts(content)
         if not isinstance(content, str | None):
             raise ValueError(f"content must be a text, not {type(content).__name__}")
         calls = given.get("tool_calls") or ()
@@ -76,7 +86,7 @@ class Message:
         if not isinstance(call_id, str):
             raise ValueError(f"tool_call_id must be a text, not {type(call_id).__name__}")
         sent = None if given.get("sent") is None else SentTurn.from_dict(given["sent"])
-        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent)
+        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent, images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +102,12 @@ class SentTurn:
     checksum: str
     """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
     stored: tuple[Mapping[str, Any], ...]
-    """The messages in OpenAI's chat format, with stored texts for contents and arguments."""
+    """The messages in OpenAI's chat format, with stored texts for contents and arguments; `images`: they show those of the turn."""
 
     @classmethod
     def of(cls, turn: Sequence[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
         """`turn`: the same turn as the conversation has it."""
-        shown = [message.as_dict() for message in messages]
+        shown = [_without_images(message) for message in messages]
         texts = iter(stored_once(_texts(shown), _sources(turn)))
         return cls(format_name, _checksum(turn, format_name, shown), tuple(_with_texts(item, texts) for item in shown))
 
@@ -113,7 +123,8 @@ class SentTurn:
         shown = [_with_texts(item, texts) for item in self.stored]
         if self.checksum != _checksum(turn, self.format, shown):
             return None
-        return tuple(Message.from_dict(item) for item in shown)
+        images = turn[0].images if turn else ()
+        return tuple(replace(Message.from_dict(item), images=images if "images" in item else ()) for item in shown)
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON."""
@@ -149,7 +160,14 @@ def _is_literal(piece: Any) -> bool:
 
 def _sources(turn: Iterable[Message]) -> list[str]:
     """Return the long texts of a turn, which are referred to."""
-    return [text for text in _texts([message.as_dict() for message in turn]) if len(text) >= MIN_CHARS]
+    return [text for text in _texts([_without_images(message) for message in turn]) if len(text) >= MIN_CHARS]
+
+
+def _without_images(message: Message) -> dict[str, Any]:
+    """Return a message in OpenAI's chat format, and that it shows the turn's images, which are stored once."""
+    if not message.images:
+        return message.as_dict()
+    return replace(message, images=()).as_dict() | {"images": True}
 
 
 def _texts(messages: Iterable[Mapping[str, Any]]) -> list[Any]:
@@ -170,6 +188,27 @@ def _with_texts(item: Mapping[str, Any], texts: Iterator[Any]) -> dict[str, Any]
 
 def _checksum(turn: Iterable[Message], format_name: str, shown: Sequence[Mapping[str, Any]]) -> str:
     return digest([format_name, [replace(message, sent=None).as_dict() for message in turn], shown])
+
+
+def _read_parts(parts: list[Any]) -> tuple[str, tuple[Image, ...]]:
+    """Return the text and the images of a content in parts. Raises ValueError."""
+    texts: list[str] = []
+    images: list[Image] = []
+    for place, part in enumerate(parts):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        try:
+            if kind == "text" and isinstance(part["text"], str):
+                texts.append(part["text"])
+                continue
+            if kind == "image_url":
+                images.append(Image(part["image_url"]["url"]))
+                continue
+        except (TypeError, KeyError):
+            pass
+        raise ValueError(
+            f'content[{place}] must be {{"type": "text", "text": …}} or {{"type": "image_url", "image_url": {{"url": …}}}}'
+        )
+    return "\n\n".join(texts), tuple(images)
 
 
 def _check_role(role: Any) -> None:

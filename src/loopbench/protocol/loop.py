@@ -88,6 +88,11 @@ class WrappedLoop:
         return str(getattr(self.loop, "calls_in", ""))
 
     @property
+    def takes_images(self) -> bool:
+        """Whether the loop within shows its model the images of a query."""
+        return bool(getattr(self.loop, "takes_images", False))
+
+    @property
     def predictors(self) -> Program:
         """The predictors of the loop within. Raises AttributeError if its prompts cannot be changed."""
         within: Program = cast(Any, self.loop).predictors

@@ -155,11 +155,17 @@ MIN_PART = 3
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return a question after the known name that is most like a mistyped one, in any case; empty if none is like it."""
+    """Return a question after the known name that is most like a mistyped one; empty if none is like it."""
+    found = most_like(name, known)
+    return "" if found is None else f"did you mean {found!r}?"
+
+
+def most_like(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a mistyped one, in any case; None if none is like it."""
     folded = {item.casefold(): item for item in known}
     typed = name.casefold()
     alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
-    return f"did you mean {folded[alike[0]]!r}?" if alike else ""
+    return folded[alike[0]] if alike else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .chat import Message, earlier_messages
+from .images import Image
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -49,6 +50,8 @@ class Query(Parametrized[AnswerT]):
     """JSON schema of the answer; None if it is text."""
     history: tuple[Message, ...] | None = None
     """What was said before, in a conversation: `outcome.messages` of the turn before. None or empty: nothing."""
+    images: tuple[Image, ...] = ()
+    """Images that belong to the question, for the designs and models that take them."""
     answer_type: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
     """The type that was given for a schema; the answer is an instance of it. None: a text, or a JSON value."""
     held_to: AnswerType | None = field(default=None, init=False, compare=False, repr=False)
@@ -62,16 +65,29 @@ class Query(Parametrized[AnswerT]):
         schema: Mapping[str, Any] | UnionType | None = None,
         *,
         history: History | None = None,
+        images: Iterable[Image] = (),
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Query[InstanceT | None], text: str, context: str = "", *, schema: type[InstanceT], history: History | None = None
+        self: Query[InstanceT | None],
+        text: str,
+        context: str = "",
+        *,
+        schema: type[InstanceT],
+        history: History | None = None,
+        images: Iterable[Image] = (),
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Query[InstanceT | None], text: str, context: str, schema: type[InstanceT], *, history: History | None = None
+        self: Query[InstanceT | None],
+        text: str,
+        context: str,
+        schema: type[InstanceT],
+        *,
+        history: History | None = None,
+        images: Iterable[Image] = (),
     ) -> None: ...
 
     def __init__(
@@ -81,12 +97,14 @@ class Query(Parametrized[AnswerT]):
         schema: Mapping[str, Any] | type | UnionType | None = None,
         *,
         history: History | None = None,
+        images: Iterable[Image] = (),
     ) -> None:
         """`schema`: a JSON schema, or a type that has one: a pydantic model, a dataclass, a TypedDict, `list[int]`.
 
         With a type the answer is an instance of it, or None. `history`: the messages of earlier turns, as `outcome.messages` or
-        dicts in OpenAI's chat format. Raises TypeError for a text or context that is no text, a type without a JSON schema and a
-        history that holds anything else, ValueError for a history that no provider would take and unknown types in a JSON schema.
+        dicts in OpenAI's chat format. Raises TypeError for a text or context that is no text, a type without a JSON schema, images
+        that are none and a history that holds anything else, ValueError for a history that no provider would take and unknown types
+        in a JSON schema.
         """
         said: Any = text
         material: Any = context
@@ -101,13 +119,23 @@ class Query(Parametrized[AnswerT]):
             schema = answer_type.json_schema
         elif schema is not None:
             _check_types(schema, "schema")
+        shown = tuple(images)
+        for place, image in enumerate(shown):
+            if not isinstance(image, Image):
+                raise TypeError(f"query: images[{place}] must be an Image, not {type(image).__name__}; Image.of(bytes or path)")
         put = object.__setattr__
         put(self, "text", text)
         put(self, "context", context)
         put(self, "schema", schema)
         put(self, "history", None if history is None else earlier_messages(history))
+        put(self, "images", shown)
         put(self, "answer_type", answer_type)
         put(self, "held_to", answer_type)
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether there are images, in the question or in the turns before it."""
+        return bool(self.images) or any(message.images for message in self.history or ())
 
     @property
     def full_text(self) -> str:
@@ -119,7 +147,7 @@ class Query(Parametrized[AnswerT]):
         """The same query as a design gets it: its answer is a JSON value, and its history stands in the model's requests."""
         if self.answer_type is None and self.history is None:
             return self
-        made: Query[Any] = Query(self.text, self.context, self.schema)
+        made: Query[Any] = Query(self.text, self.context, self.schema, images=self.images)
         object.__setattr__(made, "held_to", self.held_to)
         return made
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.trace import Trace
-from loopbench.models.profiles import Profile
+from loopbench.models.profiles import Profile, make_profile
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest, Settings, read_manifest
 from loopbench.runs.store.each_record import each_record
@@ -80,7 +80,7 @@ def fit(
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha: must lie between 0 and 1, not {alpha:g}")
-    Profile(name=name)  # reports a bad name before the work
+    make_profile({"name": name}, f"--name {name}")  # reports a bad name before the work
     tally = Tally(paired=paired)
     for trace, retries in trials:
         tally.add(read_points(trace, retries))

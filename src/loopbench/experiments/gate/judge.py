@@ -228,8 +228,8 @@ def found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str
                     f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
                 )
     if len(found) < len(matched):
-        lacking = [old for old in matched if old not in found]
-        has = ", ".join(arm.arm for arm in manifest.arms)
+        lacking = [short_arm(old) for old in matched if old not in found]
+        has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
         raise Incomparable(
             f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
         )

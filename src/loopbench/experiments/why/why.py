@@ -20,6 +20,7 @@ from loopbench.metrics.trajectory.divergence import Divergence, Loss, divergence
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.protocol.names import meant, several
+from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
@@ -128,6 +129,7 @@ class Why:
         }
 
 
+@relaxed_gc()
 def why(
     run: Results,
     *,

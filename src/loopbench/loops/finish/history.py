@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,9 @@ def _message(item: Any) -> Message:
         return Message("assistant", text, tuple(map(_call, item.get("tool_calls") or ())))
     if role == "tool":
         return Message("tool", text, call_id=str(item.get("tool_call_id", "")))
+    if isinstance(content, list) and role != "system":
+        with contextlib.suppress(ValueError):  # a list of something else than texts and images
+            return Message.from_dict({"role": "user", "content": content})
     return Message("system" if role == "system" else "user", text)
 
 

@@ -15,6 +15,7 @@ from loopbench.protocol import (
     AnswerT,
     Codec,
     ContextOverflow,
+    Message,
     Model,
     ModelError,
     Observation,
@@ -126,6 +127,11 @@ class Finish(ToolSettings):
         return "finish"
 
     @property
+    def takes_images(self) -> bool:
+        """Whether the design shows its model the images of a query."""
+        return True
+
+    @property
     def calls_in(self) -> str:
         """How calls are written: `native`, in the API's own form, or `text`."""
         return "native"
@@ -170,7 +176,9 @@ class Finish(ToolSettings):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
         output = JsonOutput.of(query.schema, query.problem) if self.typed_output else JsonOutput.of(None)
-        run = self.begin(output, tools, model, [entry("user", input_xml({"question": query.full_text}))], observer)
+        text = input_xml({"question": query.full_text})
+        asked = Message("user", text, images=query.images).as_dict() if query.images else entry("user", text)
+        run = self.begin(output, tools, model, [asked], observer)
         error: Exception | None = None
         try:
             ending = await self.drive(run)

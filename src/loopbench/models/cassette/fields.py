@@ -51,7 +51,10 @@ def _default(item: dataclasses.Field[Any]) -> Callable[[], Any]:
 def _read(name: str, hint: Any, value: Any) -> Any:
     origin = get_origin(hint)
     if origin is UnionType:
-        return None if value is None else _read(name, next(kind for kind in get_args(hint) if kind is not NoneType), value)
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        if len(kinds) > 1:
+            return _checked(name, value, *(get_origin(kind) or kind for kind in kinds))
+        return None if value is None else _read(name, kinds[0], value)
     if origin is Literal:
         if value not in get_args(hint):
             raise ValueError(f"{name!r} is {value!r}")

@@ -252,7 +252,8 @@ class _Call:
 @dataclass(frozen=True, slots=True)
 class _Message:
     role: MessageRole
-    content: str
+    content: str | list[Any]
+    """A list of text and images in OpenAI's chat format, where a message has images."""
     tool_calls: tuple[_Call, ...] = ()
     tool_call_id: str = ""
 

@@ -168,7 +168,8 @@ def _rendered(request: Mapping[str, Any]) -> Iterator[str]:
     for message in request["messages"]:
         answers = f" answers {message['tool_call_id']}" if "tool_call_id" in message else ""
         yield from _folded(f"[{message['role']}{answers}]")
-        for line in message["content"].split("\n"):
+        content = message["content"]
+        for line in (content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).split("\n"):
             yield from _folded(f"  {line}")
         for call in message.get("tool_calls", ()):
             yield from _folded(f"  {call['id']}: {call['function']['name']} {call['function']['arguments']}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from loopbench.dspy_seam import close_local_clients, local_client
 from loopbench.models.real import DEFAULTS, RealModel, RealOptions
-from loopbench.protocol import Capabilities, Chunk, Model, Reply, Request
+from loopbench.protocol import Capabilities, Chunk, Model, ProviderError, Reply, Request
 
 from .lark import lark
 from .server import LocalServer, serve
@@ -47,7 +47,12 @@ class LocalModel:
 
 
 def _sent(request: Request) -> Request:
-    """Return the request as the server gets it; a grammar stands for the schema, as it takes one of them only."""
+    """Return the request as the server gets it; a grammar stands for the schema, as it takes one of them only.
+
+    Raises ProviderError for images.
+    """
+    if any(message.images for message in request.messages):
+        raise ProviderError("the local model takes no images: it reads text alone", "bad_request")
     sent = with_tools_as_text(request)
     return sent if sent.grammar is None else replace(sent, response_schema=None)
 

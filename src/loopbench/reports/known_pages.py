@@ -1,0 +1,77 @@
+"""Pages that need not be made again: loopbench has made them for this user, from the same files and by the same code.
+
+Only the user's own folder is asked. A run directory may come from anywhere, and what it says of its own page proves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from loopbench.protocol.files import open_regular
+from loopbench.protocol.home import home
+from loopbench.runs.folders import run_name
+from loopbench.runs.store.files import write_whole
+
+from .html.files import PAGE
+
+PACKAGE = Path(__file__).parents[1]
+MAX_KNOWN = 1_000
+"""Pages that are remembered; the oldest are forgotten."""
+
+
+def source_of(folder: Path) -> str:
+    """Return a digest of all that the page of a run is made from: its files, its name and the code that makes it. Raises OSError.
+
+    To be called before the run is read: what is added to it meanwhile then changes the next digest.
+    """
+    made = hashlib.sha256()
+    for part in (run_name(folder), sys.version, *_code(PACKAGE)):
+        made.update(f"{part}\n".encode())
+    for path in sorted(folder.rglob("*")):
+        if path != folder / PAGE and path.is_file():
+            made.update(f"{path.relative_to(folder)}\n{_digest(path)}\n".encode())
+    return made.hexdigest()
+
+
+def _code(folder: Path) -> Iterator[str]:
+    """Yield name, size and time of each file of the package."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _code(Path(entry.path))
+        else:
+            stat = entry.stat()
+            yield f"{entry.path} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _digest(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def is_known(source: str, folder: Path) -> bool:
+    """Say whether the page in a run directory is the one that was made from this source, byte for byte."""
+    try:
+        return _entry(source).read_text(encoding="ascii") == _digest(folder / PAGE)
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: nobody knows where the user's folder is
+        return False
+
+
+def remember(source: str, page: str) -> None:
+    """Remember a page that was made. Where the user's folder cannot be written, it is made again."""
+    with contextlib.suppress(OSError, RuntimeError):
+        entry = _entry(source)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(entry, hashlib.blake2b(page.encode("utf-8")).hexdigest().encode("ascii"))
+        known = sorted(entry.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for oldest in known[:-MAX_KNOWN]:
+            oldest.unlink(missing_ok=True)
+
+
+def _entry(source: str) -> Path:
+    return home() / "pages" / source
