@@ -63,11 +63,15 @@ async def work(path: Path, model: Model) -> Closing | None:
     return None
 
 
-if __name__ == "__main__":
-    path = Path(tempfile.mkdtemp()) / "A7.jsonl"
+def main(path: Path) -> None:
     asking = Act("That is on us.", (ToolCall("refund", {"order": "A7", "cents": "4200"}),))
     assert asyncio.run(work(path, FakeModel(asking))) is None
     reviewed = CheckpointFile(path)  # in another process, say
     (waiting,) = reviewed.pending
     reviewed.approve(waiting, arguments={**waiting.arguments, "cents": 4000}, by="Ann")
     print(asyncio.run(work(path, FakeModel(Answer("It is done.", {"order": "A7", "cents": 4000})))))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(folder) / "A7.jsonl")

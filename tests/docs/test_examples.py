@@ -74,12 +74,11 @@ def test_prompts_are_optimized_and_used_offline() -> None:
 
 def test_a_refund_waits_for_a_person_and_the_run_is_taken_up(capsys: pytest.CaptureFixture[str]) -> None:
     file = EXAMPLES / "refunds.py"
-    assert len(file.read_text("utf-8").splitlines()) < 65
+    assert len(file.read_text("utf-8").splitlines()) < 80
     runpy.run_path(str(file), run_name="__main__")
     said = capsys.readouterr().out
-    assert (
-        "refund {'order': 'A7', 'cents': 4200, 'reason': 'goodwill'} waits for a person.\nAnn has approved it.\n4000 cents" in said
-    )
+    waiting = "refund {'order': 'A7', 'cents': 4200, 'reason': 'goodwill'} waits for a person."
+    assert f"{waiting}\nAnn has approved it.\n4000 cents are on their way" in said
     assert said.endswith("Closing(order='A7', cents=4000)\n")
 
 
