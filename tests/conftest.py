@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import asyncio.unix_events
 import functools
 import gc
 import os
 import signal
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -39,6 +40,7 @@ from loopbench.runs.trial_models import TrialModels
 from tests.cases import USUAL
 from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
+from tests.prepared import start_for_asyncio
 from tests.rows import chosen, rows_of
 
 
@@ -106,6 +108,8 @@ os.fsync = _stay_in_memory
 vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
 """A client asks for one, which reads the certificates of all authorities anew: that takes longer than most tests."""
 
+
+asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})  # type: ignore[attr-defined]
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
 settings.register_profile("repeatable", UNTIMED, max_examples=USUAL, derandomize=True)

@@ -27,14 +27,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+PYTHON = sys.executable
+WORKER = "loopbench.runs.engine.worker_process"
 _LIBC = ctypes.CDLL(None)
 _SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux: orphans below this process become its children."""
 _LARGEST_BYTES = 1 << 17
 """Of a request."""
 _MOST_HANDLES = 16
-_BEYOND = 100
-"""File descriptors from here on are in nobody's way."""
 _LATER = (
     *(f"loopbench.loops.{design}" for design in ("bare", "finish", "phased", "react_extract", "stateless")),
     "loopbench.checks.suite.quick",
@@ -66,8 +66,8 @@ class Prepared(subprocess.Popen[Any]):
         with _ASKING, _adopting():
             prepared = _prepared()
             socket.send_fds(prepared, [json.dumps(request).encode()], [*pipes_of_child, *pass_fds])
-            self.pid = int(prepared.recv(32))
-            assert prepared.recv(32) == b"orphaned"
+            told = {prepared.recv(32), prepared.recv(32)} - {b"orphaned"}  # in either order
+            (self.pid,) = map(int, told)
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
@@ -84,6 +84,12 @@ def start_command(arguments: Sequence[str], folder: Path, environment: Mapping[s
     """Start `loopbench` with these arguments, in a folder, with nothing else in its environment."""
     taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
     return Prepared([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=environment, **taken)
+
+
+def start_for_asyncio(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
+    """Start a process in the place of `subprocess.Popen`: a worker of a run as a fork, which spares it a second of imports."""
+    is_worker = tuple(command[:4]) == (PYTHON, "-P", "-m", WORKER)
+    return (Prepared if is_worker else subprocess.Popen)(command, **more)
 
 
 @contextlib.contextmanager
@@ -126,12 +132,13 @@ def _fork_on_request(asking: socket.socket) -> dict[str, Any]:
             sys.exit()
         between = os.fork()
         if not between:
-            child = os.fork()
-            if child:
-                asking.send(str(child).encode())
+            if os.fork():
                 os._exit(0)
-            asking.close()
             request: dict[str, Any] = json.loads(data)
+            if request["session"]:
+                os.setsid()  # before the one who asks can signal to the session
+            asking.send(str(os.getpid()).encode())
+            asking.close()
             _place(handles, request["handles"])
             return request
         for handle in handles:
@@ -142,7 +149,7 @@ def _fork_on_request(asking: socket.socket) -> dict[str, Any]:
 
 def _place(handles: Sequence[int], numbers: Sequence[int]) -> None:
     """Give file descriptors these numbers."""
-    beyond = [fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, _BEYOND) for handle in handles]
+    beyond = [fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for handle in handles]
     for handle in handles:
         os.close(handle)
     for handle, number in zip(beyond, numbers, strict=True):
@@ -160,8 +167,6 @@ def main() -> None:
     request = _fork_on_request(asking)
     while os.getppid() != request["parent"]:  # not an orphan yet
         time.sleep(0.001)
-    if request["session"]:
-        os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what began the tests in the background may have it ignored
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(request["folder"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,25 @@ def test_a_mistyped_run_is_asked_back(frame: pd.DataFrame) -> None:
         loopbench.load("tabel2")
     with pytest.raises(RunError, match=r"no arm 'xx'; .*there are x, y$"):
         loopbench.why("table2", "xx")
+
+
+@pytest.mark.parametrize("values", [(2.0, 2.1), (True, False), (1, 2)])
+def test_names_that_a_frame_has_as_numbers_or_truth_values_are_names(frame: pd.DataFrame, values: tuple[Any, Any]) -> None:
+    named = frame.assign(who=frame["who"].map(dict(zip("xy", values, strict=True))))
+    assert list(imported(named).arms["arm"]) == [str(value) for value in values]
+
+
+def test_errors_of_the_agents_own_are_advised_on_in_words_of_python(frame: pd.DataFrame) -> None:
+    failed = frame.assign(right=frame["right"].astype("Int64").mask(frame.index < 2), error=["timeout"] * 2 + [""] * 22)
+    with pytest.warns(loopbench.LoopbenchWarning, match="left out: 2 of 24 trials, errored: timeout"):
+        run = imported(failed)
+    with pytest.raises(RunError, match="import with errors_as_failures=True; nothing was blessed"):
+        loopbench.bless(run, "base.json")
+    loopbench.bless(imported(failed, errors_as_failures=True), "base.json")
+
+
+def test_several_agents_in_a_frame_are_told_in_words_of_python(frame: pd.DataFrame) -> None:
+    said = r"column 'agent version' tells 2 kinds of trials apart \(x, y\), .*; to compare them: map=\{'arm': 'agent version'\}$"
+    with pytest.warns(loopbench.LoopbenchWarning) as told:
+        loopbench.import_results(frame.rename(columns={"who": "agent version"}), map={"task": "q"}, scorer="right")
+    assert [line for line in (str(warning.message) for warning in told) if re.search(said, line)]

@@ -126,6 +126,11 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
     of_its_time = {"created", "checksum"}  # the seconds may have gone on
     assert {key: first[key] for key in first.keys() - of_its_time} == {key: second[key] for key in second.keys() - of_its_time}
     assert loopbench.gate(path, pair).finding.outcome == "identical"
+    common = loopbench.gate(path, pair, common_tasks=True).finding.common
+    assert common is not None
+    assert (common.changed, common.added, common.removed) == ((), (), ())
+    with pytest.raises(ValueError, match=r"^common_tasks: "):
+        loopbench.gate(path, pair, common_tasks="all")
     again = loopbench.gate(path, runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
     assert repr(again).splitlines()[0].lower().startswith("identical")

@@ -192,7 +192,7 @@ def test_results_are_logged_only_to_a_store_that_was_typed(loopbench, here):
         assert f"type it again: --tracking-uri {store}, or log nothing: --no-mlflow" in refused.err
     assert loopbench("resume", "latest", "-q", "--no-mlflow").code == 0
     assert not (here / "theirs.db").exists()
-    assert "MLflow: " in loopbench("resume", "latest", "-q", "--tracking-uri", store).err
+    assert "MLflow: " in loopbench("resume", "latest", "--tracking-uri", store).err
     assert (here / "theirs.db").exists()
 
 

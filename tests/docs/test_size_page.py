@@ -59,6 +59,8 @@ def rows(name: str) -> list[list[str]]:
 def test_every_case_has_its_row(power_check):
     found = [tuple(row[:4]) for row in rows("power")]
     assert found == [(power_check.name_of(c), c.decision, str(c.repeats), f"{c.margin:g}") for c in power_check.CASES]
+    assert f"judged by the real functions, {power_check.RUNS} each" in PAGE.read_text(encoding="utf-8")
+    assert f"each of {power_check.RUNS_OF_PILOTS} runs and plans" in PAGE.read_text(encoding="utf-8")
     courses = [(row[0], row[1], row[3]) for row in rows("looks")]
     assert courses == [(c.name, f"{c.tasks:,}", str(c.looks)) for c in power_check.COURSES]
 

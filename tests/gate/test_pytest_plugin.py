@@ -117,6 +117,16 @@ def test_a_worse_loop_fails_task_by_task(pytester, blessed):
     assert list((pytester.path / "kept").glob("*/trials.jsonl"))
 
 
+def test_a_list_of_tasks_that_changed_is_gated_by_those_that_are_the_same(pytester, blessed):
+    call = f"loop_gate({LOOP!r}, suite='arithmetic', profile='flaky-format', tasks=5, baseline={str(blessed)!r}"
+    pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    {call})\n")
+    run(pytester).stdout.fnmatch_lines(
+        ["*: other tasks: * of the baseline were not run, *; --common-tasks, in Python common_tasks=True, *"]
+    )
+    pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    {call}, common_tasks=True)\n")
+    run(pytester).stdout.fnmatch_lines(["*identical: on the 5 tasks that are the same in both (* removed): *"])
+
+
 @pytest.mark.parametrize(("how", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("pass", "passed")])
 def test_undecided_is_what_the_test_says(pytester, blessed, how, outcome):
     """A dozen tasks show no difference between fault draws of two seeds."""
@@ -210,6 +220,7 @@ def test_a_class_is_a_loop_too(pytester):
         (", metrics={'grace': 0.1}", "*grace*"),
         (", on_undecided='maybe'", "*on_undecided is fail, skip, pass, got 'maybe'*"),
         (", alpha=2", "*alpha*"),
+        (", common_tasks='all'", "*common_tasks is True or False, got 'all'*"),
         (", profil='clean'", "unknown keyword 'profil'; did you mean 'profile'*"),
         (", program='a.py:solve'", "name a loop*or program=*both of them are given*"),
         (", profiles=('clean',)", "profile and profiles are both given"),

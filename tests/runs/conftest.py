@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio.unix_events
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +15,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.records import read_records
-from tests.prepared import Prepared
 
-FORKING = SimpleNamespace(**vars(subprocess) | {"Popen": Prepared})
-"""The module `subprocess` for asyncio, with workers that have imported the package already."""
 NASTY = '''
 """Designs that misbehave, each in one way."""
 
@@ -227,13 +221,11 @@ def configured(tmp_path) -> Callable[..., CompareConfig]:
 
 @pytest.fixture
 def ran(configured) -> Callable[..., Ran]:
-    """Runs a configuration to its end, or to where it stops; workers are forks of a prepared process."""
+    """Runs a configuration to its end, or to where it stops."""
 
     def go(told: Told | None = None, **changes: Any) -> Ran:
         experiment, told = prepare(configured(**changes)), told or Told()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asyncio.unix_events, "subprocess", FORKING)
-            return Ran(experiment, run(experiment, told), told)
+        return Ran(experiment, run(experiment, told), told)
 
     return go
 

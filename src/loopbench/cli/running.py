@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +23,7 @@ from loopbench.runs.config import load_config
 from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.folders import named_alike
-from loopbench.runs.permissions import resume_flags
+from loopbench.runs.permissions import own_code, resume_flags
 from loopbench.runs.run_state import larger, read_state
 from loopbench.runs.store.files import CutShort
 
@@ -38,20 +39,24 @@ def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOp
 
     Raises ValueError for bad input.
     """
-    endpoint = None if otlp is None else SpanEndpoint(otlp)
-    with own_prints_aside():
-        made = prepare(load_config(file, flags))
-    carry_out(made, output, endpoint)
+    endpoint, config = None if otlp is None else SpanEndpoint(otlp), load_config(file, flags)
+    with ExitStack() as opened:
+        log = None if own_code(config) else opened.enter_context(run_log(config))  # this process goes on in a fork for such code
+        with own_prints_aside():
+            made = prepare(config)
+        carry_out(made, output, endpoint, log)
 
 
-def carry_out(experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None) -> NoReturn:
+def carry_out(
+    experiment: Experiment, output: ResultsOptions, spans: SpanEndpoint | None = None, log: MlflowLog | None = None
+) -> NoReturn:
     """Run what is missing, print and write the results, and exit with the command's code.
 
-    `spans`: the endpoint that gets trials as they end.
+    `spans`: the endpoint that gets trials as they end. `log`: the run's, if it is begun already.
     Raises ValueError if no worker can be started.
     """
-    with run_log(experiment.config) as log, forks_of(experiment) as forks:
-        _carry_out(experiment, output, spans, log, forks)
+    with run_log(experiment.config) if log is None else nullcontext(log) as begun, forks_of(experiment) as forks:
+        _carry_out(experiment, output, spans, begun, forks)
 
 
 def _carry_out(

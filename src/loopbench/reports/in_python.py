@@ -21,9 +21,12 @@ _SETTINGS: Mapping[str, str] = {
     "--allow": "allow",
     "--budget-trials": "max_trials",
     "--for": "purpose",
+    "--errors-as-failures": "errors_as_failures",
 }
 """Flag of the command line → the setting that is the same in Python."""
-_SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool)
+_SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool) | {
+    "--errors-as-failures"
+}
 _TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"])))
 """Flags behind which messages write a value that is not in capitals."""
 _FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ('[^']*'|[^\s,;)]*[^\s,;:).]))?")

@@ -136,6 +136,7 @@ def _logged(config: CompareConfig, orders: BinaryIO) -> Tracked | str:
         mlflow = tracking()
         mlflow.get_ready(mlflow.uri_of(config, config.runs))
         found = results(Path(json.loads(orders.readline())))
+        found.to_json()  # computes what the log holds, while the page is made
         page = json.loads(orders.readline())
         tracked: Tracked | str = mlflow.track_as_configured(found, config, lambda _: page)
     except Exception as error:  # MLflow cannot be imported, say: that may not cost a result

@@ -25,8 +25,18 @@ def answer_score(task: Task, answer: Any) -> float:
     return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
 
 
+def made_by(task: Task) -> str:
+    """Return which call gives the answer of a task's plan, of several the last: ` (from call 'total')`; empty if it is stated."""
+    if task.plan is None or not task.plan.is_referring:
+        return ""
+    *_, last = (call.id for call in task.plan.calls if call.id in task.plan.rests_on)
+    return f" (from call {last!r})"
+
+
 def contradiction(task: Task, answer: Any) -> str:
-    """Return in what the answer of a task's plan, without references, is not the expected one; empty if it is, or nobody can tell.
+    """Return in what the answer of a task's plan is not the expected one; empty if it is, or nobody can tell.
+
+    `answer`: with results in the place of references.
 
     Raises ValueError for a scorer that does not exist.
     """
@@ -37,4 +47,5 @@ def contradiction(task: Task, answer: Any) -> str:
         stated = render_value(stated)
     if answer_score(task, stated) > 0:  # in part right, as by `f1`, is no contradiction
         return ""
-    return f"task {task.id!r}: the plan's answer is {answer!r}, expected is {task.expected!r} (scorer {task.scorer})"
+    said = f"the plan's answer is {answer!r}{made_by(task)}, expected is {task.expected!r}"
+    return f"task {task.id!r}: {said} (scorer {task.scorer})"

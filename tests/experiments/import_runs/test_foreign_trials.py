@@ -107,8 +107,8 @@ def test_a_scale_may_run_downwards():
 
 def test_names_are_one_line():
     assert name_of(" a\n b ", "x") == "a b"
-    assert name_of(7, "x") == "7"
-    refused: tuple[object, ...] = (True, None, 1.5, [], " \n")
+    assert (name_of(7, "x"), name_of(2.1, "x"), name_of(True, "x")) == ("7", "2.1", "True")
+    refused: tuple[object, ...] = (None, math.nan, [], {}, " \n")
     for bad in refused:
         with pytest.raises(ValueError, match="x is"):
             name_of(bad, "x")

@@ -227,6 +227,15 @@ def test_errored_rows_say_why(kit):
     assert counted == {"v": "scored", "w": "errored", "x": "scored", "y": "excluded", "z": "errored"}
 
 
+@pytest.mark.parametrize("name", ["error", "Error message", "exception"])
+def test_the_text_of_an_error_says_that_it_ended_the_trial(kit, name):
+    path = kit.put(f"arm,task,score,{name}\na,v,1,\na,w,,429 from upstream\na,x,,\na,y,0,recovered\n", ".csv")
+    plain = {record.task: (record.status, record.stop) for record in kit.imported(path).records}
+    assert plain == {"v": ("scored", None), "w": ("errored", "crashed"), "x": ("errored", None), "y": ("scored", None)}
+    counted = {record.task: (record.status, record.accuracy) for record in kit.imported(path, errors_as_failures=True).records}
+    assert counted == {"v": ("scored", 1.0), "w": ("scored", 0.0), "x": ("errored", 0.0), "y": ("scored", 0.0)}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -234,7 +243,7 @@ def test_errored_rows_say_why(kit):
         ("\n\n", "the table is empty"),
         (HEAD, "holds no trial"),
         ("arm,score\na,1\n", "no column of the task: task, task_id, .* or id; there are arm, score"),
-        ("arm,task\na,x\n", "no column of the score: score, accuracy, .* or reward; there are arm, task"),
+        ("arm,task\na,x\n", "no column of the score: score, accuracy, .* or grade; there are arm, task"),
         ("arm,task,score,score\n", "two columns are called 'score'"),
         (HEAD + "a,x,0\n", "line 2: 3 cells, and the first line names 4 columns"),
         (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm, task and repeat '0' are in line 2 already"),

@@ -83,7 +83,7 @@ def test_excluded_tasks_have_to_be_made_up_for(pilot):
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        ({"metric": "speed"}, "--metric: unknown metric 'speed'; there are accuracy"),
+        ({"metric": "speed"}, "--metric: unknown metric 'speed'; known: accuracy"),
         ({"margin": 0.0}, "--margin: it must be more than 0 and less than 1"),
         ({"margin": 1.0}, "--margin: it must be more than 0 and less than 1"),
         ({"margin": math.nan}, "--margin"),

@@ -16,6 +16,7 @@ from loopbench.protocol import PlannedCall, resolve
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.values import cap, error_text
+from loopbench.runs.gold import made_by
 from loopbench.runs.trial.setting import FinishedTrial
 
 from .reference_agents import ORACLE, Passed, baselines, bench, passed, trial
@@ -45,7 +46,7 @@ def why_it_failed(task: Task, finished_trial: FinishedTrial) -> str:
     if problem := trace["details"].get("problem"):
         return str(problem)
     if record.scores.get("answer", record.accuracy) < 1:
-        return f"task {task.id!r}: the plan's answer is {record.answer!r}, expected is {task.expected!r}"
+        return f"task {task.id!r}: the plan's answer is {record.answer!r}{made_by(task)}, expected is {task.expected!r}"
     state = trace["end_state"]
     return f"task {task.id!r}: after the plan the state is {_json(state['found'])}, expected is {_json(state['expected'])}"
 

@@ -27,6 +27,7 @@ from loopbench.runs.store.traces import TracesSize, traces_size
 from .answer_json import answer_json
 from .exposure import exposures
 from .measured_forms import are_mixed
+from .misleading_plans import misleading_plans
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
@@ -135,15 +136,18 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
     if are_mixed(arms):
         compared = replace(compared, pooled=())
-    compared = replace(compared, warnings=(*compared.warnings, *_warnings(folder, manifest)), remarks=tuple(_remarks(manifest)))
+    warnings = (*compared.warnings, *_warnings(folder, manifest, records))
+    compared = replace(compared, warnings=warnings, remarks=tuple(_remarks(manifest)))
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))
     return Results(folder, manifest, records, compared, at)
 
 
-def _warnings(folder: Path, manifest: Manifest) -> Iterator[str]:
+def _warnings(folder: Path, manifest: Manifest, records: Sequence[Record]) -> Iterator[str]:
     """Yield the warnings about what distorts a run's results."""
+    if misled := misleading_plans(folder, manifest, records):
+        yield misled
     yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)
     if damage := traces_damage(folder, manifest.sealed):
         yield f"{TRACES}: {damage}"

@@ -15,7 +15,7 @@ _NAMES = """
 arm            arm agent loop design variant system solver
 task           task task_id sample sample_id case case_id example example_id item instance_id question_id reference_example_id id
 repeat         repeat epoch run trial replicate iteration
-score          score accuracy correct is_correct success solved passed pass reward
+score          score accuracy correct correctness is_correct success solved passed pass reward grade
 steps          steps n_steps num_steps turns n_turns num_turns
 lm_calls       lm_calls llm_calls model_calls n_calls requests calls
 tool_calls     tool_calls n_tool_calls
@@ -27,7 +27,7 @@ seconds        seconds duration duration_s latency latency_s time time_s elapsed
 confidence     confidence
 status         status
 stop           stop stop_reason
-reason         reason error error_message
+reason         reason error error_message exception
 cluster        cluster template
 model          model model_name
 answer         answer output prediction response
@@ -37,6 +37,7 @@ suite          suite dataset benchmark
 COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
 """Meaning of a column → its accepted names, the preferred ones first."""
 NEEDED = ("task", "score")
+_NAMES_ERRORS = frozenset({"error", "errors", "exception"})
 
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
@@ -107,6 +108,11 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     if "arm" not in found and "model" in found:
         found["arm"] = found["model"]
     return found
+
+
+def names_errors(column: str) -> bool:
+    """Tell whether a column is called as one that says which error ended a trial: `error`, `Error message`, `exception`."""
+    return bool(_NAMES_ERRORS & set(_word(column).split("_")))
 
 
 def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:

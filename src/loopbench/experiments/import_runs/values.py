@@ -95,8 +95,10 @@ def objects_at(data: Mapping[str, Any], key: str, what: str) -> list[Mapping[str
 
 
 def name_of(value: Any, what: str) -> str:
-    """Return a name on one line, from text or a whole number."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    """Return a name on one line, from text or a number, such as the 2.1 of a version, or a truth value, as a table has them."""
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{what} is empty")
+    if not isinstance(value, str | int | float):
         raise ValueError(f"{what} is not a name: {shown(value)}")
     text = shown(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
     if not text:

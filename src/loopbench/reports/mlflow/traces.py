@@ -30,7 +30,7 @@ from loopbench.runs.store.traces import Traces
 
 from .store import MAX_NAME, MAX_PREVIEW, Store, clean, run_name
 
-USUAL_TRACES, MAX_TRACES = 10, 20
+USUAL_TRACES, MAX_TRACES = 5, 20
 """Traces per arm: successes fill up to the usual number, kinds of failure may exceed it."""
 
 _ENDS_WELL = frozenset({StopReason.FINISHED, StopReason.FORCED})

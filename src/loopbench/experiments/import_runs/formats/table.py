@@ -11,7 +11,7 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..columns import columns_of
+from ..columns import columns_of, names_errors
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..pooled import pooled_by, repeated_tasks
@@ -162,6 +162,7 @@ def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], 
     value = score(cells["score"], reading.scale)
     status = _status(cells.get("status"), value)
     reason = "" if is_nothing(cells.get("reason")) else one_line(cells["reason"])
+    ended_by_error = not is_nothing(cells.get("status")) or bool(reason and names_errors(columns["reason"]))
     numbers: dict[str, Any] = {name: count(cells.get(name), columns.get(name, name)) for name in COUNTS}
     numbers |= {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
     return ForeignTrial(
@@ -169,7 +170,7 @@ def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], 
         status=status,
         reason=reason or (BLANK if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=_stop(cells.get("stop"), status, cells.get("status")),
+        stop=_stop(cells.get("stop"), status, ended_by_error=ended_by_error),
         answer=None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
         confidence=share(cells.get("confidence"), columns.get("confidence", "")),
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
@@ -189,10 +190,10 @@ def _status(text: Any, value: float | None) -> Status:
     return status
 
 
-def _stop(text: Any, status: str, status_text: Any) -> str | None:
-    """Return the stop. A trial with status errored has `crashed`; a blank score alone is not enough."""
+def _stop(text: Any, status: str, *, ended_by_error: bool) -> str | None:
+    """Return the stop. A trial that is errored by its status, or by an error's text, has `crashed`; a blank score is not enough."""
     if is_nothing(text):
-        return StopReason.CRASHED if status == "errored" and not is_nothing(status_text) else None
+        return StopReason.CRASHED if status == "errored" and ended_by_error else None
     try:
         return StopReason(str(text).strip().lower())
     except ValueError:

@@ -1,0 +1,95 @@
+"""Tasks that no loop can solve because their plans' calls lead to another answer than the expected one.
+
+No call is made to find them, since tools may act on the real world, or give another result each time: they show in trials that
+nothing disturbed, in which a loop did all that the plan says and gave the answer that came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike, where
+from loopbench.metrics.trace import Trace
+from loopbench.metrics.trajectory.divergence import cause_of
+from loopbench.metrics.trajectory.trajectory import course, shortened
+from loopbench.protocol import StopReason, render_value
+from loopbench.protocol.counts import counted
+from loopbench.runs.manifest import Manifest
+from loopbench.runs.store.files import RunError
+from loopbench.runs.store.traces import Traces
+
+MAX_READ = 20
+"""Maximum number of tasks whose traces are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Misled:
+    """A task, and how a trial came to its answer."""
+
+    task: str
+    answer: str
+    expected: str
+    made_by: str
+    """The last call that gave a result: `step 3, multiply`; empty where none did."""
+
+
+def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> str:
+    """Return a warning that names one such task, its last call and both answers, and counts the others; empty if there is none."""
+    suspects = _suspects(manifest, records)
+    found = list(_misled(folder, suspects))
+    if not found:
+        return ""
+    first, others = found[0], len(found) - 1
+    made = f" ({first.made_by})" if first.made_by else ""
+    at_least = "at least " if len(suspects) > MAX_READ else ""
+    more = f"; the same holds for {at_least}{counted(others, 'other task')}" if others else ""
+    said = f"its plan's calls lead to {first.answer}{made}, expected is {first.expected}"
+    return f"{first.task}: no loop can solve it, since {said}; mend the plan or the expected answer{more}"
+
+
+def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
+    """Return a trial of each task that no trial solved even in part, and that all undisturbed trials answered alike."""
+    scripted = {arm.arm for arm in manifest.arms if arm.model == "scripted"} if manifest.imported is None else set()
+    unsolved = set[str]()
+    if scripted:
+        scored = [(record.task, record.accuracy > 0) for record in alike(records) if record.status == "scored"]
+        unsolved = {task for task, _ in scored} - {task for task, is_solved in scored if is_solved}
+    if not unsolved:
+        return {}
+    calm = where(records, lambda record: record.arm in scripted and record.task in unsolved and _went_its_way(record))
+    answers: dict[str, set[str]] = {}
+    traced: dict[str, Record] = {}
+    for record in calm:
+        answers.setdefault(record.task, set()).add(render_value(record.answer))
+        if record.trace_at is not None:
+            traced.setdefault(record.task, record)
+    return {task: record for task, record in traced.items() if len(answers[task]) == 1}
+
+
+def _went_its_way(record: Record) -> bool:
+    """Return whether a trial ended with an answer of its own and met no fault."""
+    answered = record.status == "scored" and record.stop == StopReason.FINISHED and record.answer is not None
+    return answered and not (record.abstained or record.gave_up or any(fault.landed for fault in record.faults))
+
+
+def _misled(folder: Path, suspects: Mapping[str, Record]) -> Iterator[_Misled]:
+    """Yield those of the tasks whose trial was lost by nothing that the loop did."""
+    traces = Traces(folder)
+    for task, record in list(suspects.items())[:MAX_READ]:
+        try:
+            trace = traces.read(record)
+        except RunError:  # damage is told elsewhere
+            continue
+        by_answer = trace.head.end_state is None and trace.head.expected is not None
+        if by_answer and cause_of(trace, record).cause == "other":
+            answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
+            yield _Misled(task, answer, expected, _last_call(trace))
+
+
+def _last_call(trace: Trace) -> str:
+    """Return the last call that gave a result, with its step as `show` numbers it; empty where none did."""
+    steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave and step.call is not None]
+    return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else ""
