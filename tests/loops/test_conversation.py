@@ -323,7 +323,10 @@ def test_a_sent_turn_is_that_of_its_messages_and_of_no_others(
     assert sent.shown(turn) == tuple(messages)
     changed = [replace(one, content=text) if number == place % len(turn) else one for number, one in enumerate(turn)]
     assert (sent.shown(changed) is not None) is (changed == turn)
-    assert replace(sent, stored=(*sent.stored, Message("user").as_dict())).shown(turn) is None
+    read = SentTurn.from_dict(json.loads(json.dumps(sent.as_dict())))
+    assert read.shown(turn) == tuple(messages)
+    assert (read.shown(changed) is not None) is (changed == turn)
+    assert SentTurn(sent.format, sent.checksum, (*sent.stored, Message("user").as_dict())).shown(turn) is None
 
 
 LONG = st.text('abc"\n\\é', min_size=MIN_CHARS, max_size=40)

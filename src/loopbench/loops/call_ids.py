@@ -48,7 +48,7 @@ class CallIds:
         self._made[like] += 1
         number = self._made[like]
         earlier = f"{before}-{number}"
-        return replace(call, call_id=CallId(earlier if earlier in self.recorded else f"{like}-{number}"))
+        return ToolCall(call.name, call.arguments, CallId(earlier if earlier in self.recorded else f"{like}-{number}"))
 
     def coming(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls of a reply with the ids that they have if they are made."""
@@ -57,7 +57,7 @@ class CallIds:
         for call in calls:
             like, _ = self._likeness(call)
             counted[like] += 1
-            made.append(replace(call, call_id=CallId(f"{like}-{self._made[like] + counted[like]}")))
+            made.append(ToolCall(call.name, call.arguments, CallId(f"{like}-{self._made[like] + counted[like]}")))
         return made
 
     def _likeness(self, call: ToolCall) -> tuple[str, str]:
@@ -80,5 +80,5 @@ def ids_of(observer: Observer, query: Query) -> CallIds:
 
 
 def as_asked(seen: Observation, call: ToolCall) -> Observation:
-    """Return a result with the id that the design gave the call."""
-    return seen if seen.call_id == call.call_id else replace(seen, call_id=call.call_id)
+    """Return a result with the id that the design gave the call; the run's, if it gave none."""
+    return seen if not call.call_id or seen.call_id == call.call_id else replace(seen, call_id=call.call_id)

@@ -89,33 +89,58 @@ class Message:
         return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent, images)
 
 
-@dataclass(frozen=True, slots=True)
 class SentTurn:
     """A turn of a conversation, word for word as the last request of its run showed it, up to the last reply and without it.
 
     A later request that begins with the same words is read from a provider's prompt cache. What the turn in the conversation says,
-    too, is held by reference to it: see `stored_once`.
+    too, is stored by reference to it: see `stored_once`. That form is made when it is asked for.
     """
 
-    format: str
-    """Name of the format in which the turn is written: only requests in the same one show it so."""
-    checksum: str
-    """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
-    stored: tuple[Mapping[str, Any], ...]
-    """The messages in OpenAI's chat format, with stored texts for contents and arguments; `images`: they show those of the turn."""
+    __slots__ = ("_given", "_made", "format")
+
+    def __init__(self, format_name: str, checksum: str, stored: Iterable[Mapping[str, Any]]) -> None:
+        """`format_name`: that in which the turn is written: only requests in the same format show it so."""
+        self.format = format_name
+        self._made: tuple[str, tuple[Mapping[str, Any], ...]] | None = checksum, tuple(stored)
+        self._given: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
 
     @classmethod
-    def of(cls, turn: Sequence[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
+    def of(cls, turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
         """`turn`: the same turn as the conversation has it."""
-        shown = [_without_images(message) for message in messages]
-        texts = iter(stored_once(_texts(shown), _sources(turn)))
-        return cls(format_name, _checksum(turn, format_name, shown), tuple(_with_texts(item, texts) for item in shown))
+        made = cls(format_name, "", ())
+        made._made, made._given = None, (tuple(turn), tuple(messages))
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SentTurn) and self.as_dict() == other.as_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def checksum(self) -> str:
+        """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
+        return self._form()[0]
+
+    @property
+    def stored(self) -> tuple[Mapping[str, Any], ...]:
+        """The messages in OpenAI's chat format, with stored texts for contents and arguments; `images`: they show the turn's."""
+        return self._form()[1]
+
+    def _form(self) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+        if self._made is None:
+            turn, messages = self._given
+            shown = [_without_images(message) for message in messages]
+            texts = iter(stored_once(_texts(shown), _sources(turn)))
+            self._made = _checksum(turn, self.format, shown), tuple(_with_texts(item, texts) for item in shown)
+        return self._made
 
     def shown(self, turn: Sequence[Message]) -> tuple[Message, ...] | None:
         """Return the turn as it was sent; None if this is not the turn that the conversation has, because one was changed since.
 
         `turn`: as the conversation has it.
         """
+        if self._made is None or self._given[0]:
+            return self._given[1] if self._given[0] == tuple(turn) else None
         try:
             texts = iter(resolved(_texts(self.stored), _sources(turn)))
         except ValueError:
@@ -187,7 +212,8 @@ def _with_texts(item: Mapping[str, Any], texts: Iterator[Any]) -> dict[str, Any]
 
 
 def _checksum(turn: Iterable[Message], format_name: str, shown: Sequence[Mapping[str, Any]]) -> str:
-    return digest([format_name, [replace(message, sent=None).as_dict() for message in turn], shown])
+    plain = [message.as_dict() if message.sent is None else replace(message, sent=None).as_dict() for message in turn]
+    return digest([format_name, plain, shown])
 
 
 def _read_parts(parts: list[Any]) -> tuple[str, tuple[Image, ...]]:
