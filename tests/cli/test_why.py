@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopbench.cli.main import main
 from loopbench.reports.why_lines import kind_in_words
 from loopbench.runs.store.files import TRACES, TRIALS
 from loopbench.runs.store.records import read_records
@@ -23,9 +26,22 @@ SIZE = ("--profile", "flaky-format", "--profile", "forgetful", "--tasks", "12", 
 LOOPS = ("--loop", "bare", "--loop", "react_extract")
 
 
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder `runs` with one comparison, for this module's tests to copy."""
+    runs: Path = tmp_path_factory.mktemp("why") / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs.parent)
+        patch.setattr(sys, "argv", ["loopbench", "compare", *LOOPS, *SIZE])
+        with pytest.raises(SystemExit) as left:
+            main()
+    assert not left.value.code
+    return runs
+
+
 @pytest.fixture
-def compared(loopbench: Callable[..., Any]) -> Callable[..., Any]:
-    assert loopbench("compare", *LOOPS, *SIZE).code == 0
+def compared(loopbench: Callable[..., Any], run_once: Path) -> Callable[..., Any]:
+    shutil.copytree(run_once, "runs")
     return loopbench
 
 

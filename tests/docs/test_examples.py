@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,17 @@ def test_prompts_are_optimized_and_used_offline() -> None:
     said = said_by(file)
     assert "Optimized, on the test tasks: better: bare\n" in said
     assert "never scaled" in said
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare", "refunds"}
+
+
+def test_a_refund_waits_for_a_person_and_the_run_is_taken_up(capsys: pytest.CaptureFixture[str]) -> None:
+    file = EXAMPLES / "refunds.py"
+    assert len(file.read_text("utf-8").splitlines()) < 80
+    runpy.run_path(str(file), run_name="__main__")
+    said = capsys.readouterr().out
+    waiting = "refund {'order': 'A7', 'cents': 4200, 'reason': 'goodwill'} waits for a person."
+    assert f"{waiting}\nAnn has approved it.\n4000 cents are on their way" in said
+    assert said.endswith("Closing(order='A7', cents=4000)\n")
 
 
 def test_loops_are_compared_in_one_call_offline() -> None:

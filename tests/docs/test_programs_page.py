@@ -82,7 +82,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "my_gemini" in command:
         pytest.importorskip("google.genai")
     _, *words = shlex.split(command)
-    out = said_by(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json")
+    out = said_by(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=3)", "--no-mlflow", "-q", "--json")
     arms = json.loads(out)["arms"]
     assert len(arms) == 2
     for arm in arms:

@@ -25,13 +25,20 @@ def scripts() -> list[str]:
 
 
 def followed(folder: Path) -> list[str]:
-    """Run the blocks one after the other in a folder as a new user's shell would, and return what each prints."""
-    source = Path(__file__).parents[2] / "src"
+    """Run the blocks one after the other in a folder as a new user's shell would, and return what each prints.
+
+    As the page has it installed: without MLflow, and pytest with no plugin but ours.
+    """
+    source, hidden = Path(__file__).parents[2] / "src", folder / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['mlflow'] = None\n", encoding="utf-8")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(folder),
         "COLUMNS": "80",
-        "PYTHONPATH": str(source),
+        "PYTHONPATH": f"{hidden}{os.pathsep}{source}",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "loopbench.pytest_plugin",
         "LANG": "C.UTF-8",
     } | {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS")}
     printed = []

@@ -6,6 +6,7 @@ undisturbed run, beside the model's own reply. Lines that differ in their number
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,7 +68,7 @@ def _new_lines(asked: Sequence[Asked], struck: int, place: int, clean: Sequence[
     before = [*clean, *(one.request for one in asked[: struck + 1])]
     texts = [message.content for request in before for message in request.messages]
     known = {"", *(_masked(line) for text in texts for line in text.splitlines())}
-    known_words = set(words_of(*texts))
+    known_words = {word for text in texts for word in _all_words(text)}
     said = {line.strip() for one in asked[struck:place] if one.reply is not None for line in one.reply.text.splitlines()} - {""}
     for message in _told(asked[place].request):
         lines = [line for line in message.content.splitlines() if _masked(line) not in known]
@@ -89,6 +90,7 @@ def _explains(fault: AgentFault, line: str, fresh: Iterable[str] | None = None) 
     return bool(new & (fault.signs or frozenset())) or bool(new & fault.weak_signs and words & fault.subject)
 
 
+@functools.lru_cache(maxsize=4096)
 def _masked(line: str) -> str:
     """Return a line without its numbers, ids and dates, which differ between turns of a run."""
     return _WITH_DIGITS.sub("0", line).strip()
@@ -106,8 +108,16 @@ def _told(request: Request) -> Iterator[Message]:
             yield message
 
 
-def _plain_words(text: str) -> list[str]:
-    return words_of(_TYPE_FIELD.sub(" ", text))
+@functools.lru_cache(maxsize=1024)
+def _all_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text; each request of a trial has those of the requests before it again."""
+    return tuple(words_of(text))
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text without fields of its type."""
+    return tuple(words_of(_TYPE_FIELD.sub(" ", text)))
 
 
 def _words(request: Request) -> Counter[str]:

@@ -109,6 +109,8 @@ class BaselineArm(_Part):
     """The sha256 of the loop's code. It decides nothing, since the gate exists for code that changes; notes tell that it did."""
     version: str = ""
     """Version of a foreign loop."""
+    met: str = ""
+    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
     digest: str
     """The sha256 of the arm's records."""
     tasks: dict[str, TaskLine]
@@ -215,6 +217,7 @@ def bless(run: Results) -> Baseline:
                     profile=arm.profile,
                     code=arm.code,
                     **({"version": arm.version} if arm.version else {}),
+                    **({"met": arm.met} if arm.met else {}),
                     digest=records_digest(by_arm[arm.arm]),
                     tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known),
                 )

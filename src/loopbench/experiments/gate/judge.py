@@ -305,8 +305,11 @@ def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
     settings = run.manifest.settings
     if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         return True
-    models = {arm.arm: arm.model for arm in run.manifest.arms}
-    return all(models[side.arm] == baseline.arms[side.baseline_arm].model == SCRIPTED for side in sides)
+    now, then = {arm.arm: arm for arm in run.manifest.arms}, baseline.arms
+    return all(
+        now[side.arm].model == then[side.baseline_arm].model == SCRIPTED and now[side.arm].met == then[side.baseline_arm].met
+        for side in sides
+    )
 
 
 def _judged_arms(
@@ -370,6 +373,10 @@ def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iter
     for old, arm in matched.items():
         if arm != old:
             yield f"{arm} is held against {old} of the baseline."
+        entry, before = manifest.arm(arm), baseline.arms[old].met
+        if entry is not None and entry.met != before:
+            was = before or entry.profile
+            yield f"{arm} met {entry.met or entry.profile}, by the form of its calls, and {was} in the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
     if manifest.suite.code != baseline.suite.code:
