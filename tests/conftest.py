@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background, whose children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -114,6 +115,19 @@ UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]) 
 settings.register_profile("repeatable", UNTIMED, max_examples=USUAL, derandomize=True)
 settings.register_profile("explore", UNTIMED, max_examples=100)
 settings.load_profile("repeatable")
+
+_NO_CONSTANTS, _constants_of_modules = providers._local_constants, providers._get_local_constants
+
+
+def _constants_to_draw() -> Any:
+    """Draw no constants from the modules that are imported by now, where each run is to draw the same cases.
+
+    Which modules these are depends on the tests before, and to look all of them up takes each process seconds.
+    """
+    return _NO_CONSTANTS if settings.default.derandomize else _constants_of_modules()  # type: ignore[union-attr]  # a profile is loaded
+
+
+vars(providers)["_get_local_constants"] = _constants_to_draw
 
 
 def make_record(**changes: Any) -> Record:

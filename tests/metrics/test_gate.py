@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopbench.metrics.gate import MORE, GateLine, Held, agreeing_tasks, check_level, check_margin, decide, judge_lines, overall
 from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
-ORDER = ("identical", "pass", "unchanged", "regression", "undecided")
+ORDER = ("identical", "pass", "unchanged", "better here", "regression", "undecided")
 
 
 def values(scores: Sequence[Sequence[float]], clusters: Mapping[int, str] | None = None) -> TaskValues:
@@ -129,7 +129,7 @@ def test_more_lines_make_no_line_easier_to_call_a_regression_and_no_pass_harder(
 def test_the_gravest_line_is_the_outcome_of_the_whole(outcomes):
     made = line([1.0] * 3, [1.0] * 3)
     lines = [dataclasses.replace(made, outcome=outcome) for outcome in outcomes]
-    gravity = ["identical", "pass", "unchanged", "undecided", "regression"]
+    gravity = ["identical", "pass", "unchanged", "better here", "undecided", "regression"]
     assert overall(lines) == max(outcomes, key=gravity.index)
 
 
@@ -272,6 +272,32 @@ def test_an_unchanged_line_stands_between_what_is_shown_and_what_is_open():
     lines = judge_lines([held(few, few, unchanged=True), held(many, many, arm="b")])
     assert overall(lines) == "unchanged"
     assert overall([*lines, line(few, few)]) == "undecided"
+
+
+def test_a_score_that_some_tasks_gained_and_none_lost_is_better_here():
+    """It says nothing of other tasks, and excuses no bill beyond its margin."""
+    was, now = [0.0] + [1.0] * 11, [1.0] * 12
+    assert line(was, now).outcome == "undecided"
+    gained = line(was, now, gained=True)
+    assert gained.outcome == "better here"
+    assert gained.effect.low < 0 < gained.effect.value
+    dearer, dear = [100.0] * 11 + [190.0], [100.0] * 11 + [600.0]
+    amounts = [line([100.0] * 12, paid, "tokens", 0.1, gained=True) for paid in (dearer, dear)]
+    assert [made.outcome for made in amounts] == ["within here", "undecided"]
+    assert overall([gained, amounts[0]]) == overall(amounts[:1]) == "better here"
+    assert overall([gained, amounts[1]]) == "undecided"
+    assert line([1.0] * 40, [1.0] * 30 + [0.0] * 10, gained=True).outcome == "regression"
+    assert line([0.0] * 200, [1.0] * 200, gained=True).outcome == "pass"
+
+
+@given(sides(), MARGINS, LEVEL)
+def test_what_is_gained_lifts_undecided_lines_alone_and_none_beyond_its_margin(found, margin, alpha):
+    metric, baseline, run = found
+    plain, gained = (judge_lines([Held("a", metric, baseline, run, margin, gained=it)], alpha)[0] for it in (False, True))
+    if plain.outcome != "undecided":
+        assert gained == plain
+    elif metric != PRIMARY:
+        assert (gained.outcome == "within here") == plain.is_within
 
 
 @given(sides(), MARGINS, LEVEL)

@@ -162,7 +162,7 @@ def gate(
     else:
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common)
-    said = [*brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
+    said = [*brief.changed(judged), *brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
     return GateAnswer(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 

@@ -17,7 +17,7 @@ from .columns import folded, print_lines
 from .console import WIDE, out
 from .tables import print_table
 
-STYLES: Mapping[str, str] = {**dict.fromkeys(PASSES, "bold green"), "undecided": "bold yellow"}
+STYLES: Mapping[str, str] = {**dict.fromkeys((*PASSES, "within here"), "bold green"), "undecided": "bold yellow"}
 """Of an outcome; of the others, `WORST`."""
 WORST = "bold red"
 MAX_NAMED = 1
@@ -41,8 +41,11 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
     yield from _wrapped(headline(judged, MAX_NAMED), width, STYLES.get(judged.outcome, WORST))
     if judged.lines:
         yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
+    for line in (*brief.changed(judged), *brief.examples(judged)):
+        yield from _line(line, width)
+    if judged.lines:
         yield from _wrapped(brief.margins(judged), width, "dim")
-    for line in (*brief.sentences(judged), *brief.examples(judged)):
+    for line in brief.sentences(judged):
         yield from _line(line, width)
 
 

@@ -4,11 +4,13 @@ An effect is paired per task: of a share, such as accuracy, the difference run -
 tasks together took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline;
 `pass` where the one-sided bound toward worse lies within the margin; `unchanged` where one seed and a model without chance gave
 every trial the value that it had; `regression` where the sign-flip test, adjusted over all lines (Holm), shows the run worse, and
-so the other bound lies beyond no change; else `undecided`. All lines must pass for all to pass (intersection-union test, Berger
-1982, which needs no adjustment): so a false alarm of the whole gate is no more frequent than alpha, and neither is a pass that
-hides a worsening beyond a margin. Both rates are over draws of the baseline and of the run; given one baseline they depend on how
-lucky it was.
-`identical` and `unchanged` say of the tasks that were run what is known of them without a test, and nothing of others.
+so the other bound lies beyond no change; `better here` where one seed and a model without chance gave some trials a higher score
+and none a lower one, and of another metric of that arm `within here` where its change lies within the margin; else `undecided`. All
+lines must pass for all to pass (intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole
+gate is no more frequent than alpha, and neither is a pass that hides a worsening beyond a margin. Both rates are over draws of the
+baseline and of the run; given one baseline they depend on how lucky it was.
+`identical`, `unchanged`, `better here` and `within here` say of the tasks that were run what is known of them without a test, and
+nothing of others.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ from .outlook import MoreRepeats, Outlook, gate_outlook, gate_repeats
 from .paired import PairedFlip
 from .power import Levels, Spread, spread
 from .statistics import ALPHA, log_ratios
-from .summary import GAINS, METRICS, SHARES, TaskValues
+from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 from .sums import MAX_LOG, PairedSums
 
-LineOutcome = Literal["identical", "pass", "unchanged", "regression", "undecided"]
+LineOutcome = Literal["identical", "pass", "unchanged", "better here", "within here", "regression", "undecided"]
+
+RunOutcome = Literal["identical", "pass", "unchanged", "better here", "regression", "undecided"]
 
 MARGIN = 0.02
 """A share, such as accuracy, may fall by so much, or one that is a harm rise: 2 points."""
@@ -71,6 +75,10 @@ class Held:
     unchanged: bool = False
     """Seed and model leave nothing to chance, and every trial has the value that it had in the baseline; of accuracy, none has a
     graver stop.
+    """
+    gained: bool = False
+    """Seed and model leave nothing to chance, some trials of the arm score higher, and none scores lower, ends more gravely or has
+    no score; of another share than accuracy, none has a worse value either.
     """
     grows: bool = False
     """A larger run with the baseline's seed repeats these trials and adds others, since nothing in them is left to chance."""
@@ -169,13 +177,25 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
     return tuple(replace(line, better=_better(line, change, alpha / len(held))) for line, change in zip(lines, found, strict=True))
 
 
-def overall(lines: Sequence[GateLine]) -> LineOutcome:
-    """Any regression is one of the whole, else an undecided line leaves the whole undecided, and so does no line at all."""
+def overall(lines: Sequence[GateLine]) -> RunOutcome:
+    """Any regression is one of the whole, else an undecided line leaves the whole undecided, and so does no line at all.
+
+    A line that is `within here` stands beside a score that got better, so that the whole is `better here`.
+    """
     outcomes = {line.outcome for line in lines} or {"undecided"}
-    return next(outcome for outcome in GRAVEST_FIRST if outcome in outcomes)
+    gravest = next(outcome for outcome in GRAVEST_FIRST if outcome in outcomes)
+    return "better here" if gravest == "within here" else gravest
 
 
-GRAVEST_FIRST: tuple[LineOutcome, ...] = ("regression", "undecided", "unchanged", "pass", "identical")
+GRAVEST_FIRST: tuple[LineOutcome, ...] = (
+    "regression",
+    "undecided",
+    "better here",
+    "within here",
+    "unchanged",
+    "pass",
+    "identical",
+)
 """What says least stands before what says more: an unchanged line claims nothing of other tasks, and one that passes does."""
 
 
@@ -190,15 +210,19 @@ def agreeing_tasks(margin: float, alpha: float = ALPHA) -> int:
     return math.floor(math.log(alpha) / math.log1p(-margin)) + 1
 
 
-def _outcome(held: Held, within: bool, worse: bool) -> LineOutcome:
-    """The first that holds."""
+def _outcome(held: Held, line: GateLine, within: bool) -> LineOutcome:
+    """The first that holds. `within`: the bound toward worse lies within the margin."""
     if held.identical:
         return "identical"
     if within:
         return "pass"
     if held.unchanged:
         return "unchanged"
-    return "regression" if worse else "undecided"
+    if line.worse:
+        return "regression"
+    if held.gained and held.metric == PRIMARY:
+        return "better here"
+    return "within here" if held.gained and line.is_within else "undecided"
 
 
 def check_level(alpha: float) -> None:
@@ -247,7 +271,7 @@ def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine
     """A bound is drawn at the level of the test that it shows: toward worse at alpha, the other one at what the family leaves."""
     pair, worse, is_gain = change.effect, step.p_holm < alpha, held.metric in GAINS
     toward, other = pair.bounds(alpha), pair.bounds(step.level)
-    return GateLine(
+    line = GateLine(
         arm=held.arm,
         metric=held.metric,
         baseline=change.baseline,
@@ -259,10 +283,11 @@ def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine
         p_worse=change.p_worse,
         p_holm=step.p_holm,
         p_beyond=change.p_beyond,
-        outcome=_outcome(held, change.p_beyond < alpha, worse),
+        outcome="undecided",
         worse=worse,
         typical=None if held.metric in SHARES else _typical(held),
     )
+    return replace(line, outcome=_outcome(held, line, change.p_beyond < alpha))
 
 
 def _better(line: GateLine, change: _Change, alpha: float) -> bool:

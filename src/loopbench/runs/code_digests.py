@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -11,7 +12,7 @@ from types import ModuleType
 
 from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.protocol import ForeignLoop, Loop
-from loopbench.protocol.digest import sha256
+from loopbench.protocol.digest import sha256, short_digest
 from loopbench.protocol.values import underlying
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import builtin_names, find, takes_loop, tools_named
@@ -48,6 +49,29 @@ def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str]
     The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
     define, those count too.
     """
+    own = _own_modules(suite, tools, scorers)
+    return sha256("".join(_source_of_module(module) for module in own)) if own else ""
+
+
+def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
+    """Return file → short digest of the same modules, by which it is known later which of them changed.
+
+    A file is named from its topmost package on, as `loop_tools.py` or `my_package/tools.py`, so alike on every machine.
+    """
+    found = {}
+    for module in _own_modules(suite, tools, scorers):
+        folders = getattr(module, "__path__", None)
+        name = module.__name__.replace(".", "/")
+        for file in _files_of_module(module):
+            folder = next((Path(at) for at in folders or () if file.is_relative_to(at)), None)
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                inside = f"{name}/{file.relative_to(folder).as_posix()}" if folder is not None else f"{name}{file.suffix}"
+                found[inside] = short_digest(file.read_text(encoding="utf-8"))
+    return dict(sorted(found.items()))
+
+
+def _own_modules(suite: str | None, tools: str | None, scorers: Iterable[str]) -> list[ModuleType]:
+    """Return the modules of the user's own suite, tools and scorers, sorted by name."""
     modules: list[ModuleType | None] = []
     if suite is not None and suite not in builtin_names("suite"):
         modules += [_named_module(suite), inspect.getmodule(find("suite", suite))]
@@ -55,7 +79,7 @@ def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str]
         modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
     modules += map(_named_module, scorers)
     own = {module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"}
-    return sha256("".join(_source_of_module(own[name]) for name in sorted(own))) if own else ""
+    return [own[name] for name in sorted(own)]
 
 
 def _named_module(name: str) -> ModuleType | None:
@@ -65,9 +89,18 @@ def _named_module(name: str) -> ModuleType | None:
 
 def _source_of_module(module: ModuleType) -> str:
     """Return a module's text, a package's with all modules in it; empty if it is not written in Python."""
-    folders = getattr(module, "__path__", None)
     try:
-        files = [Path(inspect.getfile(module))] if folders is None else sorted(f for at in folders for f in Path(at).rglob("*.py"))
-        return "".join(f"# {module.__name__} {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
-    except (OSError, TypeError, UnicodeDecodeError):
+        return "".join(f"# {module.__name__} {file.name}\n{file.read_text(encoding='utf-8')}" for file in _files_of_module(module))
+    except (OSError, UnicodeDecodeError):
         return ""
+
+
+def _files_of_module(module: ModuleType) -> list[Path]:
+    """Return a module's file, a package's with all modules in it; none of one that has no file."""
+    folders = getattr(module, "__path__", None)
+    if folders is not None:
+        return sorted(file for at in folders for file in Path(at).rglob("*.py"))
+    try:
+        return [Path(inspect.getfile(module))]
+    except TypeError:
+        return []

@@ -86,6 +86,8 @@ class SuiteEntry(ManifestPart):
     """Maximum number of tool steps of a loop; unknown for an imported run."""
     code: str = ""
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of this code → its short digest; a run of an older loopbench has none."""
     tool_server: ToolServerEntry | None = None
 
 

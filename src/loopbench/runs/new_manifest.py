@@ -18,7 +18,7 @@ from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, pro
 from loopbench.protocol.digest import canonical_json, digest, sha256, short_digest
 from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import is_local_model, parse_spec
-from loopbench.runs.code_digests import code_digest, own_code_digest
+from loopbench.runs.code_digests import code_digest, own_code_digest, own_file_digests
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
 from loopbench.runs.manifest import (
@@ -79,7 +79,7 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
         digest=suite.digest,
         tasks=len(tasks),
         max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
-        **({"code": code} if code else {}),
+        **({"code": code, "files": own_file_digests(*_own_names(config, suite))} if code else {}),
         **({"by_construction": constructed} if constructed else {}),
         **({"tool_server": server} if server is not None else {}),
     )
@@ -124,8 +124,13 @@ def typed_options(arm: Arm) -> dict[str, Any]:
 
 def suite_code(config: CompareConfig, suite: Suite) -> str:
     """Return the digest of the user's own code that tasks are made of, solved with and scored by; empty if there is none."""
+    return own_code_digest(*_own_names(config, suite))
+
+
+def _own_names(config: CompareConfig, suite: Suite) -> tuple[str, str | None, list[str]]:
+    """Return the names of suite, tools and scorers, of which the last are the user's own."""
     own = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
-    return own_code_digest(parse_spec(config.suite).name, config.tools, own)
+    return parse_spec(config.suite).name, config.tools, own
 
 
 def loop_program_digest(loop: Loop) -> str | None:

@@ -252,6 +252,25 @@ def test_such_a_run_is_resumed_extended_replayed_and_gated(column):
         fit_run(column.folder)
 
 
+def test_a_gate_says_that_a_loop_meets_another_form_than_in_the_baseline(tmp_path):
+    """A loop that writes its calls in another form now meets other faults, which no seed makes the same."""
+    native = CompareConfig(
+        loops=("bare(decision_format=native)",),
+        profiles=("measured-2024",),
+        suite="arithmetic(size=12)",
+        runs=tmp_path,
+        mlflow=False,
+    )
+    before, now = prepare(native.model_copy(update={"loops": ("bare",)})), prepare(native)
+    for experiment in (before, now):
+        run(experiment, Unwatched())
+    baseline = bless(results(before.folder))
+    assert baseline.arms["bare/measured-2024"].met == "text-2024"
+    told = judge(results(now.folder), baseline).notes
+    arm = "bare(decision_format=native)/measured-2024"
+    assert f"{arm} met native-2024, by the form of its calls, and text-2024 in the baseline." in told
+
+
 def test_an_extended_run_says_what_its_new_loop_met(ran):
     folder = ran("measured-2024").folder
     extended = extend(folder, Additions(loops=("bare(decision_format=native)",)))

@@ -77,6 +77,10 @@ def task(number: int) -> str:
     return f"arithmetic-{number:04d}"
 
 
+def changed_suite(baseline: Baseline, **changes: Any) -> Baseline:
+    return baseline.model_copy(update={"suite": baseline.suite.model_copy(update=changes)})
+
+
 def arm_of(judged: GateResult, name: str) -> Any:
     return next(arm for arm in judged.arms if arm.arm == name)
 

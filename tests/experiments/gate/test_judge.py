@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, Incomparable, bless, judge, read_baseline, write_baseline
+from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
 from loopbench.experiments.gate.baseline import to_text
 from loopbench.experiments.gate.larger import larger
 from loopbench.metrics.gate import Bounds, GateLine
 from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
-from tests.experiments.gate.conftest import arm_of, failing, task
+from tests.experiments.gate.conftest import arm_of, changed_suite, failing, task
 
 ALL = [task(number) for number in range(1, 13)]
 
@@ -130,7 +130,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
-        "stops", "common_tasks",
+        "stops", "common_tasks", "bless",
     }  # fmt: skip
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics", "stop_alone", "crash_alone"}
     assert set(made["arms"][0]["metrics"][0]) == {
@@ -265,10 +265,6 @@ def refused(found: Results, baseline: Baseline, why: str, **asked: Any) -> None:
     assert "\n" not in str(said.value)
 
 
-def changed_suite(baseline: Baseline, **changes: Any) -> Baseline:
-    return baseline.model_copy(update={"suite": baseline.suite.model_copy(update=changes)})
-
-
 def test_another_suite_is_refused_with_what_is_other(wind, baseline):
     refused(wind, changed_suite(baseline, name="events"), "another suite than in the baseline: arithmetic, not events")
     refused(wind, changed_suite(baseline, version="0"), "suite arithmetic has changed since the baseline (version 2, not 0): ")
@@ -391,7 +387,8 @@ def test_without_a_trace_there_is_no_cause(altered, baseline):
 def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline):
     judged = judge(wind, changed_suite(baseline, code="f" * 64))
     assert judged.outcome == "identical"
-    assert any(note.startswith("The code of your own") for note in judged.notes)
+    assert judged.notes[0].startswith("Changed since the baseline: the code of your own that the suite is made of;")
+    assert headline(judged).startswith("identical: behaviour unchanged")  # whatever changed, it did no harm
 
 
 def test_a_regression_names_the_options_that_changed_too(fresh):

@@ -43,7 +43,7 @@ HOSTILE = [
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
-OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "regression", "undecided")
+OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "better here", "within here", "regression", "undecided")
 STOPS = st.just("crashed") | WORDS
 NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
 OUTLOOK = Outlook(1, Chance(900, 900, 1.5, 0.5), Chance(2_000, 2_000, None, 0.8))
@@ -87,7 +87,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         StopChange, st.sampled_from(names), WORDS, st.integers(0, 3), WORDS, STOPS, st.booleans(), st.booleans(), WORDS, WORDS
     )
     return GateResult(
-        draw(st.sampled_from(["identical", "pass", "unchanged", "regression", "undecided", "invalid"])),
+        draw(st.sampled_from(["identical", "pass", "unchanged", "better here", "regression", "undecided", "invalid"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
         arms,
         tuple(draw(st.lists(change, max_size=3))),
@@ -98,6 +98,8 @@ def judgements(draw: st.DrawFn) -> GateResult:
         0.05,
         draw(st.booleans()),
         stops=tuple(draw(st.lists(other_stop, max_size=4))),
+        bless=draw(st.sampled_from(["", "loopbench bless runs/r -o FILE"])),
+        lead=draw(WORDS),
     )
 
 
@@ -212,13 +214,13 @@ def test_the_words():
         "regression: finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
         "arm  metric  was → is  change  outcome",
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
-        "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
         "Tasks: 1 worse (parse 1), 0 better, 0 with another stop only.",
         "4 more trials have the same score and stop, but differ in steps and tokens.",
-        "a note",
         "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; first difference at step 3; parse: "
         "the reply could not be read",
         "    loopbench show runs/r finish/clean/t1/1",
+        "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
+        "a note",
     ]
 
 

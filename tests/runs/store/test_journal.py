@@ -259,7 +259,7 @@ def test_no_more_finished_trials_wait_for_the_disk_than_may_be_lost(tmp_path, re
     with Journal(tmp_path) as journal:
         for appended, each in enumerate(made, 1):
             journal.append(each, trace_of(each, 2_000))
-            if appended % 50 == 0:
+            if appended % 100 == 0:
                 assert appended - len(read_records(tmp_path)) <= MAX_UNSYNCED
         journal.sync()
         assert len(read_records(tmp_path)) == 1500

@@ -109,6 +109,8 @@ class BaselineArm(_Part):
     """The sha256 of the loop's code. It decides nothing, since the gate exists for code that changes; notes tell that it did."""
     version: str = ""
     """Version of a foreign loop."""
+    met: str = ""
+    """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
     digest: str
     """The sha256 of the arm's records."""
     tasks: dict[str, TaskLine]
@@ -124,6 +126,8 @@ class BaselineSuite(_Part):
     max_tool_steps: Positive | None = None
     code: str = ""
     """The sha256 of user code that creates or scores tasks; empty if there is none."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of this code → its short digest; left out where there is none, or an older loopbench made the run."""
 
 
 class Baseline(_Part):
@@ -215,6 +219,7 @@ def bless(run: Results) -> Baseline:
                     profile=arm.profile,
                     code=arm.code,
                     **({"version": arm.version} if arm.version else {}),
+                    **({"met": arm.met} if arm.met else {}),
                     digest=records_digest(by_arm[arm.arm]),
                     tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known),
                 )
@@ -323,6 +328,8 @@ def to_text(baseline: Baseline) -> str:
     """Return the file's text, ASCII only, with its checksum as the last field."""
     absent = {name for name in ("own_profiles", "shared_digest", "task_digests") if not getattr(baseline, name)}
     head = baseline.model_dump(mode="json", exclude={"arms", *absent}, exclude_none=True)
+    if not baseline.suite.files:
+        del head["suite"]["files"]
     lines = [f" {_json(name)}: {_by_task(value) if name == 'task_digests' else _json(value)}," for name, value in head.items()]
     arms = ",\n".join(f"  {_json(name)}: {_arm_text(arm)}" for name, arm in baseline.arms.items())
     text = "\n".join(["{", *lines, ' "arms": {', arms, " }", "}", ""])

@@ -9,21 +9,19 @@ from itertools import groupby
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
 
+from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
 from .names import short_arm
 from .outcome import GateArm, GateResult, TaskChange
 from .outputs import (
     ACCEPTED,
     brackets,
     change_counts,
-    effect_in_words,
     headline,
     literal,
-    margin_in_words,
     other_stops,
-    outcome_in_words,
     remedies,
     task_lines_of,
-    value_in_words,
+    to_bless,
 )
 from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
 
@@ -58,7 +56,7 @@ def margins(result: GateResult) -> str:
 
 
 def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
-    """Return the changes and the caveats; among these the notes say what more tasks are likely to decide.
+    """Return what can be done and the caveats; among these the notes say what more tasks are likely to decide.
 
     `accepted`: what lets an undecided change through.
     """
@@ -69,10 +67,15 @@ def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
             *_hidden_arms(result),
             *_likewise(result),
             *remedies(result, accepted),
-            *change_counts(result),
             *result.notes,
+            *to_bless(result),
         )
     ]
+
+
+def changed(result: GateResult) -> list[str]:
+    """Return how many tasks and trials changed, and by which causes."""
+    return [literal(line) for line in change_counts(result)]
 
 
 def examples(result: GateResult, more: str = "-v, or --json for all") -> list[str]:
@@ -93,7 +96,7 @@ def text(result: GateResult) -> str:
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
     held = [margins(result)] if result.lines else []
     more = literal(shlex.join(["loopbench", "gate", str(result.run), "--baseline", str(result.baseline or "FILE"), "-v"]))
-    return "\n".join([headline(result), *columns, *held, *sentences(result), *examples(result, more)])
+    return "\n".join([headline(result), *columns, *changed(result), *examples(result, more), *held, *sentences(result)])
 
 
 def _per_cause(result: GateResult) -> Sequence[TaskChange]:

@@ -30,7 +30,7 @@ from .brief import text
 from .github import append_summary, in_actions, step_summary
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import PASSES, GateResult
-from .outputs import github_annotations, headline
+from .outputs import github_annotations, headline, to_bless
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -80,16 +80,20 @@ class LoopGate:
             return self._bless(self._run(self._prepared(loop, settings.settings)), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
-            again = shlex.join(["pytest", "--loop-bless", self.item.nodeid])
-            pytest.fail(f"no baseline {path}; write it with: {again}", pytrace=False)
+            pytest.fail(f"no baseline {path}; write it with: {self._bless_command()}", pytrace=False)
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = self._prepared(loop, settings.settings)
         common = settings.common_tasks
         refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
         judged = judge(self._run(experiment), baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
+        if judged.bless:
+            judged = replace(judged, bless=self._bless_command())
         self._end(judged, settings.on_undecided)
         return judged
+
+    def _bless_command(self) -> str:
+        return shlex.join(["pytest", "--loop-bless", self.item.nodeid])
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
@@ -121,6 +125,9 @@ class LoopGate:
 
     def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
         self.say(headline(judged))
+        if judged.outcome == "better here":
+            for line in to_bless(judged):
+                self.say(line)
         self._show_github(judged, on_undecided)
         if judged.outcome in PASSES or (judged.outcome == "undecided" and on_undecided == "pass"):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,14 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.gate import MARGIN, GateLine, Held, check_level, check_margin, judge_lines, overall
 from loopbench.metrics.statistics import ALPHA
-from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
+from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues
 from loopbench.protocol.counts import counted
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
 from .baseline import Baseline, has_all, troubles
+from .changed_code import CodeChange, code_change
 from .changed_profile import changed_fields
 from .changed_stops import stop_changes
 from .changed_suite import TaskSets
@@ -27,7 +29,7 @@ from .names import short_arm
 from .other_changes import differences, unjudged_amounts
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
 from .sides import Sides
-from .unseen import dice, loop_differences, unseen
+from .unseen import dice, is_changed, loop_differences, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
@@ -67,10 +69,13 @@ def judge(
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
+    changed_code = code_change(run.manifest, baseline)
     pairing = _Pairing(paired, paired and _is_fixed(run, baseline, sides))
+    causal = _caused_by_the_loop(sides, baseline, run.manifest) if pairing.fixed and changed_code is None else frozenset()
     stops = stop_changes(run.folder, sides, paired=paired)
-    arms = () if reasons else _judged_arms(sides, margins, alpha, pairing, stops)
-    outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
+    arms = () if reasons else _judged_arms(sides, margins, alpha, pairing._replace(causal=causal), stops)
+    lines = [line for arm in arms for line in arm.lines]
+    outcome: Outcome = "invalid" if reasons else overall(lines)
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
         outcome=outcome,
@@ -81,11 +86,11 @@ def judge(
         differs_in=differences(run.folder, other),
         stops=stops,
         notes=(
-            *_notes(run, baseline, matched),
+            *_notes(run, baseline, matched, changed_code),
             *loop_differences(sides, baseline.arms, run.manifest.arms),
             *(dice(sides, baseline, run.manifest) if pairing.fixed and not reasons else ()),
             *(() if reasons else unjudged_amounts(sides, margins)),
-            *larger([line for arm in arms for line in arm.lines], baseline, path, _again(run, baseline, margins, alpha)),
+            *larger(lines, baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
         ),
         run=run.folder,
@@ -93,7 +98,24 @@ def judge(
         alpha=alpha,
         paired=paired,
         common=sets,
+        bless=bless_command(run.folder, path) if outcome in ("regression", "better here") or any(map(_is_gain, lines)) else "",
+        lead="" if changed_code is None or outcome in PASSES else changed_code.lead,
     )
+
+
+def _is_gain(line: GateLine) -> bool:
+    return line.outcome == "pass" and line.better
+
+
+def bless_command(folder: Path, path: Path | None) -> str:
+    """Return the command that makes the run in this directory the new baseline."""
+    return shlex.join(["loopbench", "bless", str(folder), "-o", str(path or "FILE")])
+
+
+def _caused_by_the_loop(sides: Iterable[Sides], baseline: Baseline, manifest: Manifest) -> frozenset[str]:
+    """Return the arms whose loop is another than the blessed one: a loop that is the same and does otherwise throws dice."""
+    entries = {arm.arm: arm for arm in manifest.arms}
+    return frozenset(side.arm for side in sides if is_changed(baseline.arms[side.baseline_arm], entries[side.arm]))
 
 
 def _again(run: Results, baseline: Baseline, margins: Mapping[str, float], alpha: float) -> Iterator[str]:
@@ -159,7 +181,18 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline, *, common
                 raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
     _refuse(folder, settings)
     found_arms(folder, manifest, baseline)
+    _refuse_other_code(folder, manifest, baseline)
     return sets
+
+
+def _refuse_other_code(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
+    """Raise Incomparable if files of the suite changed that no loop is made of: they are a part of every task."""
+    change = code_change(manifest, baseline)
+    if change is not None and change.apart_from_loops:
+        raise Incomparable(
+            f"{folder}: {change.named} changed since the baseline; tools or scorers are made of it, so every task is another, and "
+            "the loop is not judged: bless a run of the loop as it was, with this file as it is now"
+        )
 
 
 def _refuse(folder: Path, settings: Iterable[tuple[str, Any, Any]]) -> None:
@@ -181,7 +214,9 @@ def _refuse_other_suite(folder: Path, manifest: Manifest, baseline: Baseline) ->
         _refuse(folder, versions)
         return
     other_version = f" (version {suite.version}, not {old.version})" * (suite.version != old.version)
-    shared = "the tools or the data that all its tasks share" * _shares_other(manifest, baseline)
+    change = code_change(manifest, baseline)
+    files = f" ({change.named})" if change is not None and change.files else ""
+    shared = f"the tools or the data that all its tasks share{files}" * _shares_other(manifest, baseline)
     what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
     cure = _HINT if shared or not sets.same else f"{_COMMON} the {len(sets.same):,} that are the same in both; {_HINT}"
     raise Incomparable(f"{folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
@@ -298,6 +333,8 @@ class _Pairing(NamedTuple):
     """Every trial has its counterpart."""
     fixed: bool
     """And no reply of a model is a matter of chance, given what it is asked."""
+    causal: frozenset[str] = frozenset()
+    """Arms of which nothing but the loop is another, and it is: what changed in their trials came of that."""
 
 
 def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
@@ -305,8 +342,11 @@ def _is_fixed(run: Results, baseline: Baseline, sides: Iterable[Sides]) -> bool:
     settings = run.manifest.settings
     if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         return True
-    models = {arm.arm: arm.model for arm in run.manifest.arms}
-    return all(models[side.arm] == baseline.arms[side.baseline_arm].model == SCRIPTED for side in sides)
+    now, then = {arm.arm: arm for arm in run.manifest.arms}, baseline.arms
+    return all(
+        now[side.arm].model == then[side.baseline_arm].model == SCRIPTED and now[side.arm].met == then[side.baseline_arm].met
+        for side in sides
+    )
 
 
 def _judged_arms(
@@ -314,6 +354,7 @@ def _judged_arms(
 ) -> tuple[GateArm, ...]:
     graver = {change.arm for change in stops if change.graver}
     same = {side.arm: pairing.paired and side.identical(margins) for side in sides}
+    gained = {side.arm for side in sides if side.arm in pairing.causal - graver and side.gained}
     lines = judge_lines(
         [
             Held(
@@ -322,10 +363,11 @@ def _judged_arms(
                 side.old_values(metric),
                 side.new_values(metric),
                 margin,
-                same[side.arm],
-                side.cost_usd,
-                pairing.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.arm in graver),
-                pairing.fixed,
+                identical=same[side.arm],
+                cost_usd=side.cost_usd,
+                unchanged=pairing.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.arm in graver),
+                gained=side.arm in gained and (metric not in SHARES or side.none_worse(metric)),
+                grows=pairing.fixed,
             )
             for side in sides
             for metric, margin in margins.items()
@@ -358,7 +400,7 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pair
     )
 
 
-def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iterator[str]:
+def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str], changed_code: CodeChange | None) -> Iterator[str]:
     """Yield the caveats, a sentence each."""
     manifest = run.manifest
     for setting, then, now in (
@@ -370,7 +412,11 @@ def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str]) -> Iter
     for old, arm in matched.items():
         if arm != old:
             yield f"{arm} is held against {old} of the baseline."
+        entry, before = manifest.arm(arm), baseline.arms[old].met
+        if entry is not None and entry.met != before:
+            was = before or entry.profile
+            yield f"{arm} met {entry.met or entry.profile}, by the form of its calls, and {was} in the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
-    if manifest.suite.code != baseline.suite.code:
-        yield "The code of your own that the suite is made of changed since: tools and scorers may have, too."
+    if changed_code is not None:
+        yield f"Changed since the baseline: {changed_code.named}; tools and scorers may have, too."

@@ -13,9 +13,9 @@ from loopbench.protocol import StopReason
 
 from .changed_suite import TaskSets
 
-Outcome = Literal["identical", "pass", "unchanged", "regression", "undecided", "invalid", "blessed"]
+Outcome = Literal["identical", "pass", "unchanged", "better here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
-PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged")
+PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
 
@@ -193,6 +193,11 @@ class GateResult:
 
     common: TaskSets | None = None
     """The tasks of run and baseline, where only those are judged that are the same in both."""
+    bless: str = ""
+    """The command that makes the run the new baseline, where the run differs so that somebody may mean it; else empty."""
+
+    lead: str = ""
+    """What the first line begins with: that a cause beside the loop is likely; empty otherwise."""
 
     @property
     def lines(self) -> tuple[GateLine, ...]:
@@ -220,4 +225,5 @@ class GateResult:
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
             "notes": list(self.notes),
+            "bless": self.bless,
         }

@@ -6,7 +6,6 @@ its element or its command.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +13,14 @@ from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine, agreeing_tasks
-from loopbench.metrics.summary import METRICS, PRIMARY
+from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text import junit
 from loopbench.text.counts import counts, listed
-from loopbench.text.numbers import hundredths
 from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
+from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
 from .outcome import PASSES, GateArm, GateResult, Side, StopChange, TaskChange
 from .stop_words import beside_losses, crashes, groups, stop_lines, stops_alone, title, trials
@@ -71,7 +70,8 @@ def paragraphs(result: GateResult) -> list[str]:
         for line in result.lines
         if line.outlook is not None
     ]
-    return [literal(line) for line in (*stops_alone(result), *outlooks, *remedies(result), *change_counts(result), *result.notes)]
+    said = (*stops_alone(result), *outlooks, *remedies(result), *change_counts(result), *result.notes, *to_bless(result))
+    return [literal(line) for line in said]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -237,7 +237,7 @@ def _escaped(content: str) -> str:
 
 def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
-    found = "; ".join(filter(None, [*crashes(result.stops), _reason(result, named)]))
+    found = "; ".join(filter(None, [result.lead, *crashes(result.stops), _reason(result, named)]))
     return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 
@@ -248,7 +248,7 @@ def _reason(result: GateResult, named: int) -> str:
         unscored = sum(arm.trials - arm.scored for arm in result.arms)
         without = f", {unscored:,} of them without a score on both sides" if unscored else ""
         return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
-    if result.outcome in ("pass", "unchanged"):
+    if result.outcome in ("pass", "unchanged", "better here"):
         return "; ".join(_passed(result, named))
     decisive = [line for arm in result.arms if not arm.crash_alone for line in arm.lines if line.outcome == result.outcome]
     return _first(
@@ -273,15 +273,31 @@ def _passed(result: GateResult, named: int) -> Iterator[str]:
     names = _first([f"{short_arm(line.arm)} in {line.metric}" for line in stayed], ", ", named)
     where = f" ({names})" * (len(stayed) < len(result.lines))
     parts = {
+        "better here": _first(list(_gained(result)), "; ", named),
         "unchanged": f"every trial has {_stayed(result, stayed)}{where}, which says nothing of other tasks" * bool(stayed),
         "pass": f"better: {_first(better, ', ', named)}" * bool(better),
     }
     order = sorted(parts, key=lambda outcome: outcome != result.outcome)  # what the headline's word says stands first
     yield from (parts[outcome] for outcome in order if parts[outcome])
+    if held := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
+        yield f"on these tasks within the margin: {_first(held, ', ', named)}"
     if any(not (line.better or line.worse) for line in passed):
         yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
     if worse := [_with_change(line) for line in passed if line.worse]:
         yield f"worse, but within the margin: {_first(worse, ', ', named)}"
+
+
+def _gained(result: GateResult) -> Iterator[str]:
+    """Yield how many tasks of an arm got better where none got worse, and what that leaves open of other tasks."""
+    for line in result.lines:
+        if line.outcome == "better here":
+            better = sum(change.arm == line.arm and change.became == "better" for change in result.tasks)
+            low, high = (number_in_words(line, bound, sign=True) for bound in (line.effect.low, line.effect.high))
+            arm = f" ({short_arm(line.arm)})" * (len(result.lines) > 1)
+            yield (
+                f"{better} of {counted(line.tasks, 'task')} better, none worse{arm}; of other tasks this says nothing "
+                f"(between {low} and {high})"
+            )
 
 
 def _with_change(line: GateLine) -> str:
@@ -308,50 +324,12 @@ def _row(line: GateLine) -> tuple[str, ...]:
         value_in_words(line, line.baseline),
         value_in_words(line, line.run),
         effect_in_words(line),
-        "" if line.typical is None else f"×{_number(line, line.typical, sign=False)}",
+        "" if line.typical is None else f"×{number_in_words(line, line.typical, sign=False)}",
         margin_in_words(line),
         str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'cluster')}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(line, worse="worse within the margin"),
     )
-
-
-def outcome_in_words(line: GateLine, worse: str = "worse") -> str:
-    """Return the outcome, of a line that passes with what is shown besides: `pass, better`, or `pass, ` and the words for worse."""
-    shown = worse if line.worse else "better" if line.better else ""
-    return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else line.outcome
-
-
-def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
-    """Return a mean of the line's metric with as many digits as the metric has; `short`: a share with two, as `.88`."""
-    return hundredths(value) if short and not line.is_ratio else f"{value:.{METRICS[line.metric].digits}f}"
-
-
-def effect_in_words(line: GateLine, *, short: bool = False) -> str:
-    """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks.
-
-    `short`: a share with two digits, as `-.15 [-.21, -.09]`.
-    """
-    effect = line.effect
-    value, low, high = (
-        _number(line, bound, sign=not line.is_ratio, short=short) for bound in (effect.value, effect.low, effect.high)
-    )
-    return f"{'×' * line.is_ratio}{value} [{low}, {high}]"
-
-
-def _number(line: GateLine, value: float, *, sign: bool, short: bool = False) -> str:
-    if not math.isfinite(value) or (line.is_ratio and value == 0):
-        return "–"
-    if short and not line.is_ratio:
-        return hundredths(value, sign=sign)
-    return f"{value:{'+' * sign}.{2 if line.is_ratio else 3}f}"
-
-
-def margin_in_words(line: GateLine) -> str:
-    """Return `-0.02`, `+0.02` of what may rise, or as a ratio `×1.1`."""
-    if line.is_ratio:
-        return f"×{1 + line.margin:g}"
-    return f"{'+' if line.may_rise else '-'}{line.margin:g}" if line.margin else "0"
 
 
 ACCEPTED = '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
@@ -367,6 +345,13 @@ def remedies(result: GateResult, accepted: str = ACCEPTED) -> Iterator[str]:
         agreeing = agreeing_tasks(margin, result.alpha)
         yield f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not."
     yield f"This run shows neither harm nor that there is none. {accepted}"
+
+
+def to_bless(result: GateResult) -> Iterator[str]:
+    """Yield the command that makes the run the new baseline, with when to type it, where the run differs in what may be meant."""
+    if result.bless:
+        meant = "if the loss is meant" if result.outcome == "regression" else "to hold later changes to this run"
+        yield f"{result.bless} # {meant}"
 
 
 def change_counts(result: GateResult) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import PRIMARY, TaskValues, dollars
+from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
 
 from .baseline import Baseline, TaskLine, measured, outcome_of
 from .names import short_arm
@@ -41,6 +41,18 @@ class TrialPair:
 
     def same_value(self, metric: str) -> bool:
         return self.line.values(metric)[self.record.repeat] == measured(self.record, metric)
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether both have a score."""
+        return self.line.accuracy[self.record.repeat] is not None and self.record.status == "scored"
+
+    def no_worse(self, metric: str) -> bool:
+        """Whether the metric is known on both sides, or on neither, and not worse than in the baseline."""
+        was, now = self.line.values(metric)[self.record.repeat], measured(self.record, metric)
+        if was is None or now is None:
+            return was is now
+        return now >= was if metric in GAINS else now <= was
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,15 @@ class Sides:
     def unchanged(self, metric: str) -> bool:
         """Whether every trial of the baseline ran again with the same value of the metric; the stop is another question."""
         return self.whole and all(pair.same_value(metric) and (pair.record.status != "errored" or pair.same) for pair in self.pairs)
+
+    def none_worse(self, metric: str) -> bool:
+        """Whether every trial of the baseline ran again, has a score on both sides, and none has a worse value of the metric."""
+        return self.whole and all(pair.is_scored and pair.no_worse(metric) for pair in self.pairs)
+
+    @property
+    def gained(self) -> bool:
+        """Whether some trials score higher than in the baseline, and none lower; the stops are another question."""
+        return self.none_worse(PRIMARY) and not all(pair.same_score for pair in self.pairs)
 
     def identical(self, metrics: Iterable[str]) -> bool:
         """Whether every trial of the baseline has the same result in the run, these metrics included."""

@@ -35,7 +35,7 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
     `before`: the baseline's arms by their names; `now`: the run's arms. Faults are known of the scripted model alone.
     """
     entries = {arm.arm: arm for arm in now}
-    changed = [side for side in sides if _is_changed(before[side.baseline_arm], entries[side.arm])]
+    changed = [side for side in sides if is_changed(before[side.baseline_arm], entries[side.arm])]
     scripted = [side for side in changed if entries[side.arm].model == "scripted"]
     struck = {fault.family for side in scripted for record in side.records for fault in record.faults if fault.landed}
     missing = [found for family, found in FAMILIES.items() if family not in struck]
@@ -54,7 +54,7 @@ def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], 
     yield from dict.fromkeys(said for said in found if said is not None)
 
 
-def _is_changed(before: BaselineArm, now: ArmEntry) -> bool:
+def is_changed(before: BaselineArm, now: ArmEntry) -> bool:
     """Whether the loop, its options, its version or its code are others; a baseline without a digest of the code tells less."""
     other_code = bool(before.code) and before.code != now.code
     return (before.loop, before.options, before.version) != (now.loop, now.options, now.version) or other_code
@@ -94,7 +94,7 @@ def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iter
     for side in sides:
         was, now = baseline.arms[side.baseline_arm], entries[side.arm]
         differ = sum(not pair.same for pair in side.pairs)
-        if differ and was.code and not _is_changed(was, now):
+        if differ and was.code and not is_changed(was, now):
             trials = counted(len(side.pairs), "trial")
             yield (
                 f"{short_arm(side.arm)} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: "

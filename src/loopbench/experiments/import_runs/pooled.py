@@ -81,8 +81,8 @@ def pooled_by(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, s
         name for name in names if name and name not in used and name.isprintable() and not set(name) & set("',\"")
     ]  # which a map would have to quote
     for name in sorted(free, key=lambda name: not _is_named_so(name)):  # stable: the table's order otherwise
-        values = _values(rows, name)
         named = _is_named_so(name)
+        values = _values(rows, name) if named or doubled else ()
         if len(values) > 1 and (_splits(doubled, name, values) or (named and _varies(rows, repeated, name, columns.get("arm")))):
             return PooledBy(name, values)
     return None
@@ -106,11 +106,15 @@ def _several(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
 
 def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) -> bool:
     """Tell whether nearly all these groups of rows have each of these values equally often."""
-    alike = 0
+    if not doubled or _words(name)[-1] in _NAMES_REPEATS:
+        return False
+    unlike, wanted = 0, set(values)
     for group in doubled:
         counts = Counter(_cell(row, name) for row in group)
-        alike += counts.keys() == set(values) and len(set(counts.values())) == 1
-    return _words(name)[-1] not in _NAMES_REPEATS and alike > 0 and alike >= ALIKE * len(doubled)
+        unlike += counts.keys() != wanted or len(set(counts.values())) > 1
+        if unlike > (1 - ALIKE) * len(doubled):
+            return False
+    return True
 
 
 def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, arm: str | None) -> bool:

@@ -1,0 +1,48 @@
+"""A line of the gate in words: its outcome, its means, its change between the bounds, and its margin."""
+
+from __future__ import annotations
+
+import math
+
+from loopbench.metrics.gate import GateLine
+from loopbench.metrics.summary import METRICS
+from loopbench.text.numbers import hundredths
+
+
+def outcome_in_words(line: GateLine, worse: str = "worse") -> str:
+    """Return the outcome, of a line that passes with what is shown besides: `pass, better`, or `pass, ` and the words for worse."""
+    shown = worse if line.worse else "better" if line.better else ""
+    return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else line.outcome
+
+
+def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
+    """Return a mean of the line's metric with as many digits as the metric has; `short`: a share with two, as `.88`."""
+    return hundredths(value) if short and not line.is_ratio else f"{value:.{METRICS[line.metric].digits}f}"
+
+
+def effect_in_words(line: GateLine, *, short: bool = False) -> str:
+    """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks.
+
+    `short`: a share with two digits, as `-.15 [-.21, -.09]`.
+    """
+    effect = line.effect
+    value, low, high = (
+        number_in_words(line, bound, sign=not line.is_ratio, short=short) for bound in (effect.value, effect.low, effect.high)
+    )
+    return f"{'×' * line.is_ratio}{value} [{low}, {high}]"
+
+
+def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = False) -> str:
+    """Return a change or one of its bounds; – for a bound that is not known."""
+    if not math.isfinite(value) or (line.is_ratio and value == 0):
+        return "–"
+    if short and not line.is_ratio:
+        return hundredths(value, sign=sign)
+    return f"{value:{'+' * sign}.{2 if line.is_ratio else 3}f}"
+
+
+def margin_in_words(line: GateLine) -> str:
+    """Return `-0.02`, `+0.02` of what may rise, or as a ratio `×1.1`."""
+    if line.is_ratio:
+        return f"×{1 + line.margin:g}"
+    return f"{'+' if line.may_rise else '-'}{line.margin:g}" if line.margin else "0"

@@ -1,0 +1,117 @@
+"""A loop that gained on the baseline's tasks and lost nothing, the command that blesses it, and changed code behind the tasks."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge
+from loopbench.experiments.gate.outputs import github_annotations, paragraphs, to_junit
+from loopbench.metrics.record import Record
+from tests.experiments.gate.conftest import arm_of, changed_suite, failing, task
+
+ALL = [task(number) for number in range(1, 13)]
+
+# --- better on these tasks ---
+
+
+@pytest.fixture
+def poorer(altered) -> Baseline:
+    """A baseline of other code, whose first loop failed one task."""
+    found = bless(altered(failing(task(1))))
+    return found.model_copy(update={"arms": {name: arm.model_copy(update={"code": "0" * 64}) for name, arm in found.arms.items()}})
+
+
+def test_a_loop_that_gained_and_lost_nothing_is_better_here(wind, poorer, tmp_path):
+    judged = judge(wind, poorer, path=tmp_path / "b.json")
+    assert judged.outcome == "better here"
+    line = arm_of(judged, "bare/clean").lines[0]
+    low, high = line.effect.low, line.effect.high
+    assert headline(judged).startswith(
+        "better here: 1 of 12 tasks better, none worse (bare/clean); of other tasks this says nothing "
+        f"(between {low:+.3f} and {high:+.3f})"
+    )
+    assert judged.bless == shlex.join(["loopbench", "bless", str(wind.folder), "-o", str(tmp_path / "b.json")])
+    assert f"{judged.bless} # to hold later changes to this run" in paragraphs(judged)
+    assert github_annotations(judged)[0].startswith("::notice title=loopbench gate%3A better here::1 of 12 tasks better")
+    assert b"<failure" not in to_junit(judged).encode()
+    assert judged.to_json()["bless"] == judged.bless
+
+
+def test_it_is_so_within_the_margins_of_what_it_takes_alone(altered, poorer):
+    """A few more tokens in one task are within their margin, thirty times as many in one are not."""
+
+    def of_outcome(factor: int) -> str:
+        def dearer(record: Record) -> Record:
+            dear = record.arm == "bare/clean" and record.task == task(2)
+            return replace(record, input_tokens=record.input_tokens * factor) if dear else record
+
+        return judge(altered(dearer), poorer, metrics={"tokens": 0.2}).outcome
+
+    assert [of_outcome(2), of_outcome(30)] == ["better here", "undecided"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (failing(task(2)), "another task is lost"),
+        (lambda r: replace(r, stop="max_steps") if r.task == task(2) else r, "another trial ends more gravely"),
+    ],
+)
+def test_a_gain_makes_up_for_no_loss(altered, poorer, change, why):
+    assert judge(altered(change), poorer).outcome == "undecided", why
+
+
+def test_a_gain_by_chance_is_none(altered, poorer, wind, fresh):
+    """The same loop does otherwise only if it throws dice; another seed and a real model are other draws."""
+    same = bless(altered(failing(task(1))))
+    assert judge(wind, same).outcome == "undecided"
+    sampled = {name: arm.model_copy(update={"model": "openai/m"}) for name, arm in poorer.arms.items()}
+    assert judge(wind, poorer.model_copy(update={"arms": sampled})).outcome == "undecided"
+    assert judge(wind, poorer.model_copy(update={"seed": 5})).outcome == "undecided"
+    assert judge(wind, changed_suite(poorer, code="f" * 64)).outcome == "undecided"
+
+
+def test_a_regression_names_the_command_that_blesses_it_and_a_pass_does_not(altered, baseline):
+    lost = judge(altered(failing(*ALL[:8])), baseline)
+    assert paragraphs(lost)[-1] == f"loopbench bless {lost.run} -o FILE # if the loss is meant"
+    assert judge(altered(), baseline).bless == judge(altered(failing(task(1))), baseline).bless == ""
+
+
+# --- code of the suite ---
+
+
+def with_files(found: Any, now: dict[str, str], loops: dict[str, str] | None = None) -> Any:
+    """A run or a baseline whose suite is made of these files."""
+    code = "".join(now.values()) * 32
+    if isinstance(found, Baseline):
+        return changed_suite(found, code=code, files=now)
+    manifest = found.manifest
+    suite = manifest.suite.model_copy(update={"code": code, "files": now})
+    arms = tuple(arm.model_copy(update={"loop": (loops or {}).get(arm.loop, arm.loop)}) for arm in manifest.arms)
+    return replace(found, manifest=manifest.model_copy(update={"suite": suite, "arms": arms}))
+
+
+def test_a_changed_tool_is_refused_by_its_file(wind, baseline):
+    was = with_files(baseline, {"loop_tools.py": "a", "same.py": "s"})
+    found = with_files(wind, {"loop_tools.py": "b", "same.py": "s"})
+    for common in (False, True):
+        with pytest.raises(Incomparable, match=r"loop_tools\.py changed since the baseline; tools or scorers") as said:
+            judge(found, was, common=common)
+        assert "same.py" not in str(said.value)
+
+
+def test_a_file_that_holds_tools_and_loop_leads_what_is_held_against_the_loop(altered, baseline):
+    """Nobody can tell which of the two changed, so it is judged, and said first."""
+    loops = {"bare": "my_agent.loops:Bare"}
+    was = with_files(baseline, {"my_agent/tools.py": "a"})
+    lost = judge(with_files(altered(failing(*ALL[:8])), {"my_agent/tools.py": "b"}, loops), was)
+    assert headline(lost).startswith(
+        "regression: my_agent/tools.py changed since the baseline, so tools or scorers may be the cause"
+    )
+    same = judge(with_files(altered(), {"my_agent/tools.py": "b"}, loops), was)
+    assert headline(same).startswith("identical: behaviour unchanged")
+    assert same.notes[0] == "Changed since the baseline: my_agent/tools.py; tools and scorers may have, too."
