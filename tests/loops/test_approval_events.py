@@ -117,6 +117,9 @@ def test_equal_calls_have_ids_that_differ_and_a_models_own_ids_count_for_nothing
 # --- what is told ---
 
 
+EDIT = {"order": "A", "cents": 5, "force": False}
+
+
 def refund(order: str, cents: int = 500, force: bool = False) -> str:
     """Give money back."""
     return f"{order}: {cents} given back"
@@ -151,8 +154,8 @@ def test_a_decision_is_told_with_who_made_it_and_what_was_changed() -> None:
     for decide, told in (
         (lambda one, call: one.approve(call), {"approved": True, "by": "person"}),
         (
-            lambda one, call: one.approve(call, arguments={"order": "A", "cents": 5}, by="ann"),
-            {"approved": True, "by": "ann", "arguments": {"order": "A", "cents": 5}},
+            lambda one, call: one.approve(call, arguments=EDIT, by="ann"),
+            {"approved": True, "by": "ann", "arguments": EDIT},
         ),
         (lambda one, call: one.reject(call, "too late", by="bob"), {"approved": False, "by": "bob", "reason": "too late"}),
     ):

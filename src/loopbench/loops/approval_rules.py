@@ -7,7 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 ApprovalRule = Callable[[Mapping[str, Any]], bool]
-"""Says of a call's arguments, as the tool gets them, whether a person has to approve the call; only False lets it run at once."""
+"""Says of a call's arguments, a copy of the very values that the tool's function gets, whether a person has to approve the call.
+
+Only False lets it run at once.
+"""
 
 
 def rules_of(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Mapping[str, ApprovalRule | None]:

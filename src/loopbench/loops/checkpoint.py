@@ -7,37 +7,32 @@ is recorded here in the place of the model and the tools ("durable execution" by
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from loopbench.protocol import (
-    ContextOverflow,
-    ModelError,
-    NativeCall,
-    Observation,
-    ProviderError,
-    Reply,
-    Request,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    Usage,
-    render_value,
-)
-from loopbench.protocol.digest import canonical_json, digest
+from loopbench.protocol import ModelError, Observation, Reply, Request, StopRun, Toolbox, ToolCall
+from loopbench.protocol.digest import digest
 from loopbench.protocol.values import error_text
 
 from .approval_rules import ApprovalRule, rules_of
-from .toolbox_around import received_arguments
+from .checkpoint_entries import (
+    Entry,
+    check_entry,
+    failure_entry,
+    failure_of,
+    json_value,
+    json_values,
+    made_of,
+    reply_entry,
+    reply_of,
+)
+from .toolbox_around import received_arguments, received_values, unlike_shown
 
 logger = logging.getLogger(__name__)
-
-Entry = dict[str, Any]
-"""One line of a checkpoint, as JSON."""
 
 
 class ResumeError(StopRun):
@@ -55,7 +50,7 @@ class PendingCall:
     arguments: Mapping[str, Any]
     """As the tool will get them: converted to its types, and with its defaults, as JSON."""
     problem: str = ""
-    """Why it waits again after a decision; empty if nobody has decided about it."""
+    """Why it waits again after a decision, and which arguments their JSON form does not say whole; empty if there is neither."""
 
 
 class ApprovalRequired(StopRun):
@@ -147,15 +142,17 @@ class Checkpoint:
     def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None, by: str = "") -> None:
         """Let a call run once the run is resumed. `pending`: the call or its id. `by`: who decides, for events and the entry.
 
-        `arguments`: the call runs with these in the place of the model's, which the model is told with the result. If the tool does
-        not take them, the call waits again once the run is resumed, and the ApprovalRequired says why. Raises ValueError for a call
-        that does not wait, and for arguments that are no JSON object, TypeError for a name that is no text.
+        `arguments`: the call runs with these in the place of the model's, which the model is told with the result. Write all of
+        them as the model would. If the tool does not take them, or makes others of them than you have written, such as by a
+        default that you left out, the call waits again once the run is resumed, with the arguments that it would get: approve that.
+        Raises ValueError for a call that does not wait, which says what has become of it, and for arguments that are no JSON
+        object, TypeError for a name that is no text. A decision that `on_entry` could not store does not count.
         """
         if arguments is None:
             self._decide(pending, True, by=by)
             return
         given = dict(arguments) if isinstance(arguments, Mapping) else None
-        if given is None or _json_value(given) != given:
+        if given is None or json_value(given) != given:
             raise ValueError(f"approve: arguments must be a JSON object, such as {{'amount': 50}}, not {arguments!r}")
         self._decide(pending, True, by=by, arguments=given)
 
@@ -172,16 +169,17 @@ class Checkpoint:
         The model reads it as the call's result. Raises ValueError for a call that does not wait and for a result that is no JSON,
         TypeError for a name that is no text.
         """
-        if _json_value(result) != result:
+        if json_value(result) != result:
             raise ValueError(f"answer: the result must be a JSON value, not {type(result).__name__}")
         self._decide(pending, True, by=by, result=result)
 
     def must_wait(self, call: ToolCall, tools: Toolbox) -> bool:
         """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
 
-        So does one that had begun when the run ended. A rule judges what the tool's function gets, and not what the model wrote:
-        `"true"` for True, a default that it left out. What a rule cannot judge is shown to a person: it raises, or returns None,
-        as a function that has forgotten a case does.
+        So does one that had begun when the run ended. A rule judges a copy of what the tool's function gets, and not what the model
+        wrote: a Decimal, an instance of the tool's own class, a default that was left out. What a rule cannot judge is shown to a
+        person: it raises, or returns anything but True and False, as a function that has forgotten a case does; or the tool's
+        types make another value each time, so that the function would get another than the rule.
         """
         if any(entry["kind"] in ("pending", "begun") and entry["call"] == call.call_id for entry in self.entries):
             return True
@@ -191,22 +189,44 @@ class Checkpoint:
         if rule is None:
             return True
         try:
-            said = rule(received_arguments(call, tools))
-            return said is None or bool(said)
+            received = received_values(call, tools)
+            if json_values(received_arguments(call, tools)) != json_values(received_arguments(call, tools)):
+                return True
+            said: Any = rule(deepcopy(received))
         except Exception as error:  # a model may leave out what the rule looks at
             logger.warning("needs_approval: the rule of %s raised %s: %s", call.name, type(error).__name__, error_text(error))
             return True
+        if not isinstance(said, bool):
+            logger.warning("needs_approval: the rule of %s returned %r, which is neither True nor False", call.name, said)
+        return said is not False
 
     def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", *, by: str, **edited: Entry) -> None:
         for name, given in (("reason", reason), ("by", by)):
             if not isinstance(given, str):
                 raise TypeError(f"{name}: give a text, not {type(given).__name__}")
         call_id = pending.id if isinstance(pending, PendingCall) else pending
-        waiting = [one.id for one in self.pending]
-        if call_id not in waiting:
-            raise ValueError(f"no call {call_id!r} waits for a decision; waiting: {', '.join(waiting) or 'none'}")
         said = {"by": by} if by else {}
-        self.add({"kind": "decision", "call": call_id, "approved": approved, "reason": reason, **said, **edited})
+        entry = {"kind": "decision", "call": call_id, "approved": approved, "reason": reason, **said, **edited}
+        with self._deciding():
+            self._check_waiting(call_id)
+            try:
+                self.add(entry)
+            except BaseException:  # it is not stored, and must not count here alone
+                self.entries = [one for one in self.entries if one is not entry]
+                raise
+
+    def _deciding(self) -> contextlib.AbstractContextManager[None]:
+        """Return what a decision is made within: a checkpoint that others write, too, takes what they have written first."""
+        return contextlib.nullcontext()
+
+    def _check_waiting(self, call_id: Any) -> None:
+        """Raise ValueError for a call that does not wait for a decision, which says what has become of it."""
+        waiting = [one.id for one in self.pending]
+        if call_id in waiting:
+            return
+        last = next((entry for entry in reversed(self.entries) if entry.get("call") == call_id), None)
+        told = f"; it {_fate(last)}" if last is not None else ""
+        raise ValueError(f"no call {call_id!r} waits for a decision{told}; waiting: {', '.join(waiting) or 'none'}")
 
     def add(self, entry: Entry) -> None:
         """Add an entry, and tell `on_entry`. What that raises leaves the run."""
@@ -215,15 +235,25 @@ class Checkpoint:
             self.on_entry(entry)
 
 
+def _fate(entry: Entry) -> str:
+    """Return in words what the last entry of a call says of it."""
+    if entry["kind"] == "result":
+        return "has its result already"
+    if entry["kind"] == "begun":
+        return "has begun: run the loop again, and it waits if it was cut off"
+    decided = "was given a result" if "result" in entry else "was approved" if entry["approved"] else "was rejected"
+    return f"{decided} by {entry.get('by') or 'a person'} already"
+
+
 class Replay:
     """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
-        made = _made(checkpoint.entries)
+        made = made_of(checkpoint.entries)
         if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
             checkpoint.add({"kind": "resumed"})
-            made = _made(checkpoint.entries)
+            made = made_of(checkpoint.entries)
         self._replies: dict[str, deque[Entry]] = {}
         self._results: dict[str, Entry] = {}
         for entry in made:
@@ -257,14 +287,14 @@ class Replay:
         entry = recorded.popleft()
         self._left -= 1
         if entry["kind"] == "failure":
-            raise _failure_of(entry["failure"])
-        return _reply_of(entry["reply"])
+            raise failure_of(entry["failure"])
+        return reply_of(entry["reply"])
 
     def keep_reply(self, request: Request, reply: Reply) -> None:
-        self._keep_of(request, "reply", _reply_entry(reply))
+        self._keep_of(request, "reply", reply_entry(reply))
 
     def keep_failure(self, request: Request, error: ModelError) -> None:
-        self._keep_of(request, "failure", _failure_entry(error))
+        self._keep_of(request, "failure", failure_entry(error))
 
     def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
         self._checkpoint.add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
@@ -287,7 +317,7 @@ class Replay:
     def keep_result(self, call: ToolCall, seen: Observation) -> None:
         made = asdict(replace(seen, value=None))
         del made["call_id"]
-        self._checkpoint.add({"kind": "result", "call": str(call.call_id), "result": made | {"value": _json_value(seen.value)}})
+        self._checkpoint.add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
 
     def begin(self, call: ToolCall) -> None:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made."""
@@ -303,6 +333,11 @@ class Replay:
         Of two people who decide at once, in checkpoints of their own, the one who rejects it counts; else the first.
         """
         return self._held(call.call_id)
+
+    def asked(self, call: ToolCall) -> Entry:
+        """Return what a person was last shown of a call that waits or has waited."""
+        entries = reversed(self._checkpoint.entries)
+        return next(entry for entry in entries if entry["kind"] == "pending" and entry["call"] == call.call_id)
 
     def _held(self, call_id: str) -> Entry | None:
         return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
@@ -330,121 +365,41 @@ class Replay:
         held = [entry for entry in map(self._held, decided) if entry is not None]
         return {entry["call"] for entry in held if not entry["approved"] or "result" in entry}
 
-    def wait_for_person(self, call: ToolCall, tools: Toolbox, problem: str = "") -> PendingCall:
-        """Note that a call waits for a person, and return what waits. `problem`: why it waits again."""
+    def wait_for_person(
+        self, call: ToolCall, tools: Toolbox, problem: str = "", edited: Mapping[str, Any] | None = None
+    ) -> PendingCall:
+        """Note that a call waits for a person, and return what waits.
+
+        `problem`: why it waits again. `edited`: a person's arguments, which the call is to be made with once they are approved.
+        """
         for one in self._checkpoint.pending:
             if one.id == call.call_id:
                 return one
-        written = _json_values(call.arguments)
-        try:
-            received = _json_values(received_arguments(call, tools))
-        except Exception:  # of the tool's types, or a call that lacks an argument: the tool gets what was written
-            received = written
-        named = {"call": str(call.call_id), "tool": call.name, "arguments": written}
-        entry = {"kind": "pending", **named, **({} if received == written else {"received": received})}
+        made = call if edited is None else replace(call, arguments=edited)
+        written = json_values(call.arguments)
+        received = shown_arguments(made, tools)
+        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools))))
+        entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
+        entry |= {} if received == written else {"received": received}
+        entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
         self._checkpoint.add(entry)
         return _pending(entry)
 
 
+def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
+    """Return what a person is shown of a call: the JSON form of what the tool's function gets."""
+    try:
+        return json_values(received_arguments(call, tools))
+    except Exception:  # of the tool's types, or a call that lacks an argument: the tool gets what was written
+        return json_values(call.arguments)
+
+
+def received_of(entry: Entry) -> Any:
+    """Return the arguments that an entry has shown a person."""
+    return entry["received"] if "received" in entry else entry["arguments"]
+
+
 def _pending(entry: Entry) -> PendingCall:
     call = ToolCall(entry["tool"], entry["arguments"], entry["call"])
-    received = entry["received"] if "received" in entry else entry["arguments"]
-    return PendingCall(entry["call"], call, received, entry.get("problem", ""))
-
-
-# --- entries ---
-
-
-_FIELDS: Mapping[str, Mapping[str, type]] = {
-    "reply": {"scope": str, "request": str, "reply": dict},
-    "failure": {"scope": str, "request": str, "failure": dict},
-    "result": {"call": str, "result": dict},
-    "pending": {"call": str, "tool": str, "arguments": dict},
-    "decision": {"call": str, "approved": bool, "reason": str},
-    "begun": {"call": str},
-    "resumed": {},
-}
-"""The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended."""
-_FAILURES: Mapping[str, type[ModelError]] = {
-    "ProviderError": ProviderError,
-    "ContextOverflow": ContextOverflow,
-    "ModelError": ModelError,
-}
-
-
-def _made(entries: Iterable[Entry]) -> list[Entry]:
-    """Return what a run has received, in order: replies, failures that it overcame, results."""
-    made: list[Entry] = []
-    for entry in entries:
-        if entry["kind"] in ("reply", "failure", "result"):
-            made.append(entry)
-        while entry["kind"] == "resumed" and made and made[-1]["kind"] == "failure":
-            made.pop()
-    return made
-
-
-def check_entry(entry: Any, place: int) -> None:
-    """Raise ValueError for what is no entry of a checkpoint, as a file that somebody has changed may hold."""
-    try:
-        fields = _FIELDS[entry["kind"]]
-        is_sound = all(isinstance(entry[name], kind) for name, kind in fields.items())
-        if entry["kind"] == "reply":
-            _reply_of(entry["reply"])
-        elif entry["kind"] == "failure":
-            _failure_of(entry["failure"])
-        elif entry["kind"] == "decision":
-            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
-        elif entry["kind"] == "pending":
-            is_sound = is_sound and isinstance(entry.get("received", {}), dict) and isinstance(entry.get("problem", ""), str)
-        elif entry["kind"] == "result":
-            Observation(**entry["result"], call_id="")
-    except (KeyError, TypeError, AttributeError):
-        is_sound = False
-    if not is_sound:
-        raise ValueError(f"entries[{place}] is no entry of a checkpoint: {render_value(entry)[:80]}")
-
-
-def _reply_entry(reply: Reply) -> Entry:
-    return {
-        "text": reply.text,
-        "calls": [asdict(call) for call in reply.calls],
-        "usage": None if reply.usage is None else asdict(reply.usage),
-        "finish_reason": reply.finish_reason,
-        "attempts": list(reply.failed_attempts),
-    }
-
-
-def _reply_of(entry: Entry) -> Reply:
-    usage = None if entry["usage"] is None else Usage(**entry["usage"])
-    calls = tuple(NativeCall(**call) for call in entry["calls"])
-    return Reply(entry["text"], calls, usage, entry["finish_reason"], tuple(entry["attempts"]))
-
-
-def _failure_entry(error: ModelError) -> Entry:
-    kind = next(name for name, made in _FAILURES.items() if isinstance(error, made))
-    entry: Entry = {"type": kind, "message": error_text(error)}
-    if isinstance(error, ProviderError):
-        entry["kind"], entry["attempts"] = error.kind, list(error.failed_attempts)
-    return entry
-
-
-def _failure_of(entry: Entry) -> ModelError:
-    made = _FAILURES[entry["type"]]
-    if made is ProviderError:
-        return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
-    return made(entry["message"])
-
-
-def _json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _json_value(value) for name, value in arguments.items()}
-
-
-def _json_value(value: Any) -> Any:
-    """Return a value that JSON gives back as it is; any other becomes the text that a model reads of it."""
-    try:
-        if json.loads(canonical_json(value)) == value:
-            return value
-    except (TypeError, ValueError, RecursionError):
-        pass
-    return render_value(value)
+    return PendingCall(entry["call"], call, received_of(entry), entry.get("problem", ""))

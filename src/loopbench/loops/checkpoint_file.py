@@ -13,9 +13,10 @@ from pathlib import Path
 from loopbench.protocol.files import check_regular, open_regular
 
 from .approval_rules import ApprovalRule
-from .checkpoint import Checkpoint, Entry
+from .checkpoint import Checkpoint
+from .checkpoint_entries import Entry
 
-_WRITING = threading.Lock()
+_WRITING = threading.RLock()
 """Beside the lock on the file, which the threads of a process share."""
 
 
@@ -23,8 +24,9 @@ class CheckpointFile(Checkpoint):
     """A checkpoint that is a file: any process of the machine goes on with the run, or decides about its calls.
 
     Each entry is on the disk before the run goes on. A run holds the file's lock (`flock`), so that no other process carries the
-    same run out at the same time, and begins with what others have decided meanwhile. What is left of an entry whose writer
-    died over it is taken out.
+    same run out at the same time, and begins with what others have decided meanwhile. A decision, too, is made of what the file
+    says then: of two people who decide about a call, the second is told that it no longer waits. What is left of an entry whose
+    writer died over it is taken out.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, needs_approval: Collection[str] | Mapping[str, ApprovalRule] = ()) -> None:
@@ -33,6 +35,7 @@ class CheckpointFile(Checkpoint):
         Raises as `Checkpoint` does, ValueError for a file that holds anything else, and OSError.
         """
         self.path = Path(path)
+        self._file: int | None = None
         super().__init__(needs_approval=needs_approval, on_entry=self._append)
         self._read()
 
@@ -47,33 +50,67 @@ class CheckpointFile(Checkpoint):
             self._read()
             yield
 
+    @contextlib.contextmanager
+    def _deciding(self) -> Iterator[None]:
+        """Raises ValueError for what is no checkpoint, and OSError."""
+        if not self.path.exists():  # somebody has removed it: nothing waits
+            self.take(())
+            yield
+            return
+        with self._locked() as file:
+            self._file = file
+            try:
+                self._take_lines(os.pread(file, os.fstat(file).st_size, 0))
+                yield
+            finally:
+                self._file = None
+
     def _read(self) -> None:
         """Take the entries of the file. Raises ValueError."""
-        lines: list[bytes] = []
+        stored = b""
         if self.path.exists():
             with _WRITING, open_regular(self.path) as file:
-                lines = [line for line in file if line.endswith(b"\n")]  # of any other the writer has died over it
-        stored: list[Entry] = []
-        for number, line in enumerate(lines, 1):
+                stored = file.read()
+        self._take_lines(stored)
+
+    def _take_lines(self, stored: bytes) -> None:
+        """Take the entries that are written; of a last line without its end the writer has died over it. Raises ValueError."""
+        entries: list[Entry] = []
+        for number, line in enumerate(stored.split(b"\n")[:-1], 1):
             try:
-                stored.append(json.loads(line))
+                entries.append(json.loads(line))
             except ValueError:
                 raise ValueError(f"{self.path}: line {number} is no JSON: {line[:80]!r}") from None
         try:
-            self.take(stored)
+            self.take(entries)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
 
     def _append(self, entry: Entry) -> None:
         line = json.dumps(entry).encode() + b"\n"
-        with _WRITING, self._opened() as file:
-            fcntl.lockf(file, fcntl.LOCK_EX)  # of processes, while `flock` is held by whoever runs
+        with self._locked() as file:
             size = os.fstat(file).st_size
             if size and os.pread(file, 1, size - 1) != b"\n":
-                os.ftruncate(file, _end_of_lines(file, size))
-            while line:  # a disk that is full takes a part
-                line = line[os.write(file, line) :]
-            os.fsync(file)
+                size = _end_of_lines(file, size)
+                os.ftruncate(file, size)
+            try:
+                while line:  # a disk that is full takes a part
+                    line = line[os.write(file, line) :]
+                os.fsync(file)
+            except BaseException:  # whoever reads the file must not find what this process says that it has not kept
+                os.ftruncate(file, size)
+                raise
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Open the file for its only writer; any of its descriptors that is closed meanwhile would give up the lock."""
+        with _WRITING:
+            if self._file is not None:
+                yield self._file
+                return
+            with self._opened() as file:
+                fcntl.lockf(file, fcntl.LOCK_EX)  # of processes, while `flock` is held by whoever runs
+                yield file
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

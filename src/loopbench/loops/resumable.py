@@ -38,7 +38,7 @@ from loopbench.protocol.names import nearest
 
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
-from .checkpoint import ApprovalRequired, Checkpoint, Replay
+from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of, shown_arguments
 from .run_arguments import check_run, named
 from .toolbox_around import ToolboxAround, problem_of
 from .watching import Watching
@@ -46,6 +46,8 @@ from .watching import Watching
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
 CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
+CONVERTED = "the tool makes other arguments of those that were given: approve lets it run with what is shown now"
+CHANGED = "the tool would get other arguments than were approved: its types or defaults have changed, or make new values each time"
 PERSON, RULE = "person", "rule"
 """Who decided about a call, where no name was given."""
 
@@ -206,9 +208,8 @@ class ReplayedToolbox(ToolboxAround):
         decision = self._replay.decision(call)
         if decision is None:
             await self._wait(call)
-        edited = decision.get("arguments")
         given = render_value(decision["result"]) if "result" in decision else None
-        decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], edited, given)
+        decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], None, given)
         if given is not None:
             self._told.on_event(decided)
             return Observation(call.name, "success", given, None, decision["result"], call.call_id)
@@ -216,20 +217,29 @@ class ReplayedToolbox(ToolboxAround):
             self._told.on_event(decided)
             reason = f"{REJECTED}: {decided.reason}" if decided.reason else f"{REJECTED}."
             return Observation(call.name, "error", reason, "Rejected", None, call.call_id)
+        return await self._approved(decided, decision.get("arguments"), validate)
+
+    async def _approved(self, decided: ApprovalDecided, given: Mapping[str, Any] | None, validate: bool) -> Observation:
+        """Return the result of an approved call. `given`: the arguments of the decision.
+
+        Raises ApprovalRequired where the tool's function would get anything else than the person has seen or written.
+        """
+        call, asked = decided.call, self._replay.asked(decided.call)
+        edited = asked.get("edited") if given is None else given
+        made = call if edited is None else replace(call, arguments=edited)
+        if edited is not None and (problem := problem_of(made, self.within)):
+            await self._wait(call, f"the arguments that were given to {made.name} do not fit: {problem[1]}")
+        shown = shown_arguments(made, self.within)
+        if shown != (received_of(asked) if given is None else given):
+            await self._wait(call, CHANGED if given is None else CONVERTED, edited)
         if edited is None:
             return await self._made(call, validate, decided)
-        return await self._made_with(replace(call, arguments=edited), decided)
+        seen = await self._made(made, True, replace(decided, arguments=shown))
+        return replace(seen, data=EDITED.format(arguments=render_value(made.arguments)) + seen.data)
 
-    async def _made_with(self, edited: ToolCall, decided: ApprovalDecided) -> Observation:
-        """Return the result of a call with a person's arguments. Raises ApprovalRequired where the tool does not take them."""
-        if problem := problem_of(edited, self.within):
-            await self._wait(decided.call, f"the arguments that were given to {edited.name} do not fit: {problem[1]}")
-        seen = await self._made(edited, True, decided)
-        return replace(seen, data=EDITED.format(arguments=render_value(edited.arguments)) + seen.data)
-
-    async def _wait(self, call: ToolCall, problem: str = "") -> NoReturn:
-        """Raises ApprovalRequired."""
-        waiting = self._replay.wait_for_person(call, self.within, problem)
+    async def _wait(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
+        """Raises ApprovalRequired. `edited`: as of `Replay.wait_for_person`."""
+        waiting = self._replay.wait_for_person(call, self.within, problem, edited)
         if waiting.problem:
             self._problems.append(waiting.problem)
         self._is_stopping = True

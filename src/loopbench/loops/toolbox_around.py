@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
 from loopbench.protocol.tools import ToolListing
-from loopbench.protocol.values import own_copy, plain_value
+from loopbench.protocol.values import cap, legible, own_copy, plain_value
 
 
 class ToolboxAround(Toolbox):
@@ -41,8 +41,13 @@ def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:
     return None
 
 
-def received_arguments(call: ToolCall, tools: Toolbox) -> Mapping[str, Any]:
-    """Return the arguments as the tool's function gets them: converted to its types, with its defaults, as JSON's own types.
+def received_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
+    """Return the JSON form of what the tool's function gets. Raises as `received_values` does."""
+    return {name: plain_value(value) for name, value in received_values(call, tools).items()}
+
+
+def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
+    """Return the arguments as the tool's function gets them: converted to its types, with its defaults.
 
     Raises what a value of the model's or a user's type raises that cannot be read.
     """
@@ -60,4 +65,38 @@ def received_arguments(call: ToolCall, tools: Toolbox) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         found.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
-    return {name: plain_value(value) for name, value in found.items()}
+    return found
+
+
+def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
+    """Return which arguments their JSON form does not say whole, each with what the tool gets; empty if all are said.
+
+    Such are a field that is left out of the JSON, a serializer of the tool's own type, and a validator that changes a value again
+    when it gets its own result. Defaults are not looked at: the model has not written them.
+    """
+    try:
+        received = received_values(call, tools)
+    except Exception:  # it is shown as it was written
+        return ""
+    told = []
+    for name in call.arguments:
+        if name in received and not _converts_back(call, tools, name, received[name]):
+            gets = cap(legible(_repr(received[name])), 300)
+            told.append(f"the JSON form of {name} does not convert back to what the tool gets, {gets}")
+    return "; ".join(told)
+
+
+def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
+    """Whether the tool gets an equal argument of the JSON form of one."""
+    again = replace(call, arguments={**call.arguments, name: plain_value(value)})
+    try:
+        return bool(received_values(again, tools)[name] == value)
+    except Exception:  # of the tool's types
+        return False
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of a user's class
+        return f"<{type(value).__name__}>"

@@ -141,7 +141,7 @@ class ApprovalAsked(RunEvent):
     arguments: Mapping[str, Any]
     """As the tool will get them, converted and with its defaults."""
     problem: str = ""
-    """Why a call waits again that was decided about before; empty if none was."""
+    """Why a call waits again that was decided about before, and which arguments their JSON form does not say whole."""
 
     def _shown(self) -> dict[str, Any]:
         told = {**_called(self.call), "arguments": plain_value(self.arguments)}
@@ -160,7 +160,7 @@ class ApprovalDecided(RunEvent):
     that let the call through."""
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
-    """Those that were given in the place of the model's; None if the model's hold."""
+    """What the tool gets of those that were given in the place of the model's; None if the model's hold."""
     result: str | None = None
     """What the model reads as the call's result, where a person gave it and the tool is not called."""
 

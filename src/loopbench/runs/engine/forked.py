@@ -122,7 +122,8 @@ def forked_workers(job: Job, trials: int) -> Iterator[list[ForkedWorker]]:
 
     To be called before an event loop or a thread runs.
     """
-    workers = _made(job, forks_for(job.config, trials)) if may_fork() else []
+    can_watch = hasattr(os, "pidfd_open")  # not in a Python that was built on an older system
+    workers = _made(job, forks_for(job.config, trials)) if may_fork() and can_watch else []
     try:
         yield workers
     finally:

@@ -1,0 +1,109 @@
+"""The entries of a checkpoint as JSON: what a reply, a failure and a result are written as, and the check of a stored one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from loopbench.protocol import ContextOverflow, ModelError, NativeCall, Observation, ProviderError, Reply, Usage, render_value
+from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.values import error_text
+
+Entry = dict[str, Any]
+"""One line of a checkpoint, as JSON."""
+
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "reply": {"scope": str, "request": str, "reply": dict},
+    "failure": {"scope": str, "request": str, "failure": dict},
+    "result": {"call": str, "result": dict},
+    "pending": {"call": str, "tool": str, "arguments": dict},
+    "decision": {"call": str, "approved": bool, "reason": str},
+    "begun": {"call": str},
+    "resumed": {},
+}
+"""The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended."""
+_FAILURES: Mapping[str, type[ModelError]] = {
+    "ProviderError": ProviderError,
+    "ContextOverflow": ContextOverflow,
+    "ModelError": ModelError,
+}
+
+
+def made_of(entries: Iterable[Entry]) -> list[Entry]:
+    """Return what a run has received, in order: replies, failures that it overcame, results."""
+    made: list[Entry] = []
+    for entry in entries:
+        if entry["kind"] in ("reply", "failure", "result"):
+            made.append(entry)
+        while entry["kind"] == "resumed" and made and made[-1]["kind"] == "failure":
+            made.pop()
+    return made
+
+
+def check_entry(entry: Any, place: int) -> None:
+    """Raise ValueError for what is no entry of a checkpoint, as a file that somebody has changed may hold."""
+    try:
+        fields = _FIELDS[entry["kind"]]
+        is_sound = all(isinstance(entry[name], kind) for name, kind in fields.items())
+        if entry["kind"] == "reply":
+            reply_of(entry["reply"])
+        elif entry["kind"] == "failure":
+            failure_of(entry["failure"])
+        elif entry["kind"] == "decision":
+            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
+        elif entry["kind"] == "pending":
+            is_sound = is_sound and all(isinstance(entry.get(name, {}), dict) for name in ("received", "edited"))
+            is_sound = is_sound and isinstance(entry.get("problem", ""), str)
+        elif entry["kind"] == "result":
+            Observation(**entry["result"], call_id="")
+    except (KeyError, TypeError, AttributeError):
+        is_sound = False
+    if not is_sound:
+        raise ValueError(f"entries[{place}] is no entry of a checkpoint: {render_value(entry)[:80]}")
+
+
+def reply_entry(reply: Reply) -> Entry:
+    return {
+        "text": reply.text,
+        "calls": [asdict(call) for call in reply.calls],
+        "usage": None if reply.usage is None else asdict(reply.usage),
+        "finish_reason": reply.finish_reason,
+        "attempts": list(reply.failed_attempts),
+    }
+
+
+def reply_of(entry: Entry) -> Reply:
+    usage = None if entry["usage"] is None else Usage(**entry["usage"])
+    calls = tuple(NativeCall(**call) for call in entry["calls"])
+    return Reply(entry["text"], calls, usage, entry["finish_reason"], tuple(entry["attempts"]))
+
+
+def failure_entry(error: ModelError) -> Entry:
+    kind = next(name for name, made in _FAILURES.items() if isinstance(error, made))
+    entry: Entry = {"type": kind, "message": error_text(error)}
+    if isinstance(error, ProviderError):
+        entry["kind"], entry["attempts"] = error.kind, list(error.failed_attempts)
+    return entry
+
+
+def failure_of(entry: Entry) -> ModelError:
+    made = _FAILURES[entry["type"]]
+    if made is ProviderError:
+        return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
+    return made(entry["message"])
+
+
+def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: json_value(value) for name, value in arguments.items()}
+
+
+def json_value(value: Any) -> Any:
+    """Return a value that JSON gives back as it is; any other becomes the text that a model reads of it."""
+    try:
+        if json.loads(canonical_json(value)) == value:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return render_value(value)
