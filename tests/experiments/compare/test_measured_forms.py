@@ -97,8 +97,9 @@ def test_the_page_and_the_description_show_where_a_profile_does_not_apply(measur
 def test_of_several_loops_those_are_judged_that_it_applies_to(measured):
     found = measured(["text-2024"], {"native": "native", "finish": "text", "bare": "text"})
     lines = answer(found).sentences
-    assert lines[0].startswith("Adopt finish (")
-    assert lines[1].startswith("finish minus bare: 0.400 [")
+    assert lines[0].startswith("text-2024 holds means over models")
+    assert lines[1].startswith("Adopt finish (")
+    assert lines[2].startswith("finish minus bare: 0.400 [")
     assert not any("native" in line for line in lines[:-1])
     assert lines[-1].startswith("text-2024 was measured of calls in text and does not apply to native, which writes native calls; ")
 
@@ -124,7 +125,10 @@ def test_a_profile_that_does_not_apply_to_a_loop_is_not_pooled_with_others(measu
 
 def test_under_a_profile_by_form_loops_of_both_forms_are_compared(measured):
     lines = answer(measured(["measured-2024", "flaky-tools"])).sentences
-    assert lines[0].startswith("Adopt finish (")
+    assert lines[0].startswith("measured-2024 holds means over models, and some of its rates come from few of them (text-2024: ")
+    assert lines[1].endswith("loopbench ablate bare --factor decision_format=json,native --profile measured-2024")
+    assert answer_json(measured(["measured-2024", "flaky-tools"]))["recommendation"] == lines[2]
+    assert lines[2].startswith("Adopt finish (")
     assert any(line.startswith("Over both profiles together") for line in lines)
     assert lines[-1] == (
         "measured-2024 is what was measured of a loop's own form of calls: finish met native-2024 (native calls), bare met "
