@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
@@ -42,6 +43,8 @@ from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of, shown
 from .run_arguments import check_run, named
 from .toolbox_around import ToolboxAround, problem_of
 from .watching import Watching
+
+logger = logging.getLogger(__name__)
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
@@ -103,8 +106,14 @@ class AfterReplay(Watching):
         self._replay = replay
 
     def note(self, kind: str, **data: Any) -> None:
-        if not self._replay.is_replaying:
-            self.observer.note(kind, **data)
+        """Pass a note on, and warn of calls that the model made beside its answer, and that its design therefore drops."""
+        if self._replay.is_replaying:
+            return
+        if kind == "not_run":
+            dropped = data.get("tools", data.get("tool_name"))
+            told = ", ".join(dropped) if isinstance(dropped, list | tuple) else str(dropped)
+            logger.warning("%s: called beside the answer, so that it was not called; see finish_with_tools", told)
+        self.observer.note(kind, **data)
 
 
 class ReplayedModel(WrappedModel):
