@@ -77,7 +77,8 @@ def main() -> None:
     tests: dict[str, tuple[float, float]] = {}
     files: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pytest", "-p", "benchmarks.slow_tests", "-q", *arguments]
+        # not by -m, which would be part of the command's own name in what it prints
+        command = [str(Path(sys.executable).with_name("pytest")), "-p", "benchmarks.slow_tests", "-q", *arguments]
         ended = subprocess.run(command, cwd=ROOT, env=os.environ | {FOLDER: folder, "PYTHONPATH": str(ROOT)}, check=False)
         for path in Path(folder).iterdir():
             for name, cpu, wall in map(json.loads, path.read_text(encoding="utf-8").splitlines()):

@@ -17,7 +17,7 @@ Every pytest that finds loopbench installed loads this module, so the gate itsel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,8 +97,21 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
         defaults={} if marker is None else marker.kwargs,
         say=lambda line: request.node.user_properties.append(("loop_gate", line)),
         annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
+        tell=_teller(config),
     )
     return made
+
+
+def _teller(config: pytest.Config) -> Callable[[str], None]:
+    """Return what prints a line at once, even while output is captured; a worker of pytest-xdist has no terminal to print to."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+
+    def tell(line: str) -> None:
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(line, flush=True)
+
+    return tell
 
 
 @pytest.fixture

@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.gate import MORE, GateLine, Held, agreeing_tasks, check_level, check_margin, decide, judge_lines, overall
+from loopbench.metrics.gate import (
+    MORE,
+    GateLine,
+    Held,
+    agreeing_margin,
+    agreeing_tasks,
+    check_level,
+    check_margin,
+    decide,
+    judge_lines,
+    overall,
+)
 from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
 ORDER = ("identical", "pass", "unchanged", "better here", "regression", "undecided")
@@ -254,6 +265,20 @@ def test_so_many_tasks_pass_where_all_agree_and_one_fewer_do_not(margin, alpha):
 
 def test_the_tasks_that_two_points_take():
     assert agreeing_tasks(0.02) == math.ceil(math.log(0.05) / math.log(0.98)) == 149
+
+
+@given(st.integers(2, 2_000), LEVEL)
+def test_the_margin_that_agreeing_tasks_bear_is_the_smallest_of_two_digits(tasks, alpha):
+    margin = agreeing_margin(tasks, alpha)
+    assert margin is not None
+    smaller = round(margin - 0.01, 2)
+    assert agreeing_tasks(margin, alpha) <= tasks
+    assert smaller == 0 or agreeing_tasks(smaller, alpha) > tasks
+
+
+def test_a_task_alone_bears_no_margin_at_a_strict_level():
+    assert [agreeing_margin(1, alpha) for alpha in (0.05, 0.001)] == [0.96, None]
+    assert agreeing_margin(24) == 0.12
 
 
 @pytest.mark.parametrize(("margin", "alpha"), [(0.0, 0.05), (1.0, 0.05), (math.nan, 0.05), (0.02, 0.5)])

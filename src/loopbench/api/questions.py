@@ -54,7 +54,7 @@ ACCEPTED = "Where finding.outcome is 'undecided', whether to take the change all
 """What to do about an undecided gate, which in Python has no exit code."""
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
-RERUN_SETTINGS = ("seed", "repeats", "runs", "allow", "base_url", "cassette")
+RERUN_SETTINGS = ("seed", "repeats", "trial_timeout_s", "runs", "allow", "base_url", "cassette")
 COMMON = "common_tasks"
 RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
 OPTIMIZE_ELSEWHERE = {
@@ -281,7 +281,8 @@ def _run_again(
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
     named = [loop_name(loop) for loop in loops]
-    again = gates.RerunSettings(named, settings.get("seed"), settings.get("repeats"), allowed, runs, settings[COMMON])
+    asked = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
+    again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **asked)
     files = {**settings, "runs": runs}
     return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress).results.folder
 

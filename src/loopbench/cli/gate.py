@@ -71,11 +71,12 @@ class OnUndecided(StrEnum):
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
 
 RERUN_FLAGS = ConfigFlags(
-    only=("loops", "seed", "repeats"),
+    only=("loops", "seed", "repeats", "trial_timeout_s"),
     helps={
         "loops": "Loop to run instead of the baseline's, `name` or `name(option=value)`; repeat the option for more loops.",
         "seed": "Seed of the faults of a new run. [default: the baseline's]",
         "repeats": "Number of trials for each arm and task of a new run. [default: the baseline's]",
+        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs. [default: the baseline's]",
     },
 )
 
@@ -150,8 +151,10 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     if options.run is None:
         load_env()  # keys may stand in a .env of the current directory
         allowed = Permissions(again.allow, again.base_url, again.cassette)
-        asked = (flags.get("loops", ()), flags.get("seed"), flags.get("repeats"))
-        settings = RerunSettings(*asked, allowed, options.runs or RUNS, options.common_tasks)
+        asked = {name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None}
+        settings = RerunSettings(
+            flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked
+        )
         folder = _run_again(known, options.baseline, settings, quiet=output.quiet)
     else:
         folder = run_folder(options.run, options.runs)

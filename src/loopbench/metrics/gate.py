@@ -210,6 +210,14 @@ def agreeing_tasks(margin: float, alpha: float = ALPHA) -> int:
     return math.floor(math.log(alpha) / math.log1p(-margin)) + 1
 
 
+def agreeing_margin(tasks: int, alpha: float = ALPHA) -> float | None:
+    """Return the smallest margin of two digits at which so many tasks pass a score where all agree; None if none below 1 does.
+
+    Raises ValueError for a bad level.
+    """
+    return next((points / 100 for points in range(1, 100) if agreeing_tasks(points / 100, alpha) <= tasks), None)
+
+
 def _outcome(held: Held, line: GateLine, within: bool) -> LineOutcome:
     """The first that holds. `within`: the bound toward worse lies within the margin."""
     if held.identical:

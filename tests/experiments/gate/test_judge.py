@@ -241,8 +241,9 @@ def own_recipe(baseline: Baseline, repeats: MoreRepeats | None) -> list[str]:
 
 def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repeats(baseline):
     first, *commands, last = own_recipe(baseline, MoreRepeats(5, 0.9))
-    assert (
-        "a baseline of 90 tasks decides with a chance of about 80 %, if my tasks.jsonl has so many (the baseline ran 12)" in first
+    assert first == (
+        "More tasks help: a baseline of 90 tasks decides with a chance of about 80 %. Add about 78 tasks to my tasks.jsonl, "
+        "which has 12. Bless it with the loop as it was, then gate the changed one again:"
     )
     assert commands == [
         "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2",

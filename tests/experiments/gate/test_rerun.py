@@ -57,9 +57,10 @@ def test_a_run_that_is_there_is_only_read(wind, baseline, tmp_path):
 
 
 def test_what_was_typed_wins(baseline):
-    again = RerunSettings(loops=("react_extract",), seed=7, repeats=5, runs=Path("elsewhere"))
+    again = RerunSettings(loops=("react_extract",), seed=7, repeats=5, trial_timeout_s=3.0, runs=Path("elsewhere"))
     config = config_again(baseline, FILE, again)
     assert (config.loops, config.seed, config.repeats, config.runs) == (("react_extract",), 7, 5, Path("elsewhere"))
+    assert config.trial_timeout_s == 3.0
     assert config.profiles == ("clean", "flaky-tools")
     assert config.suite == "arithmetic(size=12)"
 

@@ -30,7 +30,7 @@ from .brief import text
 from .github import append_summary, in_actions, step_summary
 from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import PASSES, GateResult
-from .outputs import github_annotations, headline, to_bless
+from .outputs import github_annotations, headline, literal, to_bless
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -52,6 +52,8 @@ class LoopGate:
     """A function that adds a line to the summary of the session."""
     annotate: Callable[[str], None]
     """A function that prints a workflow command of GitHub when the session ends."""
+    tell: Callable[[str], None]
+    """A function that prints a line at once, such as that a trial hangs."""
 
     def __call__(self, loop: str | type | None = None, *, program: str | None = None, **settings: Any) -> GateResult:
         """Run `loop`, a name as `--loop` takes it or a class, and fail the test if it is worse than its baseline.
@@ -101,7 +103,7 @@ class LoopGate:
         return prepare(config_from(data, self.item.nodeid))
 
     def _run(self, experiment: Experiment) -> Results:
-        stopped = run_apart(experiment, Unwatched())
+        stopped = run_apart(experiment, _Told(self.tell))
         if stopped:
             pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
         return results(experiment.folder)
@@ -142,6 +144,17 @@ class LoopGate:
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
+
+
+class _Told(Unwatched):
+    """Progress of which only what needs a look is told."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def noted(self, text: str) -> None:
+        """Print it at once."""
+        self._tell(f"loop_gate: {literal(text)}")
 
 
 @dataclass(frozen=True, slots=True)

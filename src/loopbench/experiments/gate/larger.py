@@ -42,7 +42,7 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, aga
     chance = f"a baseline of {counted(most.tasks, 'task')}{cost} decides with a chance of about {chance_in_words(most.chance)}"
     command, own = compare_command(baseline, most.tasks), ""
     if not command:
-        command, own = own_command(baseline), _supply(baseline)
+        command, own = own_command(baseline), _supply(baseline, most.tasks)
     if not command:
         imported = "loops" not in baseline.config
         how = (
@@ -50,7 +50,8 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, aga
         )
         yield f"More tasks help: {chance}. {how}, and gate again."
         return
-    yield f"More tasks help: {chance}{own}. Bless it with the loop as it was, then gate the changed one again:"
+    first = f"{own} Bless" if own else "Bless"
+    yield f"More tasks help: {chance}. {first} it with the loop as it was, then gate the changed one again:"
     yield shlex.join(command)
     file = str(path or "FILE")
     yield shlex.join(["loopbench", "bless", "latest", "--output", file])
@@ -97,10 +98,12 @@ def own_command(baseline: Baseline) -> list[str]:
     return _command(baseline, str(config["suite"]))
 
 
-def _supply(baseline: Baseline) -> str:
-    """Return where the tasks have to come from."""
-    source = baseline.config.get("data") or baseline.config.get("suite")
-    return f", if {source} has so many (the baseline ran {baseline.suite.tasks:,})"
+def _supply(baseline: Baseline, tasks: int) -> str:
+    """Return where so many tasks have to come from, as a sentence: more than there are have to be written."""
+    source, ran = baseline.config.get("data") or baseline.config.get("suite"), baseline.suite.tasks
+    if baseline.config.get("tasks") is not None:
+        return f"{source} needs so many (the baseline ran {ran:,} of them)."
+    return f"Add about {tasks - ran:,} tasks to {source}, which has {ran:,}."
 
 
 def compare_command(baseline: Baseline, tasks: int) -> list[str]:

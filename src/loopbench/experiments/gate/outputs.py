@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
-from loopbench.metrics.gate import GateLine, agreeing_tasks
+from loopbench.metrics.gate import GateLine, agreeing_margin, agreeing_tasks
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text import junit
@@ -341,9 +341,13 @@ def remedies(result: GateResult, accepted: str = ACCEPTED) -> Iterator[str]:
     open_lines = [line for line in result.lines if line.outcome == "undecided"]
     if not open_lines:
         return
-    for margin in dict.fromkeys(line.margin for line in open_lines if not line.is_ratio and line.margin and not line.effect.value):
-        agreeing = agreeing_tasks(margin, result.alpha)
-        yield f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not."
+    shares = [line for line in open_lines if not line.is_ratio and 0 < line.margin < 1]
+    for margin, units in dict.fromkeys((line.margin, line.units) for line in shares):
+        agreeing, borne = agreeing_tasks(margin, result.alpha), agreeing_margin(units, result.alpha)
+        if units < agreeing:
+            these = "" if borne is None else f"; {units} pass at one of {borne:g}, which is to be chosen before a run, not after"
+            at_this = f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not"
+            yield f"{at_this}{these}."
     yield f"This run shows neither harm nor that there is none. {accepted}"
 
 

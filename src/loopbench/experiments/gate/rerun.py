@@ -31,6 +31,8 @@ class RerunSettings:
     repeats: int | None = None
     allowed: Permissions = NO_PERMISSIONS
     """The user code, server and recording that the baseline names; server and recording may differ by now."""
+    trial_timeout_s: float | None = None
+    """Time limit for one trial, in seconds, in the place of the baseline's."""
     runs: Path = Path("runs")
     common: bool = False
     """Where the suite has changed, the tasks that are the same in both are to be judged: they get the baseline's step limit."""
@@ -63,6 +65,7 @@ def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Com
         "loops": tuple(settings.loops),
         "seed": settings.seed,
         "repeats": settings.repeats,
+        "trial_timeout_s": settings.trial_timeout_s,
         "base_url": permissions.base_url,
         "cassette": None if permissions.cassette is None else str(permissions.cassette),
         "runs": str(settings.runs),

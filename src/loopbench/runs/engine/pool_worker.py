@@ -59,6 +59,8 @@ class PoolWorker:
     silent_s: float = 0.0
     stuck_s: float = 0.0
     """Seconds that its event loop had not turned when it last reported."""
+    stuck_by: str = ""
+    """The trial that held it up; empty where none was seen to."""
     keeping: asyncio.Task[Any] | None = None
     listening: asyncio.Task[None] | None = None
     outbox: list[bytes] = field(default_factory=list)

@@ -136,7 +136,8 @@ class WorkerLoop:
 
         def say() -> None:
             while not over.wait(ALIVE_EVERY_S):
-                send(_line({"alive": self._running, "stuck": watch.stuck_s, "threads": leftovers.threads.total()}))
+                stuck = {"stuck": watch.stuck_s, "by": watch.holder}
+                send(_line({"alive": self._running, **stuck, "threads": leftovers.threads.total()}))
 
         thread = threading.Thread(target=say, name="alive", daemon=True)
         thread.start()

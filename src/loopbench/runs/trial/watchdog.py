@@ -108,6 +108,12 @@ class Watch:
         seconds = time.monotonic() - max(self._turned_at, LAST_ACTIVITY.at, self._resumed_at)
         return seconds if seconds > STUCK_S else 0.0
 
+    @property
+    def holder(self) -> str:
+        """Return which trial was last seen to hold the event loop up since it last turned; empty if none was."""
+        last = self._last
+        return "" if last is None else last.name
+
     def turn(self) -> None:
         """Note that the event loop turns. The loop calls this again and again, not by its clock, which stops at times."""
         self._turned_at, self._last, self._asked = time.monotonic(), None, False
