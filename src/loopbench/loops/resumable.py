@@ -49,8 +49,10 @@ logger = logging.getLogger(__name__)
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
 CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
-CONVERTED = "the tool makes other arguments of those that were given: approve lets it run with what is shown now"
-CHANGED = "the tool would get other arguments than were approved: its types or defaults have changed, or make new values each time"
+CONVERTED = "the tool gets other arguments than were given"
+CHANGED = (
+    "the tool would get other arguments than were approved, for its types or defaults have changed, or make new values each time"
+)
 PERSON, RULE = "person", "rule"
 """Who decided about a call, where no name was given."""
 
@@ -239,8 +241,10 @@ class ReplayedToolbox(ToolboxAround):
         if edited is not None and (problem := problem_of(made, self.within)):
             await self._wait(call, f"the arguments that were given to {made.name} do not fit: {problem[1]}")
         shown = shown_arguments(made, self.within)
-        if shown != (received_of(asked) if given is None else given):
-            await self._wait(call, CHANGED if given is None else CONVERTED, edited)
+        agreed = received_of(asked) if given is None else given
+        if shown != agreed:
+            names = ", ".join(sorted(name for name in {*shown, *agreed} if shown.get(name, ...) != agreed.get(name, ...)))
+            await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)
         if edited is None:
             return await self._made(call, validate, decided)
         seen = await self._made(made, True, replace(decided, arguments=shown))

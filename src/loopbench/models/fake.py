@@ -11,7 +11,7 @@ from loopbench.protocol import Capabilities, Chunk, Move, Reply, Request, ToolCa
 from loopbench.protocol.values import error_text
 
 from .native import NATIVE
-from .script import WANTED, Script
+from .scripted_calls import WANTED, ScriptedCalls
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 
@@ -50,7 +50,7 @@ class FakeModel:
         It says what the design asks for on the way: a plan with a task for each call, say, or that the work is done.
         Raises TypeError for what is no ToolCall.
         """
-        return cls(then=Script(calls, answer), name=name)
+        return cls(then=ScriptedCalls(calls, answer), name=name)
 
     async def complete(self, request: Request) -> Reply:
         """Return the next item's reply, or raise its error."""

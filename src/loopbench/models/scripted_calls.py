@@ -41,7 +41,7 @@ WANTED = {
 """The move that answers a request of each role."""
 
 
-class Script:
+class ScriptedCalls:
     """A function of a request: makes the next of the calls where one can be made, and answers once all are made."""
 
     def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
