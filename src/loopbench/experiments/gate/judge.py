@@ -65,7 +65,8 @@ def judge(
         _refuse_other_tasks(run, baseline)
     matched = found_arms(run.folder, run.manifest, baseline)
     sides = [Sides.of(run, arm, baseline, old, None if sets is None else sets.same) for old, arm in matched.items()]
-    reasons = (*troubles(run), *(reason for side in sides for reason in side.troubles()))
+    died = [side.arm for side in sides if side.died]
+    reasons = (*troubles(run, died), *(reason for side in sides for reason in side.troubles()))
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
@@ -98,13 +99,14 @@ def judge(
         alpha=alpha,
         paired=paired,
         common=sets,
-        bless=bless_command(run.folder, path) if outcome in ("regression", "better here") or any(map(_is_gain, lines)) else "",
+        bless=bless_command(run.folder, path) if not died and _may_be_meant(outcome, lines) else "",
         lead="" if changed_code is None or outcome in PASSES else changed_code.lead,
     )
 
 
-def _is_gain(line: GateLine) -> bool:
-    return line.outcome == "pass" and line.better
+def _may_be_meant(outcome: Outcome, lines: Iterable[GateLine]) -> bool:
+    """Whether the run differs so that somebody may want it to be the new baseline."""
+    return outcome in ("regression", "better here") or any(line.outcome == "pass" and line.better for line in lines)
 
 
 def bless_command(folder: Path, path: Path | None) -> str:
