@@ -101,6 +101,7 @@ def test_identical(loopbench, blessed):
     run = blessed()
     judged = loopbench("gate", run, "--baseline", "b.json")
     assert (judged.code, first_line(judged.out)) == (0, "identical: behaviour unchanged in all 12 trials")
+    assert "[" not in judged.out  # nothing is estimated
     again = loopbench("gate", "--baseline", "b.json", "--quiet", "--json")
     assert again.json["outcome"] == "identical"
     assert again.json["run"] != run
@@ -191,7 +192,7 @@ OTHER_RUNS = [
         "suite arithmetic has changed since the baseline: 1 task added (arithmetic-0013); --common-",
     ),
     (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
-    (["--tasks", "6"], "other tasks: 6 of the baseline were not run"),
+    (["--tasks", "6"], "other tasks: 6 of the baseline are left out"),
     (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
 ]
 

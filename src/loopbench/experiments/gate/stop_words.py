@@ -38,10 +38,8 @@ def stops_alone(result: GateResult) -> Iterator[str]:
     """Yield why an arm is undecided of which no score changed, or a regression within its margins: trials end more gravely."""
     for arm in result.arms:
         if arm.crash_alone:
-            yield (
-                f"{short_arm(arm.arm)}: a crash that the baseline does not have is a regression, whatever the margins say. "
-                "Bless a run if it is meant."
-            )
+            cure = " Bless a run if it is meant." * (sum(c.crashed and c.arm == arm.arm for c in result.stops) < arm.trials)
+            yield f"{short_arm(arm.arm)}: a crash that the baseline does not have is a regression, whatever the margins say.{cure}"
         if arm.stop_alone:
             yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
 
