@@ -18,10 +18,11 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_serializ
 from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.checkpoint_file import CheckpointFile
+from loopbench.loops.finish import Finish
 from loopbench.loops.resumable import CHANGED, CONVERTED, Resumable
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, Observer, Query, RunEvent, Toolbox, ToolCall
-from loopbench.protocol.events import ApprovalDecided
+from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
+from loopbench.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted
 from loopbench.protocol.values import plain_value
 
 
@@ -73,6 +74,7 @@ class Desk:
         self.got: list[Any] = []
         self.judged: list[Any] = []
         self.decided: list[ApprovalDecided] = []
+        self.started: list[Any] = []
         self.entries: list[dict[str, Any]] = []
         self.asks = asks
         self.written = written
@@ -98,6 +100,8 @@ class Desk:
             def on_event(self, event: RunEvent) -> None:
                 if isinstance(event, ApprovalDecided):
                     desk.decided.append(event)
+                if isinstance(event, ToolStarted):
+                    desk.started.append(event.as_dict()["arguments"])
 
         try:
             Resumable(Bare(), checkpoint).run_sync(Query("Pay."), self.tools, model, Heard())
@@ -130,6 +134,7 @@ def test_what_is_shown_is_what_the_tool_gets_and_what_is_not_shown_whole_says_so
     assert desk.judged[0] == desk.got[0]
     assert type(desk.judged[0]) is type(desk.got[0])
     assert shown.arguments == {"value": plain_value(desk.got[0]), "currency": "EUR"}
+    assert desk.started == [shown.arguments]
     if is_whole:
         assert shown.problem == ""
     elif cents not in (0, -1):  # 0 is 0 in any unit
@@ -205,6 +210,32 @@ def test_a_rule_cannot_change_what_the_tool_gets() -> None:
     desk.rule = spoils  # type: ignore[method-assign]
     assert desk.work() is None
     assert desk.got == [[Line(3)]]
+
+
+@pytest.mark.parametrize(
+    ("loop", "beside"),
+    [
+        (
+            Finish(max_steps=4),
+            Reply("", (NativeCall("a", "pay", '{"value": 3}'), NativeCall("b", "__finish__", '{"answer": "Done."}'))),
+        ),
+        (Bare(), Reply('{"tool_name": "pay", "arguments": {"value": 3}, "final_answer": "Done."}')),
+    ],
+    ids=["finish", "bare"],
+)
+def test_a_call_that_is_dropped_beside_an_answer_is_warned_of_and_told(
+    loop: Any, beside: Reply, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, notes = Desk(int, 3), list[LoopNote]()
+
+    class Heard(Observer):
+        def on_event(self, event: EventOf[Any]) -> None:
+            if isinstance(event, LoopNote) and event.kind == "not_run":
+                notes.append(event)
+
+    Resumable(loop, Checkpoint(needs_approval=["pay"])).run_sync(Query("Pay."), desk.tools, FakeModel(beside), Heard())
+    assert (desk.got, len(notes)) == ([], 1)
+    assert "pay: called beside the answer, so that it was not called; see finish_with_tools" in caplog.text
 
 
 # --- decisions without effect ---
