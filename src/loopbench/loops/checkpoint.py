@@ -143,8 +143,8 @@ class Checkpoint:
         """Let a call run once the run is resumed. `pending`: the call or its id. `by`: who decides, for events and the entry.
 
         `arguments`: the call runs with these in the place of the model's, which the model is told with the result. Write all of
-        them as the model would. If the tool does not take them, or makes others of them than you have written, such as by a
-        default that you left out, the call waits again once the run is resumed, with the arguments that it would get: approve that.
+        them as the model would. If the tool does not take them, or gets others than you have written or were shown, by a default
+        that you left out, say, the call waits again once the run is resumed, with the arguments that it would get: approve that.
         Raises ValueError for a call that does not wait, which says what has become of it, and for arguments that are no JSON
         object, TypeError for a name that is no text. A decision that `on_entry` could not store does not count.
         """
