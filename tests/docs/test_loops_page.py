@@ -49,6 +49,11 @@ def price(item: str) -> float:
     return 1.5
 
 
+def test_one_script_serves_every_design() -> None:
+    made = code_of("A script for tests")
+    assert made["answers"]() == ["28 days"] * len(made["DESIGNS"])
+
+
 @pytest.fixture(scope="module")
 def service() -> Iterator[dict[str, Any]]:
     """The names that the page's code defines; the level that it sets goes back."""

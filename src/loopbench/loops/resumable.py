@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
@@ -43,11 +44,15 @@ from .run_arguments import check_run, named
 from .toolbox_around import ToolboxAround, problem_of
 from .watching import Watching
 
+logger = logging.getLogger(__name__)
+
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
 CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
-CONVERTED = "the tool makes other arguments of those that were given: approve lets it run with what is shown now"
-CHANGED = "the tool would get other arguments than were approved: its types or defaults have changed, or make new values each time"
+CONVERTED = "the tool gets other arguments than were given"
+CHANGED = (
+    "the tool would get other arguments than were approved, for its types or defaults have changed, or make new values each time"
+)
 PERSON, RULE = "person", "rule"
 """Who decided about a call, where no name was given."""
 
@@ -103,8 +108,14 @@ class AfterReplay(Watching):
         self._replay = replay
 
     def note(self, kind: str, **data: Any) -> None:
-        if not self._replay.is_replaying:
-            self.observer.note(kind, **data)
+        """Pass a note on, and warn of calls that the model made beside its answer, and that its design therefore drops."""
+        if self._replay.is_replaying:
+            return
+        if kind == "not_run":
+            dropped = data.get("tools", data.get("tool_name"))
+            told = ", ".join(dropped) if isinstance(dropped, list | tuple) else str(dropped)
+            logger.warning("%s: called beside the answer, so that it was not called; see finish_with_tools", told)
+        self.observer.note(kind, **data)
 
 
 class ReplayedModel(WrappedModel):
@@ -204,7 +215,7 @@ class ReplayedToolbox(ToolboxAround):
     async def _decided(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
         if self._replay.was_cut_off(call):
-            await self._wait(call, CUT_OFF)
+            await self._wait(call, CUT_OFF, self._replay.begun_with(call))
         decision = self._replay.decision(call)
         if decision is None:
             await self._wait(call)
@@ -230,8 +241,12 @@ class ReplayedToolbox(ToolboxAround):
         if edited is not None and (problem := problem_of(made, self.within)):
             await self._wait(call, f"the arguments that were given to {made.name} do not fit: {problem[1]}")
         shown = shown_arguments(made, self.within)
-        if shown != (received_of(asked) if given is None else given):
-            await self._wait(call, CHANGED if given is None else CONVERTED, edited)
+        agreed = received_of(asked)
+        if given is not None:  # what is left out was agreed to if it stays what was shown whole
+            agreed = {name: value for name, value in agreed.items() if name in shown and not asked.get("problem")} | dict(given)
+        if shown != agreed:
+            names = ", ".join(sorted(name for name in {*shown, *agreed} if shown.get(name, ...) != agreed.get(name, ...)))
+            await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)
         if edited is None:
             return await self._made(call, validate, decided)
         seen = await self._made(made, True, replace(decided, arguments=shown))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,14 @@ def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:
 def received_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
     """Return the JSON form of what the tool's function gets. Raises as `received_values` does."""
     return {name: plain_value(value) for name, value in received_values(call, tools).items()}
+
+
+def told_arguments(call: ToolCall, tools: Toolbox) -> Mapping[str, Any]:
+    """Return the JSON form of what the tool's function gets, or what was written where that cannot be read."""
+    try:
+        return received_arguments(call, tools)
+    except Exception:  # of the tool's types, or a call that lacks an argument
+        return call.arguments
 
 
 def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:

@@ -26,19 +26,19 @@ from loopbench.protocol import (
 from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.events import (
     CallInvalid,
+    EventOf,
     LoopNote,
     ReplyChunk,
     ReplyReceived,
     ReplyUnreadable,
     RequestFailed,
     RequestStarted,
-    RunEvent,
     ToolFinished,
     ToolStarted,
 )
 
 from .call_ids import CallIds, as_asked
-from .toolbox_around import ToolboxAround, problem_of
+from .toolbox_around import ToolboxAround, problem_of, told_arguments
 
 
 class Watching(Observer):
@@ -49,7 +49,7 @@ class Watching(Observer):
         self.ids = ids
         self.streams = observer.streams
 
-    def on_event(self, event: RunEvent) -> None:
+    def on_event(self, event: EventOf[Any]) -> None:
         self.observer.on_event(event)
 
     def note(self, kind: str, **data: Any) -> None:
@@ -171,7 +171,7 @@ class WatchedToolbox(ToolboxAround):
                 self._watching.on_event(CallInvalid(None, named, *problem))
             return as_asked(await self.within.call(named, validate=validate), call)
         number = next(self._numbers)
-        self._watching.on_event(ToolStarted(number, named))
+        self._watching.on_event(ToolStarted(number, named, told_arguments(named, self.within)))
         seen = await self.within.call(named, validate=validate)
         self._watching.on_event(ToolFinished(number, named, seen))
         return as_asked(seen, call)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
-from loopbench.protocol import Capabilities, Chunk, Inexpressible, Move, Reply, Request, Role
+from loopbench.protocol import Capabilities, Chunk, Move, Reply, Request, ToolCall
+from loopbench.protocol.values import error_text
 
 from .native import NATIVE
+from .scripted_calls import WANTED, ScriptedCalls
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 
@@ -26,6 +29,8 @@ class FakeModel:
     exception that is no ModelError leaves the loop, as it would from any model); or a function of the request, async or not,
     that returns one of these. `requests` keeps the requests. Raises LookupError for a request after the list where `then` is
     not given, and ValueError for a move that the request's format cannot express.
+
+    Designs ask for different moves; `FakeModel.script(calls, answer)` is a model for any of them.
     """
 
     def __init__(
@@ -37,6 +42,15 @@ class FakeModel:
         self.capabilities = capabilities or Capabilities()
         self.requests: list[Request] = []
         self._calls = 0
+
+    @classmethod
+    def script(cls, calls: Iterable[ToolCall], answer: Any, *, name: str = "fake") -> FakeModel:
+        """Return a model that makes calls, one after the other, and answers then, in any built-in design.
+
+        It says what the design asks for on the way: a plan with a task for each call, say, or that the work is done.
+        Raises TypeError for what is no ToolCall.
+        """
+        return cls(then=ScriptedCalls(calls, answer), name=name)
 
     async def complete(self, request: Request) -> Reply:
         """Return the next item's reply, or raise its error."""
@@ -70,10 +84,11 @@ class FakeModel:
         codec = request.codec or NATIVE
         try:
             return codec.render(move)
-        except Inexpressible as error:
-            count, wanted = len(self.requests), "an Answer" if codec.role is Role.ANSWER else "a move that the format has"
+        except Exception as error:  # Inexpressible, or what a field of a wrong type raises
+            count = len(self.requests)
             place = f"item {count}" if count <= len(self.items) else "then"
+            why = error_text(error) or type(error).__name__
             raise ValueError(
-                f"{place} cannot answer request {count}: its format {codec.name} has no {type(move).__name__} like this ({error}); "
-                f"give {wanted}, a text or a whole Reply; given: {move}"
+                f"{place} cannot answer request {count}, of role {codec.role.value} in the format {codec.name}: give "
+                f"{WANTED[codec.role]}, a text or a whole Reply, not {move} ({why})"
             ) from None

@@ -178,9 +178,12 @@ class ToolStarted(RunEvent):
     number: int
     """0-based, in the order of the calls of a run."""
     call: ToolCall
+    """As the model wrote it, or a person who changed its arguments."""
+    arguments: Mapping[str, Any]
+    """The JSON form of what the tool gets: converted, and with its defaults."""
 
     def _shown(self) -> dict[str, Any]:
-        return {"call": self.number, **_called(self.call)}
+        return {"call": self.number, **_called(self.call), "arguments": plain_value(self.arguments)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +272,7 @@ class Observer:
     only_answers: bool = False
     """True: outcomes are left without usage and messages, as in a comparison's trials, which count for themselves."""
 
-    def on_event(self, event: RunEvent) -> None:
+    def on_event(self, event: EventOf[Any]) -> None:
         """Receive an event. The built-in loops tell them if this method is overridden, and go without them otherwise."""
 
     def note(self, kind: str, **data: Any) -> None:

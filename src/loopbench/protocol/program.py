@@ -209,8 +209,15 @@ def _labelled(demo: Demo) -> str:
 
 
 def merged(own: Program, given: Program) -> Program:
-    """Return the loop's own program with the given states. Raises ValueError for a predictor that the loop does not have."""
-    for name in given:
+    """Return the loop's own program with the given states.
+
+    Raises TypeError for what is no mapping of predictors, ValueError for a predictor that the loop does not have.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"program: give a mapping of predictors by name, such as loop.predictors, not {type(given).__name__}")
+    for name, predictor in given.items():
+        if not isinstance(predictor, Prompt):
+            raise TypeError(f"program: {name!r} must be a Prompt, such as loop.predictors[{name!r}], not {predictor!r}")
         if name not in own:
             raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, own)}")
     return {

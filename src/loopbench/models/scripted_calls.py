@@ -1,0 +1,93 @@
+"""A script of calls and an answer as the moves that any design asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from loopbench.protocol import (
+    Act,
+    Answer,
+    Completion,
+    Inexpressible,
+    Move,
+    PlanTask,
+    Recovery,
+    Request,
+    Role,
+    Tasks,
+    Text,
+    ToolCall,
+    Understanding,
+)
+from loopbench.protocol.values import render_value
+
+from .native import NATIVE
+
+WANTED = {
+    Role.DECIDE: "an Act or an Answer",
+    Role.UNDERSTAND: "an Understanding",
+    Role.PLAN: "Tasks",
+    Role.SELECT: "an Act",
+    Role.REASON: "a Text",
+    Role.REFLECT: "a Completion",
+    Role.RECOVER: "a Recovery",
+    Role.SUMMARIZE: "a Text",
+    Role.VALIDATE: "a Completion",
+    Role.FORMAT: "a Text",
+    Role.ANSWER: "an Answer",
+    Role.CONFIRM: "a Completion",
+}
+"""The move that answers a request of each role."""
+
+
+class ScriptedCalls:
+    """A function of a request: makes the next of the calls where one can be made, and answers once all are made."""
+
+    def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
+        """Raises TypeError for what is no ToolCall."""
+        self._left = list(calls)
+        self._answer = answer
+        for call in self._left:
+            if not isinstance(call, ToolCall):
+                raise TypeError(f"calls: give ToolCalls, such as ToolCall('price', {{'item': 'tea'}}), not {call!r}")
+
+    def __call__(self, request: Request) -> Move:
+        """Return the first move that the request's format can say. Raises ValueError where it can say none."""
+        codec = request.codec or NATIVE
+        for move in self._moves(codec.role):
+            try:
+                codec.render(move)
+            except Inexpressible:
+                continue
+            if isinstance(move, Act):
+                del self._left[: len(move.calls)]
+            return move
+        given = f"{self._left[0]} or the answer" if self._left else "the answer"
+        raise ValueError(
+            f"the script cannot say {given} {self._answer!r} in the format {codec.name}: give a FakeModel {WANTED[codec.role]}"
+        )
+
+    def _moves(self, role: Role) -> Iterator[Move]:
+        left = self._left
+        match role:
+            case Role.UNDERSTAND:
+                yield Understanding("a script")
+            case Role.PLAN:
+                planned = [PlanTask(f"t{number}", f"Call {call.name}.") for number, call in enumerate(left, 1)]
+                yield Tasks(tuple(planned) or (PlanTask("t1", "Answer.", "reason"),))
+            case Role.REFLECT | Role.CONFIRM | Role.VALIDATE:
+                yield Completion(not left, "By the script.")
+                yield Completion(not left, "By the script.", confidence=0.9)
+            case Role.RECOVER:
+                yield Recovery("skip", None, "By the script.")
+            case Role.DECIDE | Role.SELECT if left:
+                yield Act("By the script.", (left[0],))
+                yield Act("", (left[0],))
+        text = render_value(self._answer)  # for designs whose answers are text
+        for value in (self._answer, text):
+            for thought in ("By the script.", ""):
+                yield Answer(thought, value)
+                yield Answer(thought, value, 0.9)
+        yield Answer("By the script.")
+        yield Text(text)

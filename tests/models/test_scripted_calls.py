@@ -1,0 +1,68 @@
+"""One script of calls and an answer serves every design."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.finish import Finish
+from loopbench.loops.guarded import Guarded
+from loopbench.loops.phased import Phased
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.stateless import Stateless
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import Query, Recovery, StopReason, Toolbox, ToolCall
+from tests.cases import cases
+
+DESIGNS: dict[str, Any] = {
+    "bare": Bare(),
+    "bare native": Bare(decision_format="native"),
+    "finish": Finish(max_steps=6),
+    "phased": Phased(),
+    "phased agent": Phased(tool_layout="agent"),
+    "react_extract": ReactExtract(),
+    "stateless": Stateless(),
+    "guarded": Guarded(Bare()),
+}
+
+
+@dataclass
+class Sum:
+    total: float
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+@settings(max_examples=cases(8), deadline=None)
+@given(items=st.lists(st.sampled_from(["tea", "milk", "gold"]), max_size=4, unique=True), is_typed=st.booleans())
+def test_a_script_makes_its_calls_in_order_and_gives_its_answer(name: str, items: list[str], is_typed: bool) -> None:
+    made: list[str] = []
+
+    def price(item: str) -> str:
+        """What an item costs."""
+        made.append(item)
+        return {"tea": "41.5", "milk": "73.25"}[item]
+
+    answer: Any = {"total": 3.5} if is_typed else "3.5"
+    model = FakeModel.script([ToolCall("price", {"item": item}) for item in items], answer)
+    query: Query[Any] = Query("What do they cost?", schema=Sum) if is_typed else Query("What do they cost?")
+    outcome = DESIGNS[name].run_sync(query, Toolbox([price]), model)
+    assert outcome.stop is StopReason.FINISHED
+    assert outcome.answer == (Sum(3.5) if is_typed else "3.5")
+    assert made == items
+
+
+def test_what_is_no_call_and_a_move_with_a_field_of_a_wrong_type_are_told_in_a_line() -> None:
+    with pytest.raises(TypeError, match=r"^calls: give ToolCalls, such as ToolCall\('price', .*\), not 'price'$"):
+        FakeModel.script(cast(Any, ["price"]), "3")
+    wrong = Recovery(cast(Any, False), cast(Any, "no"))
+    for loop in DESIGNS.values():
+        with pytest.raises(
+            ValueError, match=r"^then cannot answer request 1, of role \w+ in the format [\w.]+: give .*Recovery"
+        ) as told:
+            loop.run_sync(Query("?"), Toolbox([]), FakeModel(then=wrong))
+        assert "\n" not in str(told.value)
