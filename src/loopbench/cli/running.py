@@ -24,7 +24,7 @@ from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import own_code, resume_flags
-from loopbench.runs.run_state import larger, read_state
+from loopbench.runs.run_state import larger, overrun, read_state
 from loopbench.runs.store.files import CutShort
 
 from .codes import DONE, INTERRUPTED, INVALID
@@ -84,8 +84,10 @@ def _carry_out(
         log.trials_ended(experiment.folder)
     source = source_of(experiment.folder)
     found = results(experiment.folder)
+    now = _as_it_stands(experiment, found)
+    if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
+        say(line)
     if halted or stopped:
-        now = _as_it_stands(experiment, found)
         say(f"{halted or stopped}: {counted(_left(now, found), 'trial is', 'trials are')} left; go on with")
         say(f"  {resume_command(now)}")
         if not found.records:
