@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare, without_formless
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
@@ -43,7 +43,10 @@ def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOp
     with ExitStack() as opened:
         log = None if own_code(config) else opened.enter_context(run_log(config))  # this process goes on in a fork for such code
         with own_prints_aside():
+            config, note = without_formless(config)
             made = prepare(config)
+        if note:
+            say(note)
         carry_out(made, output, endpoint, log)
 
 

@@ -110,3 +110,20 @@ def test_the_option_of_a_loop_s_form_is_that_which_its_class_takes():
             assert getattr(loop(), option) == default
             assert loop(**{option: "native"}).calls_in == "native"
     assert form_option("my.loops:Mine") == ("", "")
+
+
+@pytest.mark.parametrize("tasks", [2, 5, 6, 20])
+def test_no_number_of_tasks_is_promised_where_there_are_too_few_to_say_anything(record, tasks):
+    infos = [ArmInfo(f"{loop}/p", loop, {}, "scripted", "p", "s") for loop in "ab"]
+    records = [
+        record(arm=info.arm, task=f"t{task}", scores={"accuracy": float(info.loop == "a" or task > 0)})
+        for info in infos
+        for task in range(tasks)
+    ]
+    found = compare(records, infos)
+    (pair,) = [pair for pair in found.pairs if pair.metric == "accuracy"]
+    lines = answer(found).sentences
+    assert (pair.outlook is None) == (tasks < 6)
+    few = f"Undecided between a and b: {tasks} tasks are too few to tell how many would decide; run about 50 first"
+    assert (few in lines) == (tasks < 6)
+    assert any("would decide (chance" in line for line in lines) == (tasks >= 6)

@@ -11,7 +11,7 @@ from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.prepare import prepare, without_formless
 from loopbench.experiments.compare.reopen import look_again
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
@@ -295,3 +295,21 @@ def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path)
     with pytest.raises(ValueError, match=r"loop phased does not say which it has: run it under one of the two, or .* calls_in"):
         prepare(config)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path):
+    config = CompareConfig(loops=("bare",), profiles=("native-2024",), suite="arithmetic(size=3)", runs=tmp_path, mlflow=False)
+    with pytest.raises(ValueError, match="no loop of this run can be compared: native-2024 was measured of native calls") as raised:
+        prepare(config)
+    assert str(raised.value).endswith(CURE)
+    assert list(tmp_path.iterdir()) == []
+    assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
+
+
+def test_default_loops_without_a_form_are_left_out_with_a_note():
+    usual = CompareConfig(profiles=("measured-2024",))
+    config, note = without_formless(usual)
+    assert config.loops == tuple(loop for loop in usual.loops if loop != "phased")
+    assert note == "left out: phased, which has calls in both forms, and measured-2024 takes loops of one form each"
+    for kept in (CompareConfig(profiles=("flaky-tools",)), CompareConfig(loops=("phased",), profiles=("measured-2024",))):
+        assert without_formless(kept) == (kept, "")
