@@ -101,6 +101,7 @@ def test_identical(loopbench, blessed):
     run = blessed()
     judged = loopbench("gate", run, "--baseline", "b.json")
     assert (judged.code, first_line(judged.out)) == (0, "identical: behaviour unchanged in all 12 trials")
+    assert "[" not in judged.out  # nothing is estimated
     again = loopbench("gate", "--baseline", "b.json", "--quiet", "--json")
     assert again.json["outcome"] == "identical"
     assert again.json["run"] != run
@@ -191,7 +192,7 @@ OTHER_RUNS = [
         "suite arithmetic has changed since the baseline: 1 task added (arithmetic-0013); --common-",
     ),
     (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
-    (["--tasks", "6"], "other tasks: 6 of the baseline were not run"),
+    (["--tasks", "6"], "other tasks: 6 of the baseline are left out"),
     (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
 ]
 
@@ -207,13 +208,17 @@ CRASHING = """
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "said", "judged_as"),
     [
-        (SILENT, "own:Own/clean: it never asked its model in 12 trials"),
-        (CRASHING, "own:Own/clean: every trial crashed (12 of 12), all of them because of: KeyError"),
+        (SILENT, "own:Own/clean: it never asked its model in 12 trials", (4, "invalid: own:Own/clean: it never asked its model")),
+        (
+            CRASHING,
+            "own:Own/clean: every trial crashed (12 of 12), all of them because of: KeyError",
+            (1, "regression: every trial crashes now (KeyError: 'config'); own:Own/clean in accuracy"),
+        ),
     ],
 )
-def test_a_loop_that_is_no_agent_is_neither_blessed_nor_judged(loopbench, blessed, here, run, said):
+def test_a_loop_that_is_no_agent_is_not_blessed_and_has_no_chance_to_pass(loopbench, blessed, here, run, said, judged_as):
     (here / "own.py").write_text("from loopbench.protocol import Outcome, StopReason\n" + LOOP.format(name="Own"))
     blessed("--loop", "own:Own", "--profile", "clean")
     whole = (here / "own.py").read_text()
@@ -222,8 +227,8 @@ def test_a_loop_that_is_no_agent_is_neither_blessed_nor_judged(loopbench, blesse
     folder = json.loads(made.out)["run"]
     assert made.code == 4
     judged = loopbench("gate", folder, "--baseline", "b.json")
-    assert judged.code == 4
-    assert said in first_line(judged.out)
+    assert judged.code == judged_as[0]
+    assert first_line(judged.out).startswith(judged_as[1])
     refused = loopbench("bless", folder, "--output", "c.json")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert said in refused.err

@@ -19,7 +19,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.checkpoint_file import CheckpointFile
 from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import CHANGED, CONVERTED, Resumable
+from loopbench.loops.resumable import CHANGED, CONVERTED, CUT_OFF, Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
 from loopbench.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted
@@ -254,6 +254,21 @@ def test_a_call_that_is_dropped_beside_an_answer_is_warned_of_and_told(
     Resumable(loop, Checkpoint(needs_approval=["pay"])).run_sync(Query("Pay."), desk.tools, FakeModel(beside), Heard())
     assert (desk.got, len(notes)) == ([], 1)
     assert "pay: called beside the answer, so that it was not called; see finish_with_tools" in caplog.text
+
+
+def test_a_call_that_was_cut_off_waits_with_the_arguments_that_it_had_begun_with() -> None:
+    desk = Desk(int, 6)
+    shown = desk.work()
+    assert shown is not None
+    assert desk.approve(shown, {"value": 5}) is None
+    kinds = [entry["kind"] for entry in desk.entries]
+    desk.entries = desk.entries[: kinds.index("begun") + 1]
+    again = desk.work()
+    assert again is not None
+    assert again.problem == CUT_OFF
+    assert again.arguments == {"value": 5, "currency": "EUR"}
+    assert desk.approve(again) is None
+    assert desk.got == [5, 5]
 
 
 # --- decisions without effect ---

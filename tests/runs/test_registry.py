@@ -432,9 +432,10 @@ def test_the_code_of_a_loop_inside_another_counts_too(own):
     ("source", "said"),
     [
         ("def broken(:\n", "SyntaxError"),
-        ("import own_missing\n", "no module named 'own_missing'"),
+        ("\nimport own_missing\n", r"no module named 'own_missing', which own_broken\.py:2 imports"),
         ("from json import nothing_there\n", "ImportError"),
-        ("1 / 0\n", "ZeroDivisionError"),
+        ("import json\njson.loads('{')\n", r"JSONDecodeError: .* \(own_broken\.py:2\)$"),
+        ("1 / 0\n", r"ZeroDivisionError: division by zero \(own_broken\.py:1\)$"),
         ("raise AttributeError('its own')\n", "AttributeError: its own"),
     ],
 )

@@ -339,6 +339,17 @@ class Replay:
         entries = reversed(self._checkpoint.entries)
         return next(entry for entry in entries if entry["kind"] == "pending" and entry["call"] == call.call_id)
 
+    def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
+        """Return a person's arguments, with which a call that was cut off had begun; None for the model's."""
+        found: Mapping[str, Any] | None = None
+        is_asked = False
+        for entry in self._checkpoint.entries:
+            if entry.get("call") == call.call_id and entry["kind"] == "pending":
+                found, is_asked = entry.get("edited"), True
+            elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
+                found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
+        return found
+
     def _held(self, call_id: str) -> Entry | None:
         return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
 

@@ -215,7 +215,7 @@ class ReplayedToolbox(ToolboxAround):
     async def _decided(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
         if self._replay.was_cut_off(call):
-            await self._wait(call, CUT_OFF)
+            await self._wait(call, CUT_OFF, self._replay.begun_with(call))
         decision = self._replay.decision(call)
         if decision is None:
             await self._wait(call)

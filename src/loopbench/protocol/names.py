@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .own_code import import_own
+from .own_code import import_own, raised_at
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
@@ -252,9 +252,13 @@ def own_module(kind: str, name: str, module_name: str) -> ModuleType:
         return _module(module_name)
     except ModuleNotFoundError as error:
         where = "it is neither installed, nor on PYTHONPATH, nor in the current directory"
-        raise ValueError(f"{kind} {name!r}: no module named {error.name!r} ({where})") from None
+        at = raised_at(error)
+        imported = f", which {at} imports" if at else ""
+        raise ValueError(f"{kind} {name!r}: no module named {error.name!r}{imported} ({where})") from None
     except (Exception, SystemExit) as error:  # the boundary to the user's own code; a script may end in sys.exit()
-        raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+        at = "" if isinstance(error, SyntaxError) else raised_at(error)  # the text of one names its line itself
+        place = f" ({at})" if at else ""
+        raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}{place}") from error
 
 
 def _module(name: str) -> ModuleType:

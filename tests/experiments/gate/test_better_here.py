@@ -11,6 +11,7 @@ import pytest
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge
 from loopbench.experiments.gate.outputs import github_annotations, paragraphs, to_junit
 from loopbench.metrics.record import Record
+from loopbench.runs.store.files import RunError
 from tests.experiments.gate.conftest import arm_of, changed_suite, failing, task
 
 ALL = [task(number) for number in range(1, 13)]
@@ -79,6 +80,24 @@ def test_a_regression_names_the_command_that_blesses_it_and_a_pass_does_not(alte
     lost = judge(altered(failing(*ALL[:8])), baseline)
     assert paragraphs(lost)[-1] == f"loopbench bless {lost.run} -o FILE # if the loss is meant"
     assert judge(altered(), baseline).bless == judge(altered(failing(task(1))), baseline).bless == ""
+
+
+def test_a_loop_that_crashes_in_every_trial_is_a_regression_that_nobody_can_bless(altered, baseline):
+    def crashing(record: Record) -> Record:
+        if not record.arm.startswith("bare/"):
+            return record
+        return replace(record, stop="crashed", reason="RuntimeError: boom", scores={"accuracy": 0.0}, calls={})
+
+    found = altered(crashing)
+    judged = judge(found, baseline)
+    assert (judged.outcome, judged.reasons, judged.bless) == ("regression", (), "")
+    assert headline(judged).startswith("regression: 48 trials crash now (RuntimeError: boom), such as bare/clean/")
+    alone = baseline.model_copy(update={"arms": {name: arm for name, arm in baseline.arms.items() if name.startswith("bare/")}})
+    assert headline(judge(found, alone)).startswith(
+        "regression: every trial crashes now (RuntimeError: boom); bare/clean in accuracy -1.000"
+    )
+    with pytest.raises(RunError, match="every trial crashed"):
+        bless(found)
 
 
 # --- code of the suite ---

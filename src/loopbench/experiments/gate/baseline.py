@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -244,8 +244,11 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
 _OWN_FAILURES = "; where they are the agent's own failures, import with --errors-as-failures"
 
 
-def troubles(run: Results) -> list[str]:
-    """Return the reasons why a run cannot be compared, a sentence each; empty if it can."""
+def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
+    """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
+
+    `died`: arms whose crashes are no such reason, since they answered in the baseline, and are what there is to judge.
+    """
     reasons = []
     if run.looked is not None and run.looked.stopped:
         progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
@@ -263,7 +266,7 @@ def troubles(run: Results) -> list[str]:
             reasons.append(share + _OWN_FAILURES * (run.manifest.imported is not None))
         elif not summary.scored:
             reasons.append(f"{name}: no trial was scored")
-        elif dead := dead_arm_warning(arm):
+        elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
             reasons.append(dead.removesuffix("."))
     return reasons
 

@@ -52,7 +52,8 @@ def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
 def margins(result: GateResult) -> str:
     """Return what each metric may lose, and what the brackets of the rows are."""
     each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
-    return f"margins: {', '.join(each)}; {brackets(result)}"
+    estimated = any(line.outcome != "identical" for line in result.lines)
+    return f"margins: {', '.join(each)}{f'; {brackets(result)}' * estimated}"
 
 
 def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:

@@ -22,5 +22,6 @@ def step_summary() -> Path | None:
 
 def append_summary(path: Path, result: GateResult) -> None:
     """Append the gate's page to a summary. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(to_markdown(result))

@@ -28,7 +28,7 @@ from .baseline import bless, read_baseline, write_baseline
 from .baseline_changes import replaced
 from .brief import text
 from .github import append_summary, in_actions, step_summary
-from .judge import DEFAULT_METRICS, check_request, judge, refuse_other
+from .judge import COMMON_ADVICE, COMMON_FLAG, DEFAULT_METRICS, check_request, judge, refuse_other
 from .outcome import PASSES, GateResult
 from .outputs import github_annotations, headline, literal, to_bless
 
@@ -200,10 +200,14 @@ class _Settings:
         )
 
 
+_COMMON = "common_tasks=True"
+"""What `--common-tasks` is called in a test."""
+
+
 def _mistake(error: BaseException) -> str:
     """Return the error in words; one about a file names the file first and no error number."""
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
-        return str(error)
+        return str(error).replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
     return f"{error.filename}: {'no such file' if isinstance(error, FileNotFoundError) else error.strerror}"
 
 

@@ -35,7 +35,7 @@ DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
 _HINT = "where that is meant, bless a new run"
 COMMON_FLAG = "--common-tasks"
-_COMMON = f"{COMMON_FLAG}, in Python common_tasks=True, judges by"
+COMMON_ADVICE = f"{COMMON_FLAG}, in Python common_tasks=True, judges by"
 _DIGEST_CHARS, _SHORT = 64, 12
 
 
@@ -65,7 +65,8 @@ def judge(
         _refuse_other_tasks(run, baseline)
     matched = found_arms(run.folder, run.manifest, baseline)
     sides = [Sides.of(run, arm, baseline, old, None if sets is None else sets.same) for old, arm in matched.items()]
-    reasons = (*troubles(run), *(reason for side in sides for reason in side.troubles()))
+    died = [side.arm for side in sides if side.died]
+    reasons = (*troubles(run, died), *(reason for side in sides for reason in side.troubles()))
     paired = (run.manifest.seed, run.manifest.settings.repeats) == (baseline.seed, baseline.repeats)
     if not reasons:
         _refuse_unknown(sides, margins)
@@ -98,13 +99,14 @@ def judge(
         alpha=alpha,
         paired=paired,
         common=sets,
-        bless=bless_command(run.folder, path) if outcome in ("regression", "better here") or any(map(_is_gain, lines)) else "",
+        bless=bless_command(run.folder, path) if not died and _may_be_meant(outcome, lines) else "",
         lead="" if changed_code is None or outcome in PASSES else changed_code.lead,
     )
 
 
-def _is_gain(line: GateLine) -> bool:
-    return line.outcome == "pass" and line.better
+def _may_be_meant(outcome: Outcome, lines: Iterable[GateLine]) -> bool:
+    """Whether the run differs so that somebody may want it to be the new baseline."""
+    return outcome in ("regression", "better here") or any(line.outcome == "pass" and line.better for line in lines)
 
 
 def bless_command(folder: Path, path: Path | None) -> str:
@@ -169,6 +171,7 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline, *, common
     sets = common_tasks(folder, manifest, baseline) if common else None
     if sets is None:
         _refuse_other_suite(folder, manifest, baseline)
+        _refuse_other_scheduled(folder, manifest, baseline)
     settings: list[tuple[str, Any, Any]] = [
         ("step limit", old.max_tool_steps, suite.max_tool_steps),
         *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
@@ -218,8 +221,19 @@ def _refuse_other_suite(folder: Path, manifest: Manifest, baseline: Baseline) ->
     files = f" ({change.named})" if change is not None and change.files else ""
     shared = f"the tools or the data that all its tasks share{files}" * _shares_other(manifest, baseline)
     what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
-    cure = _HINT if shared or not sets.same else f"{_COMMON} the {len(sets.same):,} that are the same in both; {_HINT}"
+    cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
     raise Incomparable(f"{folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
+
+
+def _refuse_other_scheduled(folder: Path, manifest: Manifest, baseline: Baseline) -> None:
+    """Raise Incomparable if the run has other tasks of the suite than the baseline, before they ran, where these have digests."""
+    sets = _task_sets(manifest, baseline)
+    for tasks, problem in (
+        () if sets is None else ((sets.added, "are not in the baseline"), (sets.removed, "of the baseline are left out"))
+    ):
+        if tasks:
+            cure = f"{COMMON_ADVICE} those of both; {_HINT}"
+            raise Incomparable(f"{folder}: other tasks: {len(tasks)} {problem}, such as {tasks[0]}; {cure}")
 
 
 def _task_sets(manifest: Manifest, baseline: Baseline) -> TaskSets | None:
@@ -286,7 +300,7 @@ def _refuse_other_tasks(run: Results, baseline: Baseline) -> None:
     in_run = {record.task for record in run.records}
     for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
         if tasks and (has_all(run) or problem.startswith("are")):
-            cure = _HINT if _task_sets(run.manifest, baseline) is None else f"{_COMMON} those of both; {_HINT}"
+            cure = _HINT if _task_sets(run.manifest, baseline) is None else f"{COMMON_ADVICE} those of both; {_HINT}"
             raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
 
 

@@ -22,10 +22,13 @@ def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
 
 def effect_in_words(line: GateLine, *, short: bool = False) -> str:
     """Return `-0.150 [-0.212, -0.088]`, or as a ratio `×1.25 [1.10, 1.42]`; – for a bound unknown because of too few tasks.
+    Of an identical line it is the change alone.
 
     `short`: a share with two digits, as `-.15 [-.21, -.09]`.
     """
     effect = line.effect
+    if line.outcome == "identical":  # nothing differs, so there is nothing to estimate
+        return f"{'×' * line.is_ratio}{number_in_words(line, effect.value, sign=not line.is_ratio, short=short)}"
     value, low, high = (
         number_in_words(line, bound, sign=not line.is_ratio, short=short) for bound in (effect.value, effect.low, effect.high)
     )

@@ -160,7 +160,7 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided
         case = junit.add_case(suite, arm.arm, line.metric)
         if kind is not None:
             new = (
-                [f"{literal(said)}; " for said in crashes(c for c in result.stops if c.arm == arm.arm)]
+                [f"{literal(said)}; " for said in crashes((c for c in result.stops if c.arm == arm.arm), arm.trials)]
                 if line.metric == PRIMARY
                 else []
             )
@@ -237,7 +237,9 @@ def _escaped(content: str) -> str:
 
 def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
-    found = "; ".join(filter(None, [result.lead, *crashes(result.stops), _reason(result, named)]))
+    found = "; ".join(
+        filter(None, [result.lead, *crashes(result.stops, sum(arm.trials for arm in result.arms)), _reason(result, named)])
+    )
     return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 

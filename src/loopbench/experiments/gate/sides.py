@@ -12,6 +12,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.comparison import MAX_ERRORED
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
+from loopbench.protocol import StopReason
 
 from .baseline import Baseline, TaskLine, measured, outcome_of
 from .names import short_arm
@@ -139,6 +140,13 @@ class Sides:
     def gained(self) -> bool:
         """Whether some trials score higher than in the baseline, and none lower; the stops are another question."""
         return self.none_worse(PRIMARY) and not all(pair.same_score for pair in self.pairs)
+
+    @property
+    def died(self) -> bool:
+        """Whether every scored trial crashes, where not every one of the baseline did."""
+        now = [stop_of(record) for record in self.records if record.status == "scored"]
+        was = [stop for line in self.old.values() for stop in line.stop if stop is not None]
+        return bool(now) and set(now) == {StopReason.CRASHED} != set(was)
 
     def identical(self, metrics: Iterable[str]) -> bool:
         """Whether every trial of the baseline has the same result in the run, these metrics included."""

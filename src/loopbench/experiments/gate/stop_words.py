@@ -17,8 +17,8 @@ MAX_TRIALS = 5
 """Trials of a kind that it names."""
 
 
-def crashes(changes: Iterable[StopChange]) -> Iterator[str]:
-    """Yield how many trials crash that did not crash in the baseline, with the most frequent exception; nothing where none does."""
+def crashes(changes: Iterable[StopChange], trials: int) -> Iterator[str]:
+    """Yield how many of so many trials crash that did not crash in the baseline, with the most frequent exception."""
     new = [change for change in changes if change.crashed]
     if not new:
         return
@@ -27,6 +27,9 @@ def crashes(changes: Iterable[StopChange]) -> Iterator[str]:
     raised = f" ({shortened(first.reason)})" if first.reason else ""
     others = len(set(reasons)) - 1
     more = f" and {counted(others, 'other exception')}" if others else ""
+    if len(new) == trials:
+        yield f"every trial crashes now{raised}{more}"
+        return
     example = f"{short_arm(first.arm)}/{first.task}/{first.repeat}"
     yield f"{counted(len(new), 'trial crashes', 'trials crash')} now{raised}{more}, such as {example}"
 
@@ -35,10 +38,8 @@ def stops_alone(result: GateResult) -> Iterator[str]:
     """Yield why an arm is undecided of which no score changed, or a regression within its margins: trials end more gravely."""
     for arm in result.arms:
         if arm.crash_alone:
-            yield (
-                f"{short_arm(arm.arm)}: a crash that the baseline does not have is a regression, whatever the margins say. "
-                "Bless a run if it is meant."
-            )
+            cure = " Bless a run if it is meant." * (sum(c.crashed and c.arm == arm.arm for c in result.stops) < arm.trials)
+            yield f"{short_arm(arm.arm)}: a crash that the baseline does not have is a regression, whatever the margins say.{cure}"
         if arm.stop_alone:
             yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
 
