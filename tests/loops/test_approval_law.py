@@ -19,7 +19,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.checkpoint_file import CheckpointFile
 from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import CHANGED, CONVERTED, Resumable
+from loopbench.loops.resumable import CHANGED, CONVERTED, CUT_OFF, Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
 from loopbench.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted
@@ -70,14 +70,14 @@ KINDS: dict[str, tuple[Any, Callable[[int], Any], bool]] = {
 class Desk:
     """A tool with one argument, its runs in one checkpoint, and what its function, its rule and its events have got."""
 
-    def __init__(self, kind: Any, written: Any, *, asks: bool = True) -> None:
+    def __init__(self, kind: Any, written: Any, *, asks: bool = True, **others: Any) -> None:
         self.got: list[Any] = []
         self.judged: list[Any] = []
         self.decided: list[ApprovalDecided] = []
         self.started: list[Any] = []
         self.entries: list[dict[str, Any]] = []
         self.asks = asks
-        self.written = written
+        self.written = {"value": written, **others}
 
         def pay(value: Any, currency: str = "EUR") -> str:
             """Pay."""
@@ -91,7 +91,7 @@ class Desk:
     def work(self) -> PendingCall | None:
         """Run until the call waits or the run ends, from what is stored as JSON, and return what waits."""
         checkpoint = Checkpoint(self.entries, needs_approval={"pay": self.rule})
-        model = FakeModel(Act("", (ToolCall("pay", {"value": self.written}),)), then=Answer("", "Done."))
+        model = FakeModel(Act("", (ToolCall("pay", self.written),)), then=Answer("", "Done."))
         if self.entries:
             model = FakeModel(then=Answer("", "Done."))
         desk = self
@@ -142,16 +142,18 @@ def test_what_is_shown_is_what_the_tool_gets_and_what_is_not_shown_whole_says_so
 
 
 @pytest.mark.parametrize("name", KINDS)
-@given(edits=st.lists(st.none() | st.integers(0, 9_999), min_size=1, max_size=3))
-def test_an_edit_that_becomes_something_else_waits_until_that_is_approved(name: str, edits: list[int | None]) -> None:
+@given(edits=st.lists(st.none() | st.tuples(st.integers(0, 9_999), st.sampled_from([None, "EUR", "USD"])), min_size=1, max_size=3))
+def test_an_edit_that_becomes_something_else_waits_until_that_is_approved(name: str, edits: list[Any]) -> None:
     kind, write, _ = KINDS[name]
     desk = Desk(kind, write(7))
     shown, agreed = desk.work(), None
     for edit in edits:
         if shown is None:
             break
-        arguments = None if edit is None else {"value": write(edit), "currency": "USD"}
-        agreed = shown.arguments if arguments is None else arguments
+        arguments = None
+        if edit is not None:
+            arguments = {"value": write(edit[0])} | ({} if edit[1] is None else {"currency": edit[1]})
+        agreed = shown.arguments if arguments is None else {"currency": "EUR"} | arguments
         shown = desk.approve(shown, arguments)
     while shown is not None:
         assert shown.problem.startswith(CONVERTED)
@@ -172,6 +174,22 @@ def test_an_edit_in_the_form_that_is_shown_is_never_converted_unseen() -> None:
     again = desk.approve(shown, dict(shown.arguments))
     assert again is not None
     assert (shown.arguments["value"], again.arguments["value"], desk.got) == (600, 60_000, [])
+
+
+def test_a_default_that_is_left_out_of_an_edit_was_shown_or_is_shown() -> None:
+    desk = Desk(int, 6)
+    shown = desk.work()
+    assert shown is not None
+    assert desk.approve(shown, {"value": 5}) is None  # EUR, as was shown
+    assert desk.got == [5]
+    desk = Desk(int, 6, currency="USD")
+    shown = desk.work()
+    assert shown is not None
+    again = desk.approve(shown, {"value": 5})
+    assert again is not None
+    assert again.problem == f"{CONVERTED} (currency): approve what is shown now"
+    assert again.arguments == {"value": 5, "currency": "EUR"}
+    assert desk.approve(again) is None
 
 
 def test_arguments_that_have_changed_since_they_were_shown_wait_again() -> None:
@@ -236,6 +254,21 @@ def test_a_call_that_is_dropped_beside_an_answer_is_warned_of_and_told(
     Resumable(loop, Checkpoint(needs_approval=["pay"])).run_sync(Query("Pay."), desk.tools, FakeModel(beside), Heard())
     assert (desk.got, len(notes)) == ([], 1)
     assert "pay: called beside the answer, so that it was not called; see finish_with_tools" in caplog.text
+
+
+def test_a_call_that_was_cut_off_waits_with_the_arguments_that_it_had_begun_with() -> None:
+    desk = Desk(int, 6)
+    shown = desk.work()
+    assert shown is not None
+    assert desk.approve(shown, {"value": 5}) is None
+    kinds = [entry["kind"] for entry in desk.entries]
+    desk.entries = desk.entries[: kinds.index("begun") + 1]
+    again = desk.work()
+    assert again is not None
+    assert again.problem == CUT_OFF
+    assert again.arguments == {"value": 5, "currency": "EUR"}
+    assert desk.approve(again) is None
+    assert desk.got == [5, 5]
 
 
 # --- decisions without effect ---

@@ -243,7 +243,7 @@ def _only_call(move: Act) -> ToolCall:
 
 def _answer(move: Move) -> Answer:
     if not isinstance(move, Answer):
-        raise Inexpressible(f"the {type(move).__name__} is neither a call nor an answer")
+        raise Inexpressible("it takes an Act or an Answer")
     if move.value is None or move.confidence is not None:
         raise Inexpressible("an answer without a value, or with a confidence")
     return move

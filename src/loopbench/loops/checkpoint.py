@@ -143,8 +143,8 @@ class Checkpoint:
         """Let a call run once the run is resumed. `pending`: the call or its id. `by`: who decides, for events and the entry.
 
         `arguments`: the call runs with these in the place of the model's, which the model is told with the result. Write all of
-        them as the model would. If the tool does not take them, or makes others of them than you have written, such as by a
-        default that you left out, the call waits again once the run is resumed, with the arguments that it would get: approve that.
+        them as the model would. If the tool does not take them, or gets others than you have written or were shown, by a default
+        that you left out, say, the call waits again once the run is resumed, with the arguments that it would get: approve that.
         Raises ValueError for a call that does not wait, which says what has become of it, and for arguments that are no JSON
         object, TypeError for a name that is no text. A decision that `on_entry` could not store does not count.
         """
@@ -338,6 +338,17 @@ class Replay:
         """Return what a person was last shown of a call that waits or has waited."""
         entries = reversed(self._checkpoint.entries)
         return next(entry for entry in entries if entry["kind"] == "pending" and entry["call"] == call.call_id)
+
+    def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
+        """Return a person's arguments, with which a call that was cut off had begun; None for the model's."""
+        found: Mapping[str, Any] | None = None
+        is_asked = False
+        for entry in self._checkpoint.entries:
+            if entry.get("call") == call.call_id and entry["kind"] == "pending":
+                found, is_asked = entry.get("edited"), True
+            elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
+                found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
+        return found
 
     def _held(self, call_id: str) -> Entry | None:
         return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)

@@ -36,7 +36,7 @@ Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Understanding):
-            raise Inexpressible(f"the {type(move).__name__} is neither a call nor an answer")
+            raise Inexpressible("it takes an Act or an Answer")
         return Reply(to_json({"intent": move.intent, "tools": list(move.entities)}))
 
     @read_once

@@ -52,7 +52,7 @@ class ReactCodec(SignatureCodec):
             return {"next_thought": move.thought, "next_tool_name": call.name, "next_tool_args": dict(call.arguments)}
         if isinstance(move, Answer) and move.confidence is None:
             return {"next_thought": move.thought, "next_tool_name": FINISH, "next_tool_args": self.finish_args(move)}
-        raise Inexpressible(f"the {type(move).__name__} is neither one call nor an answer without confidence")
+        raise Inexpressible("it takes an Act with one call, or an Answer without a confidence")
 
     def move(self, fields: Fields) -> Move:
         thought, name, args = fields["next_thought"], fields["next_tool_name"], fields["next_tool_args"]

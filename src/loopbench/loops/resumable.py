@@ -215,7 +215,7 @@ class ReplayedToolbox(ToolboxAround):
     async def _decided(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
         if self._replay.was_cut_off(call):
-            await self._wait(call, CUT_OFF)
+            await self._wait(call, CUT_OFF, self._replay.begun_with(call))
         decision = self._replay.decision(call)
         if decision is None:
             await self._wait(call)
@@ -241,7 +241,9 @@ class ReplayedToolbox(ToolboxAround):
         if edited is not None and (problem := problem_of(made, self.within)):
             await self._wait(call, f"the arguments that were given to {made.name} do not fit: {problem[1]}")
         shown = shown_arguments(made, self.within)
-        agreed = received_of(asked) if given is None else given
+        agreed = received_of(asked)
+        if given is not None:  # what is left out was agreed to if it stays what was shown whole
+            agreed = {name: value for name, value in agreed.items() if name in shown and not asked.get("problem")} | dict(given)
         if shown != agreed:
             names = ", ".join(sorted(name for name in {*shown, *agreed} if shown.get(name, ...) != agreed.get(name, ...)))
             await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)

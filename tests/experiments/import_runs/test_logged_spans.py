@@ -233,6 +233,79 @@ def test_tokens_of_langsmith_stand_in_several_places(kit, where):
     assert (record.input_tokens, record.output_tokens) == (60, 8)
 
 
+def graded(number, score=None, failed=None, **more):
+    """A root run on an example of a data set, with its feedback."""
+    told = {} if score is None else {"feedback_stats": {"right": {"n": 1, "avg": score}}}
+    end = {"output": "room 7"} if failed is None else None
+    root = {"trace_id": f"t{number}", "reference_example_id": f"e{number}", "error": failed, **told}
+    return run(number, "chain", {"input": "Where?"}, end, None, **root, **more)
+
+
+@pytest.mark.parametrize("as_failures", [False, True])
+def test_a_failed_root_without_a_score_is_errored_beside_traces_that_have_one(kit, as_failures):
+    path = kit.put([graded(1, 1.0), graded(2, failed="ValueError('boom')"), graded(3, 0.0, failed="late"), graded(4)])
+    records = kit.imported(path, errors_as_failures=as_failures).records
+    found = [(record.task, record.status, record.stop, record.scores.get("accuracy")) for record in records]
+    crashed = ("scored", "crashed", 0.0) if as_failures else ("errored", "crashed", None)
+    assert found == [
+        ("e1", "scored", "finished", 1.0),
+        ("e2", *crashed),
+        ("e3", "scored", "crashed", 0.0),
+        ("e4", "excluded", "finished", None),
+    ]
+    assert records[1].reason == "the root span failed: ValueError('boom')"
+
+
+def test_where_nobody_judged_the_traces_the_failed_ones_are_left_out_like_the_others(kit):
+    records = kit.imported(kit.put([graded(1), graded(2, failed="boom")]), errors_as_failures=True).records
+    assert [record.status for record in records] == ["excluded", "excluded"]
+
+
+def test_a_score_that_the_user_named_has_to_stand_in_some_trace(kit):
+    runs = [graded(1, failed="boom"), graded(2, grade=1), graded(3)]
+    records = kit.imported(kit.put(runs), columns={"score": "grade"}).records
+    assert [(record.status, record.reason) for record in records] == [
+        ("errored", "the root span failed: boom"),
+        ("scored", ""),
+        ("excluded", "nothing stands at 'grade'"),
+    ]
+    with pytest.raises(ValueError, match=r"trace t2: --map score: nothing stands at 'grad'; did you mean 'grade'\?"):
+        kit.imported(kit.put(runs), columns={"score": "grad"})
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (1.0, "--scorer: no result of 'wrong'; there are right"),
+        (None, "--scorer: no trace has a result of an evaluation, so none of"),
+    ],
+)
+def test_a_wrong_scorer_of_traces_is_refused(kit, told, said):
+    with pytest.raises(ValueError, match=said):
+        kit.imported(kit.put([graded(1, told)]), scorer="wrong")
+
+
+def test_the_example_is_the_task_only_where_every_root_has_one_and_the_user_names_no_other(kit):
+    runs = [graded(1, 1.0, other="a"), graded(2, 1.0, other="b")]
+    assert [record.task for record in kit.imported(kit.put(runs)).records] == ["e1", "e2"]
+    assert [record.task for record in kit.imported(kit.put(runs), columns={"task": "other"}).records] == ["a", "b"]
+    assert [record.task for record in kit.imported(kit.put(runs), columns={"task": ""}).records] == ["t1", "t2"]
+    del runs[1]["reference_example_id"]
+    assert [record.task for record in kit.imported(kit.put(runs)).records] == ["t1", "t2"]
+
+
+@pytest.mark.parametrize(
+    ("root", "models", "cost"),
+    [("0.25", (0.5, 0.5), 0.25), (None, (0.5, "0.25"), 0.75), (None, (0.5, None), None), (None, (None, None), None)],
+)
+def test_the_cost_of_langsmith_is_the_roots_or_the_sum_of_its_model_runs(kit, root, models, cost):
+    runs = langsmith_runs()
+    for each, told in zip((runs[0], runs[1], runs[3]), (root, *models), strict=True):
+        each["total_cost"] = told
+    (record,) = kit.imported(kit.put(runs)).records
+    assert record.cost_usd == cost
+
+
 # --- harm ---
 
 WHOLE = {"memory": {"steps": MEMORY}, "mlflow": mlflow_trace(), "langsmith": langsmith_runs()}

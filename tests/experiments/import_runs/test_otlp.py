@@ -322,3 +322,15 @@ def test_traces_whose_task_nobody_names_are_told_of_with_the_names_that_there_ar
     assert "gen_ai." not in said
     named = ImportRequest(reading=ReadingOptions(columns={"task": "my.task"}))
     assert import_files([path], named, tmp_path / "named").notes == ()
+
+
+def test_a_failed_root_span_without_a_score_is_errored(kit):
+    attributes = {"gen_ai.operation.name": "invoke_agent", "case": "one"}
+    good = span(1, attributes | {"score": 1}, trace="aa", parent="")
+    failed = span(1, attributes | {"case": "two", "error.type": "Boom"}, trace="bb", parent="", status={"code": 2, "message": "no"})
+    found = kit.imported(kit.put(request(failed, good)), columns={"task": "case", "score": "score"}).records
+    found = sorted(found, key=lambda record: record.task)
+    assert [(record.task, record.status, record.stop, record.reason) for record in found] == [
+        ("one", "scored", None, ""),
+        ("two", "errored", "crashed", "the root span failed: Boom: no"),
+    ]

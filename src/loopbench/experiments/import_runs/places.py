@@ -63,5 +63,10 @@ def mapped(data: Any, meaning: str, reading: ReadingOptions) -> Any:
         return None
     value = value_at(data, place)
     if value is None:
-        raise ValueError(f"--map {meaning}: nothing stands at {shown(place)}{_instead(data, place)}")
+        raise ValueError(nothing_at(data, meaning, place))
     return value
+
+
+def nothing_at(data: Any, meaning: str, place: str) -> str:
+    """Return what to tell where nothing stands at the place of a meaning: which places there are."""
+    return f"--map {meaning}: nothing stands at {shown(place)}{_instead(data, place)}"

@@ -1,21 +1,23 @@
 """Runs of LangSmith as spans of the GenAI conventions.
 
 Source: `langsmith/schemas.py` of langsmith 0.4: `run_type` llm, tool or chain, `inputs`, `outputs`, `error`, times in ISO 8601,
-`feedback_stats` with the mean of each feedback.
+`feedback_stats` with the mean of each feedback, `total_cost` in US dollars.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from loopbench.experiments.import_runs.values import mapping, object_at, shown
+from loopbench.experiments.import_runs.values import amount, mapping, object_at, shown
 
 from .gen_ai import as_text
 from .otlp_in import FAILED, ReadSpan, SpanKind
 from .plain_spans import plain_span
 
+COST = "total_cost"
 _KINDS: Mapping[str, SpanKind] = {"llm": "request", "tool": "tool"}
 
 
@@ -77,6 +79,19 @@ def _call_id(run: Mapping[str, Any]) -> str:
     output = outputs.get("output") if isinstance(outputs, Mapping) else None
     fields = output.get("kwargs", output) if isinstance(output, Mapping) else {}
     return as_text(mapping(fields, "the output").get("tool_call_id")) if isinstance(fields, Mapping) else ""
+
+
+def cost_of(root: Mapping[str, Any], spans: Sequence[ReadSpan]) -> float | None:
+    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost.
+
+    None if it is not known. Raises ValueError.
+    """
+    whole = amount(root.get(COST), COST)
+    if whole is not None:
+        return whole
+    costs = [amount(span.span.get(COST), COST) for span in spans if span.kind == "request"]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if known and len(known) == len(costs) else None
 
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, float]:

@@ -6,13 +6,13 @@ Formats of spans other than OTLP's give theirs the attributes of the GenAI conve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
 from loopbench.experiments.import_runs.log_builder import LogBuilder
-from loopbench.experiments.import_runs.places import mapped
-from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, score, shown
+from loopbench.experiments.import_runs.places import mapped, nothing_at, value_at
+from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, one_line, score, shown
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.wire import from_json
@@ -30,6 +30,19 @@ _CONVENTIONAL = ("gen_ai.", "llm.", "openinference.", "input.", "output.", "tele
 MAX_KEYS = 12
 
 
+@dataclass(frozen=True, slots=True)
+class ToldOfTrace:
+    """What a trace says besides its spans."""
+
+    beside: Mapping[str, Any]
+    """Values that stand beside the root span's attributes."""
+    scores: Mapping[str, float]
+    """Results of evaluations, by name."""
+    task: Any = None
+    """The task where `--map` names none; None: the trace is a task of its own."""
+    cost_usd: float | None = None
+
+
 @dataclass(slots=True)
 class SpanTrials:
     """The trials read so far."""
@@ -37,13 +50,14 @@ class SpanTrials:
     reading: ReadingOptions
     made: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
     keys: dict[str, None] = field(default_factory=dict)
-    """Attributes of root spans and resources that --map may name, where it does not name both task and score."""
+    """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
+    scores: dict[str, None] = field(default_factory=dict)
+    """Names of the results of evaluations that the traces have."""
+    absent: str = ""
+    """What to tell of the first trace that has no score though its root did not fail, if no trace at all has one."""
 
-    def add(self, trace_id: str, spans: Sequence[ReadSpan], beside: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-        """Add a trace. `beside`: values that stand beside the root span's attributes. `scores`: results of evaluations, by name.
-
-        Raises ValueError for what is wrong in it.
-        """
+    def add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
+        """Add a trace. Raises ValueError for what is wrong in it."""
         root = root_of(spans)
         own = own_of(root, [span for span in spans if span is not root])
         if isinstance(own, str):
@@ -51,34 +65,36 @@ class SpanTrials:
         if isinstance(own, OwnTrial):
             arm, trial, suite, question = own.arm, own.trial, own.record.suite, own.question
         else:
-            arm, trial, suite, question = self._foreign(trace_id, spans, dict(beside) | dict(root.attributes), scores)
+            arm, trial, suite, question = self._foreign(trace_id, spans, told)
         self.made.add(arm, trial, self.made.asked.get(trial.task) or question, suite)  # prompts may hold the time: the first counts
 
-    def _foreign(
-        self, trace_id: str, spans: Sequence[ReadSpan], values: Mapping[str, Any], scores: Mapping[str, float]
-    ) -> tuple[ForeignArm, ForeignTrial, str, str]:
+    def _foreign(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> tuple[ForeignArm, ForeignTrial, str, str]:
         reading, root = self.reading, root_of(spans)
-        if not (reading.columns.get("task") and reading.columns.get("score")):
-            self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
+        values = dict(told.beside) | dict(root.attributes)
         arm = _arm(spans, root, values, mapped(values, "arm", reading))
-        told = mapped(values, "task", reading)
-        task = name_of(trace_id if told is None else told, "--map task")
+        named = mapped(values, "task", reading) if "task" in reading.columns else told.task
+        if named is None:
+            self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
+        task = name_of(trace_id if named is None else named, "--map task")
         items = items_of(spans)
         events = events_of(items)
         untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
         query = _query(values) or _first_asked(items)
-        value = self._score(values, scores)
+        value = self._score(values, told.scores)
+        if value is None and not root.error and not self.absent:
+            self.absent = self._no_score(trace_id, values)
         suite = mapped(values, "suite", reading)
         answer = _answer(root.attributes) or ("" if root.error else answer_in(items))
         trial = ForeignTrial(
             arm.name,
             task,
             self.made.next_repeat(arm.name, task),
-            status="excluded" if value is None else "scored",
-            reason="" if value is not None else NO_SCORE if told is not None else f"{NO_SCORE}; and {NO_TASK}",
+            status="scored" if value is not None else "errored" if root.error else "excluded",
+            reason="" if value is not None else _failure(root) if root.error else self._excluded(named),
             score=value,
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
             answer=answer_of(answer or None),
+            cost_usd=told.cost_usd,
             seconds=root.seconds,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
             trace=ForeignTrace(events, query, untold=tuple(sorted(untold))),
@@ -86,21 +102,57 @@ class SpanTrials:
         return arm, trial, "traces" if suite is None else name_of(suite, "--map suite"), digest(query) if query else ""
 
     def _score(self, values: Mapping[str, Any], found: Mapping[str, float]) -> float | None:
-        if self.reading.columns.get("score"):
-            return score(mapped(values, "score", self.reading), self.reading.scale)
+        self.scores |= dict.fromkeys(found)
+        if place := self.reading.columns.get("score"):
+            return score(value_at(values, place), self.reading.scale)
         if self.reading.scorer is not None:
             return score(found.get(self.reading.scorer), self.reading.scale)
         if len(found) > 1:
             raise ValueError(f"results of {names_in_a_line(list(found))}; say which is the accuracy: --scorer {next(iter(found))}")
         return score(next(iter(found.values()), None), self.reading.scale)
 
+    def _no_score(self, trace_id: str, values: Mapping[str, Any]) -> str:
+        """Return what is wrong with a trace that has no score, in case no trace has one."""
+        place, scorer = self.reading.columns.get("score"), self.reading.scorer
+        if place:
+            return f"trace {trace_id}: {nothing_at(values, 'score', place)}"
+        return NO_SCORE if scorer is None else f"--scorer: no trace has a result of an evaluation, so none of {shown(scorer)}"
+
+    def _excluded(self, task: Any) -> str:
+        place, scorer = self.reading.columns.get("score"), self.reading.scorer
+        if place or scorer is not None:
+            return f"nothing stands at {shown(place)}" if place else f"no result of {shown(scorer)}"
+        return NO_SCORE if task is not None else f"{NO_SCORE}; and {NO_TASK}"
+
     def log(self, by: str = CONVENTIONS) -> ForeignLog:
-        """Return all trials. `by`: the tool that wrote them."""
+        """Return all trials. `by`: the tool that wrote them.
+
+        Raises ValueError if the user named a score that no trace has.
+        """
+        columns, scorer = self.reading.columns, self.reading.scorer
+        if scorer is not None and self.scores and scorer not in self.scores and not columns.get("score"):
+            raise ValueError(f"--scorer: no result of {shown(scorer)}; there are {names_in_a_line(list(self.scores))}")
         if self.keys and "task" not in self.reading.columns:
             more = ", …" if len(self.keys) > MAX_KEYS else ""
             named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
             self.made.notes.append(f"{NO_TASK}, so that no two agents share any; {named}")
-        return self.made.log(by)
+        log = self.made.log(by)
+        if not self.absent or any(trial.status == "scored" for trial in log.trials):
+            return log
+        if columns.get("score") or scorer is not None:
+            raise ValueError(self.absent)
+        # Nobody judged these traces, so that the failed ones are not the only ones with a score, which would be 0.
+        return replace(log, trials=tuple(_left_out(trial) for trial in log.trials))
+
+
+def _failure(root: ReadSpan) -> str:
+    """Return which error a trial ended with."""
+    said = [root.error if root.error != "error" or not root.message else "", root.message]
+    return one_line(f"the root span failed: {': '.join(filter(None, said))}")
+
+
+def _left_out(trial: ForeignTrial) -> ForeignTrial:
+    return replace(trial, status="excluded", reason=NO_SCORE) if trial.status == "errored" and trial.ours is None else trial
 
 
 def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:

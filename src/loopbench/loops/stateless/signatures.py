@@ -174,7 +174,7 @@ class DecideCodec(CheckedCodec):
                 "final_response": move.value,
             }
         else:
-            raise Inexpressible(f"the {type(move).__name__} is neither up to {self.max_calls} calls nor an answer in words")
+            raise Inexpressible(f"it takes an Act with up to {self.max_calls} calls, or an Answer in words with a confidence")
         try:
             output = self.output_type(**said)
         except ValidationError as error:
@@ -258,7 +258,7 @@ class RecoverCodec(CheckedCodec):
 
     def fields(self, move: Move) -> Fields:
         if not isinstance(move, Recovery) or (move.call is not None and not _all_plain((move.call,))):
-            raise Inexpressible(f"the {type(move).__name__} is no recovery with plain arguments")
+            raise Inexpressible("it takes a Recovery, whose call has plain arguments")
         try:
             strategy = ErrorRecoveryStrategy(
                 strategy_type=move.strategy,
@@ -291,7 +291,7 @@ class ValidateCodec(SignatureCodec):
 
     def fields(self, move: Move) -> Fields:
         if not isinstance(move, Completion) or move.reason or move.confidence is not None:
-            raise Inexpressible("validation is a verdict without reason and confidence")
+            raise Inexpressible("it takes a Completion without a reason and a confidence")
         return {"is_valid": bool(move.done), "validation_issues": list(move.missing)}
 
     def move(self, fields: Fields) -> Move:
@@ -313,7 +313,7 @@ class ProseCodec(SignatureCodec):
 
     def fields(self, move: Move) -> Fields:
         if not isinstance(move, Text):
-            raise Inexpressible(f"prose is wanted, not a {type(move).__name__}")
+            raise Inexpressible("it takes a Text")
         rest = {name: [] if info.annotation == list[str] else "" for name, info in self.signature.output_fields.items()}
         return rest | {self.text: move.text}
 

@@ -1,7 +1,7 @@
 """Runs of LangSmith, as `Client.list_runs` gives them: a list, lines, an object with `runs`, or a folder of such files.
 
-All runs of one `trace_id` are a trial. Feedback of its root is the score; `--map task=PLACE,score=PLACE` names places in the root
-run, such as `reference_example_id`.
+All runs of one `trace_id` are a trial. Feedback of its root is the score; the task is its `reference_example_id` where
+every root has one; `--map task=PLACE,score=PLACE` names other places in the root run.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loopbench.experiments.trace_formats.langsmith_runs import feedback_of, read_run
+from loopbench.experiments.trace_formats.langsmith_runs import cost_of, feedback_of, read_run
 from loopbench.experiments.trace_formats.otlp_in import ReadSpan
-from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, root_of
+from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
 
 from ..documents import documents, each_item, has
 from ..foreign_file import ForeignFile
@@ -20,6 +20,8 @@ from ..places import check_meanings
 from ..values import located, mapping, name_of
 
 RUNS = "runs"
+EXAMPLE = "reference_example_id"
+"""The example of a data set that a root run was evaluated on."""
 
 
 def is_langsmith(data: Any) -> bool:
@@ -42,10 +44,13 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 trace_id = name_of(run.get("trace_id") or run.get("id"), "trace_id")
                 traces.setdefault(trace_id, []).append(read_run(run))
     gathered = SpanTrials(reading)
+    roots = {trace_id: root_of(spans).span for trace_id, spans in traces.items()}
+    is_of_dataset = all(root.get(EXAMPLE) for root in roots.values())
     for trace_id, spans in traces.items():
         with located(f"trace {trace_id}"):
-            root = root_of(spans).span
-            gathered.add(trace_id, spans, root, feedback_of(root))
+            root = roots[trace_id]
+            task = root[EXAMPLE] if is_of_dataset else None
+            gathered.add(trace_id, spans, ToldOfTrace(root, feedback_of(root), task, cost_of(root, spans)))
     return gathered.log("langsmith")
 
 

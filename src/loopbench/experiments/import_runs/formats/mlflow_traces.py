@@ -10,7 +10,7 @@ from typing import Any
 
 from loopbench.experiments.trace_formats.gen_ai import as_text
 from loopbench.experiments.trace_formats.mlflow_spans import read_mlflow_span, scores_of_assessments
-from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials
+from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace
 
 from ..documents import documents, each_item, has
 from ..foreign_file import ForeignFile
@@ -43,7 +43,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 if not spans:
                     raise ValueError("it has no span")
                 trace_id = name_of(as_text(info.get("trace_id", info.get("request_id"))) or f"{name} {number}", "trace_id")
-                gathered.add(trace_id, spans, info, scores_of_assessments(info))
+                gathered.add(trace_id, spans, ToldOfTrace(info, scores_of_assessments(info)))
     return gathered.log("mlflow")
 
 

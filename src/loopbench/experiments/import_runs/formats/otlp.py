@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopbench.experiments.trace_formats.otlp_in import ReadSpan, each_span, read_span, scores_of
-from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, root_of
+from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
 
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
@@ -41,7 +41,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     for trace_id, found in traces.items():
         with located(f"trace {trace_id}"):
             spans = [span for span, _ in found]
-            gathered.add(trace_id, spans, found[0][1], scores_of(root_of(spans).span))
+            gathered.add(trace_id, spans, ToldOfTrace(found[0][1], scores_of(root_of(spans).span)))
     return gathered.log()
 
 
