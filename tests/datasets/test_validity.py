@@ -138,7 +138,7 @@ def test_what_cannot_be_replayed_says_where(broken: Task, message: str) -> None:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (task(ONE, answer=Ref("c1"), expected=6), "the plan's answer is 5, expected is 6"),
+        (task(ONE, answer=Ref("c1"), expected=6), "the plan's answer is 5 (from call 'c1'), expected is 6"),
         (task(ONE, answer="Five.", expected="five"), "the plan's answer is 'Five.', expected is 'five'"),
         (task(ONE, answer=Ref("c1"), expected=None), "expected is None: None belongs to None"),
         (task(ONE, answer=None, expected=5), "the plan's answer is None, expected is 5: None belongs to None"),

@@ -113,8 +113,23 @@ def test_a_worse_loop_fails_task_by_task(pytester, blessed):
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*loopbench show *kept*"])
+    ended.stdout.fnmatch_lines(["pytest --loop-bless test_mine.py::test_agent # if the loss is meant"])
     assert "Traceback" not in ended.stdout.str()
     assert list((pytester.path / "kept").glob("*/trials.jsonl"))
+
+
+def test_a_better_loop_passes_with_the_command_that_blesses_it(pytester):
+    write(pytester, "finish(parse_retries=0)", tasks=12)
+    run(pytester, "--loop-bless").assert_outcomes(passed=1)
+    write(pytester, tasks=12)
+    ended = run(pytester)
+    ended.assert_outcomes(passed=1)
+    ended.stdout.fnmatch_lines(
+        [
+            "*: better here: * of 12 tasks better, none worse; of other tasks this says nothing (between -* and +*)",
+            "*: pytest --loop-bless test_mine.py::test_agent # to hold later changes to this run",
+        ]
+    )
 
 
 def test_a_list_of_tasks_that_changed_is_gated_by_those_that_are_the_same(pytester, blessed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,13 @@ def test_dollars_are_the_unit_where_every_arm_has_them():
     assert front.unit == "cost_usd"
     assert front.points[0].cost.value == pytest.approx(0.02)
     partly = [*priced, record("b", 4), record("a", 4)]
-    assert [front.unit for front in views(partly, [arm("a"), arm("b")]).fronts] == ["tokens"]
+    (front,) = views(partly, [arm("a"), arm("b")]).fronts
+    assert (front.unit, [point.cost.n for point in front.points]) == ("cost_usd", [4, 4])
+    assert [point.accuracy.n for point in front.points] == [5, 5]
+    unpriced = [record if record.arm == "a" else replace(record, cost_usd=None, nominal_usd=None) for record in partly]
+    assert [front.unit for front in views(unpriced, [arm("a"), arm("b")]).fronts] == ["tokens"]
+    own_machine = [record if record.arm == "a" else replace(record, nominal_usd=0.0) for record in priced]
+    assert [front.unit for front in views(own_machine, [arm("a"), arm("b")]).fronts] == ["cost_usd"]
     free = [record(name, task, tokens=0, cost_usd=0.0) for name in "ab" for task in range(4)]
     assert views(free, [arm("a"), arm("b")]).fronts == ()
     untold = [record(name, task, unknown=("tokens",)) for name in "ab" for task in range(4)]

@@ -1,14 +1,15 @@
 """Other ways to look at a comparison: accuracy against cost, at equal budgets, cost per solved task, repeats, confidence.
 
-Arms of one suite and profile are seen together, over the tasks scored in all of them. Cost is counted in US dollars where the price
-of every scored trial is known (as if nothing had come from a cache or a recording), and in tokens.
+Arms of one suite and profile are seen together, over the tasks scored in all of them. Cost is counted in US dollars where prices
+are known in every arm (as if nothing had come from a cache or a recording), and in tokens: means are over the trials whose cost is
+known, and budgets need that of every trial.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -111,7 +112,7 @@ class AtBudget:
 
 @dataclass(frozen=True, slots=True)
 class PerSolved:
-    """What one solved task costs: an arm's whole cost over its whole score, task means of each."""
+    """What one solved task costs: an arm's whole cost over its whole score, task means of each, where the cost is known."""
 
     arm: str
     unit: Unit
@@ -178,6 +179,11 @@ class _Group:
     clusters: tuple[str, ...]
     arms: Mapping[str, Sequence[Record]]
 
+    def only(self, tasks: Container[str]) -> _Group:
+        """Return the group with these of its tasks."""
+        kept = [(task, cluster) for task, cluster in zip(self.tasks, self.clusters, strict=True) if task in tasks]
+        return replace(self, tasks=tuple(task for task, _ in kept), clusters=tuple(cluster for _, cluster in kept))
+
     def values(self, arm: str, metric: Callable[[Record], float | None]) -> list[Sequence[float]]:
         """[task][repeat]"""
         found = task_values(self.arms[arm], metric).values
@@ -213,24 +219,35 @@ def _known(records: Sequence[Record], unit: Unit) -> bool:
 
 
 def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
-    trials = [record for own in group.arms.values() for record in distinct(own)]
-    unit = next((unit for unit in COSTS if _known(trials, unit)), None)
-    if unit is None:
+    found = next(((unit, costs) for unit in COSTS if (costs := _costs(group, unit))), None)
+    if found is None:
         return []
-    accuracy, cost = group.means(METRICS[PRIMARY]), group.means(COSTS[unit])
-    shares = front_shares(accuracy, cost, group.clusters, seed)
-    here = on_front(accuracy.mean(0)[None], cost.mean(0)[None])[0]
+    unit, costs = found
+    common = group.only(set.intersection(*(set(own) for own in costs.values())))
+    shares = front_shares(common.means(METRICS[PRIMARY]), common.means(COSTS[unit]), common.clusters, seed)
+    right = {arm: accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha) for arm in group.arms}
+    dear = {arm: mean_interval(list(own.values()), group.only(own).clusters, alpha) for arm, own in costs.items()}
+    means = [np.array([[each.value for each in side.values()]]) for side in (right, dear)]
+    here = on_front(means[0], means[1])[0]
     points = tuple(
-        CostPoint(
-            arm,
-            accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha),
-            mean_interval(list(cost[:, place]), group.clusters, alpha),
-            bool(here[place]),
-            float(shares[place]),
-        )
-        for place, arm in enumerate(group.arms)
+        CostPoint(arm, right[arm], dear[arm], bool(here[place]), float(shares[place])) for place, arm in enumerate(group.arms)
     )
     return [Front(group.suite, group.profile, unit, points)]
+
+
+def _costs(group: _Group, unit: Unit) -> dict[str, dict[str, float]]:
+    """Return arm → task → mean cost of its trials whose cost is known.
+
+    Empty where no task's cost is known in every arm, where a cost is no plausible one, or where all cost nothing.
+    """
+    told = [record for own in group.arms.values() for record in distinct(own) if COSTS[unit](record) is not None]
+    if not _known(told, unit):
+        return {}
+    costs = {}
+    for arm, own in group.arms.items():
+        values = task_values(own, COSTS[unit]).values
+        costs[arm] = {task: math.fsum(values[task]) / len(values[task]) for task in group.tasks if task in values}
+    return costs if set.intersection(*(set(own) for own in costs.values())) else {}
 
 
 def front_shares(
@@ -322,14 +339,11 @@ def _score(found: TaskValues, alpha: float) -> Interval:
 
 
 def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -> list[PerSolved]:
-    if not _known(records, unit):
+    if not _known([record for record in distinct(records) if COSTS[unit](record) is not None], unit):
         return []
-    cost, solved = task_values(records, COSTS[unit]), task_values(records, METRICS[PRIMARY])
-    return [
-        PerSolved(
-            arm, unit, cost_per_solved(list(cost.means.values()), list(solved.means.values()), list(cost.clusters.values()), alpha)
-        )
-    ]
+    cost, solved = task_values(records, COSTS[unit]), task_values(records, METRICS[PRIMARY]).means
+    value = cost_per_solved(list(cost.means.values()), [solved[task] for task in cost.means], list(cost.clusters.values()), alpha)
+    return [PerSolved(arm, unit, value)]
 
 
 def cost_per_solved(

@@ -116,6 +116,16 @@ def test_of_loops_as_accurate_the_cheaper_is_adopted(compared):
     assert lines[3] == "Worse: bad everywhere"
 
 
+def test_of_two_that_neither_accuracy_nor_cost_tells_apart_chance_names_none(compared):
+    shares = {"a": (0.85, 0.85), "b": (0.84, 0.85), "bad": (0.1, 0.1)}
+    first = said(compared(shares, {"a": 100, "b": 100, "bad": 300}))[0]
+    both = "no loop is shown to beat them under any profile, and neither accuracy nor cost tells them apart"
+    assert first == f"Adopt a (101 tokens a trial) or b (101): {both}"
+    assert said(compared(shares, {"a": 100, "b": 200, "bad": 300}))[0].startswith("Adopt a (101 tokens a trial): no loop")
+    further = {"a": (0.85, 0.85), "b": (0.82, 0.85), "bad": (0.1, 0.1)}
+    assert said(compared(further, {"a": 100, "b": 100, "bad": 300}))[0].startswith("Adopt a (101 tokens a trial): no loop")
+
+
 def test_a_dearer_loop_that_may_be_better_is_named_with_what_would_decide(compared):
     lines = said(compared({"dear": (0.92, 0.9), "cheap": (0.88, 0.86), "bad": (0.2, 0.2)}, {"dear": 300, "cheap": 100}))
     assert lines[0] == "Adopt cheap (101 tokens a trial) or dear (301): no loop is shown to beat them under any profile"

@@ -1,10 +1,10 @@
 """What follows from a matrix, in sentences: which loop to adopt, what is undecided, and what is worse.
 
 A loop is worth adopting if no loop is shown to be better under any profile. Of those, a loop is named unless another is at least as
-accurate and as cheap, by the means; and a dearer loop is not named beside one that is shown to be equivalent to it. Where no
-profile by itself tells them apart and all profiles together show one to be better than the rest of them, that one is adopted
-(`over_all`). Where its advantage over a cheaper loop is shown to lie within the margin, the cheaper one is adopted in its place
-(`thrift`). Cheap is what costs little by the solved task (`prices`).
+accurate and as cheap, by the means, and told apart from it in cost or by more than the margin; and a dearer loop is not named
+beside one that is shown to be equivalent to it. Where no profile by itself tells them apart and all profiles together show one to
+be better than the rest of them, that one is adopted (`over_all`). Where its advantage over a cheaper loop is shown to lie within
+the margin, the cheaper one is adopted in its place (`thrift`). Cheap is what costs little by the solved task (`prices`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Verdicts:
             yield AnswerSentence(f"{said}{self._bought(best, rivals)}", f"{brief}{self._prices.saved(best)}")
             yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
         else:
-            yield self._adopt(named, candidates)
+            yield self._adopt([*named, *self._told_from_none(named, candidates)], candidates)
             yield from together.told()
             yield from self._open(named, candidates)
         yield from self._worse(compared, None if thrift is None else thrift.cheaper)
@@ -84,6 +84,24 @@ class Verdicts:
             if all(row.accuracy > before.accuracy and not self._equivalent(row, before) for before in front):
                 front.append(row)
         return front
+
+    def _told_from_none(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the candidates that only chance leaves out of those that are named.
+
+        Wherever the means prefer a named loop, the accuracies are within the margin of each other, and no column tells the two
+        apart in accuracy or cost.
+        """
+        if any(row.cost is None for row in candidates):
+            return []
+        left = [row for row in candidates if row not in named]
+        return [row for row in left if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)]
+
+    def _is_as_good(self, one: AnswerRow, other: AnswerRow) -> bool:
+        gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.costs, one, other)
+        together = [pair for pair in self.pooled if {pair.a, pair.b} == {one.loop, other.loop}]
+        is_near = all(abs(pair.difference.value) <= pair.margin for pair in gaps)
+        is_apart = any(pair.verdict.word in ("better", "worse") for pair in (*gaps, *costs, *together))
+        return bool(gaps and costs) and is_near and not is_apart
 
     def _equivalent(self, one: AnswerRow, other: AnswerRow) -> bool:
         pairs = pairs_of(self.accuracy, one, other)
@@ -129,6 +147,8 @@ class Verdicts:
             beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
             equal = self._equals(named, candidates)
             cheapest = self._is_cheapest(named, candidates)
+            if len(named) > 1 and all(self._is_as_good(row, named[0]) for row in named[1:]):
+                equal = ", and neither accuracy nor cost tells them apart"
             said = f"Adopt {names}: {beaten}{equal}{cheapest}{prices.cheaper_than(named[0])}{alone}"
             brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{prices.saved(named[0])}{alone}"
             return AnswerSentence(said, brief)
