@@ -243,7 +243,7 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
 
 _OWN_FAILURES = (
     "; where they are the agent's own failures, import with --errors-as-failures; where they are not, run those trials again, "
-    "or import a file without them, so that they are excluded"
+    "or import without them, which excludes them"
 )
 
 
