@@ -106,7 +106,7 @@ def print_framework(entry: CatalogueFramework) -> None:
 
 def _print_entry(entry: CatalogueEntry, facts: str) -> None:
     console = out()
-    console.print(Text.assemble((entry.name, "bold"), f"  {plain(entry.summary)}"), soft_wrap=True)
+    _print_lines([entry], console)
     if facts:
         console.print(Text(f"    {facts}"), soft_wrap=True)
     for option in entry.options:

@@ -43,7 +43,8 @@ def arms(found: Results) -> None:
     console = out()
     folder = shlex.quote(str(found.folder))
     print_lines(arm_lines(found, console.width), console)
-    print_line(f"All tables: loopbench report {folder} -v; causes of losses: loopbench why {folder}", "dim")
+    print_line(f"All tables: loopbench report {folder} -v", "dim")
+    print_line(f"Causes of losses: loopbench why {folder}", "dim")
     console.print()
 
 

@@ -132,14 +132,23 @@ def warning_lines(found: Results, width: int) -> Iterator[Text]:
 def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
     """Yield sentences, the first one bold if it leads, each with its command below."""
     for number, sentence in enumerate(said):
-        command = () if sentence.decides is None else deciding_command(found.manifest, sentence.decides)
-        yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if number == 0 and leads else "", width)
+        command = _command_of(found, sentence)
+        is_bold = leads and all(before.is_basis for before in said[:number])
+        yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if is_bold else "", width)
         yield from (Text(line, style="dim") for line in command_lines(command, width))
 
 
+def _command_of(found: Results, said: AnswerSentence) -> Sequence[str]:
+    """Return the words of the command that stands below a sentence; none where there is none."""
+    return said.command if said.decides is None else deciding_command(found.manifest, said.decides)
+
+
 def flowing_lines(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
-    """Yield sentences as one paragraph, the first one bold, and then those that have a command below."""
-    with_command = [each for each in said if each.decides is not None and deciding_command(found.manifest, each.decides)]
+    """Yield what a verdict rests on, the other sentences as one paragraph, the first one bold, and then those with a command."""
+    rests_on = [each for each in said if each.is_basis]
+    yield from sentence_lines(found, rests_on, width)
+    said = [each for each in said if not each.is_basis]
+    with_command = [each for each in said if _command_of(found, each)]
     texts = [f"{plain_line(each.text)}." for each in said if each not in with_command]
     paragraph, at = " ".join(texts), 0
     for part in textwrap.wrap(paragraph, width, break_on_hyphens=False):

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare, without_formless
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
@@ -24,7 +24,7 @@ from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import own_code, resume_flags
-from loopbench.runs.run_state import larger, read_state
+from loopbench.runs.run_state import larger, overrun, read_state
 from loopbench.runs.store.files import CutShort
 
 from .codes import DONE, INTERRUPTED, INVALID
@@ -43,7 +43,10 @@ def carry_out_new(file: Path | None, flags: Mapping[str, Any], output: ResultsOp
     with ExitStack() as opened:
         log = None if own_code(config) else opened.enter_context(run_log(config))  # this process goes on in a fork for such code
         with own_prints_aside():
+            config, note = without_formless(config)
             made = prepare(config)
+        if note:
+            say(note)
         carry_out(made, output, endpoint, log)
 
 
@@ -84,8 +87,10 @@ def _carry_out(
         log.trials_ended(experiment.folder)
     source = source_of(experiment.folder)
     found = results(experiment.folder)
+    now = _as_it_stands(experiment, found)
+    if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
+        say(line)
     if halted or stopped:
-        now = _as_it_stands(experiment, found)
         say(f"{halted or stopped}: {counted(_left(now, found), 'trial is', 'trials are')} left; go on with")
         say(f"  {resume_command(now)}")
         if not found.records:

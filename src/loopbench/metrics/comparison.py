@@ -308,11 +308,13 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
 def _with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
-    """Undecided pairs with what may decide them: sizes of a run of the two alone, which is a family of one pair."""
+    """Undecided pairs with what may decide them: sizes of a run of the two alone, which is a family of one pair. Of a pair with too
+    few units to show any difference nothing is known that would tell a size."""
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     made = []
     for pair in pairs:
-        varies = spread(scores[pair.a], scores[pair.b]) if pair.verdict.word == "undecided" else None
+        is_open = pair.verdict.word == "undecided" and not too_few_units(pair.units, alpha)
+        varies = spread(scores[pair.a], scores[pair.b]) if is_open else None
         if varies is not None:
             a, b = prices[pair.a], prices[pair.b]
             price = None if a is None or b is None else (a + b) / 2

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from .profiles import Profile, built_in_profiles, load_profile
 
 STRESS_TEST = "Stress test"
 """How the evidence of a profile begins whose rates come from no measurement."""
+MEDIAN = "-median"
+"""How the name of a profile of medians ends; the one of means over the same models has the name before it."""
+FAR = 0.02
+"""Share of replies by which a mean must be above the median, and at least twice it, to be that of few models."""
 
 
 def stress_tests(names: Iterable[str]) -> list[str]:
@@ -30,6 +35,32 @@ def with_both_forms(names: Iterable[str]) -> str:
     sought = set(names)
     of_both = (profile for profile in _built_in(built_in_profiles()) if profile.by_form)
     return next((profile.name for profile in of_both if sought & {met.name for met in profile.by_form.values()}), "")
+
+
+def other_estimate(name: str) -> str:
+    """Return the built-in profile that holds the medians where this one holds means, or the means; empty where there is none."""
+    other = name.removesuffix(MEDIAN) if name.endswith(MEDIAN) else f"{name}{MEDIAN}"
+    return other if {name, other} <= set(built_in_profiles()) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class FewModelsFault:
+    """A kind of fault whose mean share of replies is far above the median model's, so that few models have most of it."""
+
+    kind: str
+    mean: float
+    median: float
+
+
+def faults_of_few_models(name: str) -> list[FewModelsFault]:
+    """Return the kinds of a built-in profile of means whose mean is far above the median, the farthest first."""
+    other = other_estimate(name)
+    if not other or name.endswith(MEDIAN):
+        return []
+    medians = load_profile(other).rates
+    found = [FewModelsFault(kind, mean, medians.get(kind, 0.0)) for kind, mean in load_profile(name).rates.items()]
+    few = [each for each in found if each.mean - each.median >= FAR and each.mean >= 2 * each.median]
+    return sorted(few, key=lambda each: each.median - each.mean)
 
 
 def _built_in(names: Iterable[str]) -> list[Profile]:

@@ -146,6 +146,21 @@ def summary_of(kind: str, name: str) -> str:
     return text.partition("\n")[0]
 
 
+_FORM_OPTION = re.compile(r'^    (\w+): Literal\[[^\]]*"native"[^\]]*\] = "(\w+)"', re.MULTILINE)
+
+
+def form_option(loop: str) -> tuple[str, str]:
+    """Return the option by which a built-in loop has its calls written in the API's own form, `native`, and what the option is by
+    default, without importing the loop; both are empty where it has no such option."""
+    package, _ = PACKAGES["loop"]
+    found = (
+        _FORM_OPTION.search(_source_of(loop, tuple(importlib.import_module(package).__path__)))
+        if loop in builtin_names("loop")
+        else None
+    )
+    return ("", "") if found is None else (found[1], found[2])
+
+
 _READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 """Ending of a file → the suite that reads it."""
 

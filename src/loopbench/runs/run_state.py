@@ -176,6 +176,16 @@ class EndedTrials(Mapping[Key, TrialState]):
         return len(self._records)
 
 
+def overrun(budget: BudgetConfig, spent: Spent) -> str:
+    """Return how far a run went beyond its budget, and what keeps it nearer; empty where it did not. Seconds are not told."""
+    limits = budget.model_dump(exclude_none=True, exclude={"seconds"})
+    over = [
+        f"{getattr(spent, name):,.12g} {name} of {limit:,.12g}" for name, limit in limits.items() if getattr(spent, name) > limit
+    ]
+    cure = "calls that are under way when a budget is used up are paid; --concurrency 1 has one at a time"
+    return f"over budget: the run spent {' and '.join(over)}; {cure}" if over else ""
+
+
 def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:
     """Return for each limit that is used up, by name, one that leaves room for the rest, in whole units or cents.
 

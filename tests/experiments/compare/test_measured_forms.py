@@ -11,7 +11,7 @@ from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.extend import Additions, extend
-from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.prepare import prepare, without_formless
 from loopbench.experiments.compare.reopen import look_again
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
@@ -97,8 +97,9 @@ def test_the_page_and_the_description_show_where_a_profile_does_not_apply(measur
 def test_of_several_loops_those_are_judged_that_it_applies_to(measured):
     found = measured(["text-2024"], {"native": "native", "finish": "text", "bare": "text"})
     lines = answer(found).sentences
-    assert lines[0].startswith("Adopt finish (")
-    assert lines[1].startswith("finish minus bare: 0.400 [")
+    assert lines[0].startswith("text-2024 holds means over models")
+    assert lines[1].startswith("Adopt finish (")
+    assert lines[2].startswith("finish minus bare: 0.400 [")
     assert not any("native" in line for line in lines[:-1])
     assert lines[-1].startswith("text-2024 was measured of calls in text and does not apply to native, which writes native calls; ")
 
@@ -124,7 +125,10 @@ def test_a_profile_that_does_not_apply_to_a_loop_is_not_pooled_with_others(measu
 
 def test_under_a_profile_by_form_loops_of_both_forms_are_compared(measured):
     lines = answer(measured(["measured-2024", "flaky-tools"])).sentences
-    assert lines[0].startswith("Adopt finish (")
+    assert lines[0].startswith("measured-2024 holds means over models, and some of its rates come from few of them (text-2024: ")
+    assert lines[1].endswith("loopbench ablate bare --factor decision_format=json,native --profile measured-2024")
+    assert answer_json(measured(["measured-2024", "flaky-tools"]))["recommendation"] == lines[2]
+    assert lines[2].startswith("Adopt finish (")
     assert any(line.startswith("Over both profiles together") for line in lines)
     assert lines[-1] == (
         "measured-2024 is what was measured of a loop's own form of calls: finish met native-2024 (native calls), bare met "
@@ -291,3 +295,21 @@ def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path)
     with pytest.raises(ValueError, match=r"loop phased does not say which it has: run it under one of the two, or .* calls_in"):
         prepare(config)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path):
+    config = CompareConfig(loops=("bare",), profiles=("native-2024",), suite="arithmetic(size=3)", runs=tmp_path, mlflow=False)
+    with pytest.raises(ValueError, match="no loop of this run can be compared: native-2024 was measured of native calls") as raised:
+        prepare(config)
+    assert str(raised.value).endswith(CURE)
+    assert list(tmp_path.iterdir()) == []
+    assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
+
+
+def test_default_loops_without_a_form_are_left_out_with_a_note():
+    usual = CompareConfig(profiles=("measured-2024",))
+    config, note = without_formless(usual)
+    assert config.loops == tuple(loop for loop in usual.loops if loop != "phased")
+    assert note == "left out: phased, which has calls in both forms, and measured-2024 takes loops of one form each"
+    for kept in (CompareConfig(profiles=("flaky-tools",)), CompareConfig(loops=("phased",), profiles=("measured-2024",))):
+        assert without_formless(kept) == (kept, "")

@@ -16,9 +16,12 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
+from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine import arm_deaths, pool
 from loopbench.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
 from loopbench.runs.engine.messages import WorkerError
+from loopbench.runs.manifest import read_manifest
+from loopbench.runs.run_state import Spent, overrun, read_state
 
 CLEAN = ("clean",)
 
@@ -143,6 +146,27 @@ def test_the_runs_budget_stops_cleanly(ran):
     assert 0 < len(found.records) < found.experiment.trials
     keys = [record.key for record in found.records]
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("limit", [{"calls": 20}, {"tokens": 9_000}])
+def test_one_worker_begins_no_call_once_the_runs_budget_is_spent(ran, limit):
+    """However quick its trials are: it does not wait to hear of it."""
+    found = ran(loops=("finish",), suite="arithmetic(size=4)", workers=1, concurrency=1, budget=limit)
+    assert found.stopped.startswith("budget of ")
+    spent = read_state(found.experiment.folder).spent + read_manifest(found.experiment.folder).cut_short
+    assert len(found.records) < found.experiment.trials
+    if "calls" in limit:
+        assert spent.calls == 20
+    else:
+        assert 9_000 <= spent.tokens < 12_000  # the last call alone goes beyond it
+
+
+def test_a_run_over_its_budget_says_by_how_much():
+    spent = Spent(calls=12, tokens=3_072, dollars=0.5, seconds=99)
+    told = overrun(BudgetConfig(calls=12, tokens=3_000, dollars=0.25, seconds=1), spent)
+    assert told.startswith("over budget: the run spent 3,072 tokens of 3,000 and 0.5 dollars of 0.25; ")
+    assert "--concurrency 1" in told
+    assert overrun(BudgetConfig(calls=12, tokens=3_072), spent) == overrun(BudgetConfig(), spent) == ""
 
 
 @pytest.mark.thorough

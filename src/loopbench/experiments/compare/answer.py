@@ -9,10 +9,11 @@ from loopbench.metrics.comparison import Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text.numbers import short_name
 
+from .basis import basis
 from .claims import claims_in_words
 from .exposure import exposures
 from .matrix import AnswerColumn, AnswerMatrix, matrix_rows, unit_of_cost
-from .measured_forms import are_mixed, fitting
+from .measured_forms import are_mixed, are_of_different_replies, fitting
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
 from .sentence import AnswerSentence
@@ -30,7 +31,7 @@ class ComparisonAnswer(AnswerMatrix):
     @property
     def sentences(self) -> tuple[str, ...]:
         """The sentences in full."""
-        return tuple(sentence.text for sentence in self.said)
+        return tuple(sentence.in_full for sentence in self.said)
 
 
 def answer(comparison: Comparison) -> ComparisonAnswer:
@@ -38,10 +39,13 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
     whole = _matrix(comparison)
     if comparison.invalid:
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, ())
-    is_mixed = are_mixed([arm.info for arm in comparison.arms])
+    infos = [arm.info for arm in comparison.arms]
+    is_mixed = are_mixed(infos)
     verdicts = list(_each_by_itself(comparison) if is_mixed else _verdicts(that_apply(comparison)).told())
     verdicts[1:1] = _only_difference(that_apply(comparison))
-    said = (*verdicts, *_fitting(comparison, is_mixed and bool(verdicts)), *_claims(whole), *_of_injection(comparison))
+    fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
+    rests_on = basis(that_apply(comparison)) if verdicts else ()
+    said = (*rests_on, *verdicts, *fits, *_claims(whole), *_of_injection(comparison))
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, said)
 
 

@@ -16,12 +16,12 @@ def answer_json(comparison: Comparison) -> dict[str, Any]:
 
     `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials. The
     place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendation` is the
-    first sentence; None where there is none, as of an invalid run or a single loop.
+    first sentence after those that say what it rests on; None where there is none, as of an invalid run or a single loop.
     """
     made = answer(comparison)
     headings = [made.heading(column) for column in made.columns]
     return {
-        "recommendation": made.sentences[0] if made.sentences else None,
+        "recommendation": next((each.in_full for each in made.said if not each.is_basis), None),
         "sentences": list(made.sentences),
         "margin": comparison.margin,
         "unit": made.unit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.models.evidence import measured_forms, with_both_forms
+from loopbench.models.evidence import measured_forms, other_estimate, with_both_forms
 from loopbench.models.profiles import FORMS
 from loopbench.text.counts import listed
 from loopbench.text.numbers import short_name
@@ -28,7 +28,19 @@ def applies(info: ArmInfo) -> bool:
 
 
 def are_mixed(infos: Sequence[ArmInfo]) -> bool:
-    """Whether profiles are of different replies, or one of several does not apply to a loop: a mean over them is of nothing."""
+    """Whether a mean over the profiles is of nothing: they are of different replies, or two estimates of one thing."""
+    return are_of_different_replies(infos) or bool(estimated_twice(infos))
+
+
+def estimated_twice(infos: Sequence[ArmInfo]) -> list[tuple[str, str]]:
+    """Return the profiles of means whose medians are in the run, too, each with that of the medians."""
+    profiles = dict.fromkeys(info.profile for info in infos if info.model == "scripted")
+    pairs = [(profile, other_estimate(profile)) for profile in profiles]
+    return [(means, medians) for means, medians in pairs if medians in profiles and medians.startswith(means)]
+
+
+def are_of_different_replies(infos: Sequence[ArmInfo]) -> bool:
+    """Whether profiles are of replies in different forms, or one of several does not apply to a loop."""
     several = len({info.profile for info in infos}) > 1
     return several and (len({form_of(info) for info in infos} - {""}) > 1 or not all(map(applies, infos)))
 

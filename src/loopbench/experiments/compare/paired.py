@@ -1,4 +1,4 @@
-"""The paired difference of two arms in words, and that clusters of tasks are too few to show any."""
+"""The paired difference of two arms in words, and that tasks or clusters of them are too few to show any."""
 
 from __future__ import annotations
 
@@ -18,9 +18,17 @@ def difference_in_words(pair: Pair, a: str, b: str) -> tuple[str, str]:
     return f"{gap} in accuracy, {tested}", f"{gap}, {tested}"
 
 
-def too_few_clusters(undecided: Sequence[Pair], alpha: float) -> str:
-    """Return that clusters of tasks, and not tasks, are too few to decide any of these pairs; empty where they are not."""
+FIRST_TASKS = 50
+"""Tasks to run first where there are too few to say anything: from as many, the variance is known well enough to plan with."""
+
+
+def too_few_to_plan(undecided: Sequence[Pair], alpha: float) -> str:
+    """Return that tasks, or clusters of them, are too few to decide any of these pairs or to tell how many would; empty where they
+    are not."""
     units = max(pair.units for pair in undecided)
-    if not all(pair.units < pair.difference.n for pair in undecided) or not too_few_units(units, alpha):
+    if not too_few_units(units, alpha):
         return ""
+    if not all(pair.units < pair.difference.n for pair in undecided):
+        few = counted(units, "task is", "tasks are")
+        return f"{few} too few to tell how many would decide; run about {FIRST_TASKS} first"
     return f"{counted(units, 'cluster')} of tasks can show no difference, whatever the number of tasks in them"

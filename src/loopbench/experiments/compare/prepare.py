@@ -10,15 +10,21 @@ from typing import Any
 from loopbench.checks import suite as checks
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.sequential import Looks
+from loopbench.models.profiles import load_profile
+from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
 from loopbench.runs.lookup import check_answers, check_plans, check_tasks, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
 from loopbench.runs.new_manifest import manifest_of, question_digests
 from loopbench.runs.permissions import check_tracking
+from loopbench.runs.registry import make_loop
 from loopbench.runs.run_state import Retry, RunState, Spent
-from loopbench.runs.schedule import Arm, PendingTrials, Trial, schedule
+from loopbench.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
 from loopbench.runs.trial_models import TrialModels, open_models
+from loopbench.text.counts import listed
+
+from .measured_forms import applies, fitting
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,26 @@ class Experiment:
             yield from schedule(self.arms, [tasks[task] for task in looks.stage(look)], repeats, seed)
 
 
-def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
-    """Look everything up and create the run directory, `folder` or a new one.
+def without_formless(config: CompareConfig) -> tuple[CompareConfig, str]:
+    """Return a configuration without those of the default loops that no measured profile by form fits, and a note that says so.
 
-    Raises ValueError for bad input, without creating anything: in a run of its own, for more tasks than there are too.
+    Loops that were chosen stay: such a one is an error of `prepare`.
+    """
+    by_form = [name for name in config.profiles if load_profile(name).by_form]
+    if "loops" in config.model_fields_set or not by_form:
+        return config, ""
+    fits = {loop: bool(form_of(make_loop(parse_spec(loop)))) for loop in config.loops}
+    left_out = [loop for loop, is_fit in fits.items() if not is_fit]
+    kept = tuple(loop for loop, is_fit in fits.items() if is_fit)
+    why = f"has calls in both forms, and {listed(by_form)} takes loops of one form each"
+    return config.model_copy(update={"loops": kept}), f"left out: {listed(left_out)}, which {why}" if left_out else ""
+
+
+def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: bool = True) -> Experiment:
+    """Look everything up and create the run directory, `folder` or a new one. `is_compared`: its arms are, and not held to others.
+
+    Raises ValueError for bad input, without creating anything: in a run of its own, for more tasks than there are too, and where no
+    profile applies to any loop.
     """
     check_tracking(config)
     suite, tasks, arms = resolve(config)
@@ -83,6 +105,9 @@ def prepare(config: CompareConfig, folder: Path | None = None) -> Experiment:
     if config.looks is not None:
         parts["looks"] = Looks.planned([task.id for task in tasks], config.looks, config.seed)
     manifest = manifest_of(config, suite, tasks, arms).model_copy(update=parts)
+    infos = [arm.info(suite.name) for arm in manifest.arms]
+    if folder is None and is_compared and not any(map(applies, infos)):
+        raise ValueError(f"no loop of this run can be compared: {fitting(infos)[0]}")
     folder = new_folder(config.runs, suite.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, manifest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 
@@ -16,6 +17,15 @@ class AnswerSentence:
     """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
     decides: DecidingRun | None = None
     """The run that the sentence is about, whose command stands below it."""
+    command: tuple[str, ...] = ()
+    """The words of another command that stands below it."""
+    is_basis: bool = False
+    """Whether it says what the verdict rests on, and stands before it."""
+
+    @property
+    def in_full(self) -> str:
+        """The sentence, with its own command behind it."""
+        return f"{self.text}: {shlex.join(self.command)}" if self.command else self.text
 
 
 @dataclass(frozen=True, slots=True)

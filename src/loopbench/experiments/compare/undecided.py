@@ -12,7 +12,7 @@ from loopbench.text.numbers import chance_in_words
 
 from .air import is_still
 from .matrix import AnswerMatrix, AnswerRow, pairs_of
-from .paired import too_few_clusters
+from .paired import too_few_to_plan
 from .sentence import AnswerSentence, DecidingRun
 
 
@@ -44,7 +44,7 @@ class UndecidedPairs:
         if not rows or is_still(self.found):
             return
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([self.loop.loop, *rows])}"
-        if few := too_few_clusters([pair for pair, _ in undecided], alpha):
+        if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
             yield AnswerSentence(f"{between}: {few}")
         elif (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")

@@ -100,7 +100,7 @@ class LoopGate:
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
         data = {"loops": (loop,), "runs": self.runs, "mlflow": False} | _plural(settings)
-        return prepare(config_from(data, self.item.nodeid))
+        return prepare(config_from(data, self.item.nodeid), is_compared=False)
 
     def _run(self, experiment: Experiment) -> Results:
         stopped = run_apart(experiment, _Told(self.tell))

@@ -44,7 +44,7 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     Raises RunError for code, a server or a recording that the baseline names and the user did not type, Incomparable if suite or
     profiles have changed or an arm is missing, ValueError for bad input, and OSError; then there is no directory.
     """
-    experiment = prepare(config_again(baseline, path, settings))
+    experiment = prepare(config_again(baseline, path, settings), is_compared=False)
     try:
         # it is the file that the user knows, not a folder that goes again
         refuse_other(path, experiment.manifest, baseline, common=settings.common)

@@ -1,4 +1,4 @@
-"""Share of the trials with an instruction in a result that end with the answer it asks for: see `loopbench.metrics.injection`."""
+"""Share of the trials with an instruction in a result that end with the answer it asks for."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Share of the model's calls that were done once more than the model asked for: see `loopbench.metrics.calls`."""
+"""Share of the model's calls that were done once more than the model asked for."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Share of the model's calls that did not run, or whose result was not shown: see `loopbench.metrics.calls`."""
+"""Share of the model's calls that did not run, or whose result was not shown."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Share of the calls made beside what they need done that began before it was done: see `loopbench.metrics.calls`."""
+"""Share of the calls made beside what they need done that began before it was done."""
 
 from functools import partial
 

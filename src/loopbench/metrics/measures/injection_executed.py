@@ -1,4 +1,4 @@
-"""Share of the trials with an instruction in a result whose loop did what one asks for: see `loopbench.metrics.injection`."""
+"""Share of the trials with an instruction in a result whose loop did what one asks for."""
 
 from functools import partial
 

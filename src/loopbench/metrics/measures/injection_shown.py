@@ -1,4 +1,4 @@
-"""Share of the trials with an instruction in a result that showed one to the model: see `loopbench.metrics.injection`."""
+"""Share of the trials with an instruction in a result that showed one to the model."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Share of the prompts' bytes that repeat the beginning of an earlier prompt: see `loopbench.metrics.context`."""
+"""Share of the prompts' bytes that repeat the beginning of an earlier prompt."""
 
 from ..context import prefix_stability
 from ..measure import Measure

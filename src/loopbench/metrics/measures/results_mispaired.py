@@ -1,4 +1,4 @@
-"""Share of the results that prompts give for another call than the one that gave them: see `loopbench.metrics.calls`."""
+"""Share of the results that prompts give for another call than the one that gave them."""
 
 from functools import partial
 

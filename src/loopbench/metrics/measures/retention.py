@@ -1,4 +1,4 @@
-"""Share of the results that prompts still show when they need them: see `loopbench.metrics.context`."""
+"""Share of the results that prompts still show when they need them."""
 
 from ..context import retention
 from ..measure import Measure

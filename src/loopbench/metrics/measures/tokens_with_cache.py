@@ -1,4 +1,4 @@
-"""Tokens at full price that a trial takes under a provider's prompt cache: see `loopbench.metrics.context`."""
+"""Tokens at full price that a trial takes under a provider's prompt cache."""
 
 from ..context import tokens_with_cache
 from ..measure import Measure

@@ -1,4 +1,4 @@
-"""Accuracy of the trials with an instruction in a result: see `loopbench.metrics.injection`."""
+"""Accuracy of the trials with an instruction in a result."""
 
 from ..injection import utility_kept
 from ..measure import Measure

@@ -32,7 +32,8 @@ class Job:
 
 
 def setup_of(job: Job, workers: int) -> bytes:
-    """Return what one of so many workers is told, as JSON: the configuration with its share of the limits, and what it must find.
+    """Return what one of so many workers is told, as JSON: the configuration with its share of the limits, what the run
+    has spent by now, and what it must find.
 
     Keys of providers are left out: a worker reads them from its own environment.
     """
@@ -51,6 +52,7 @@ def setup_of(job: Job, workers: int) -> bytes:
             "config": config.model_dump(mode="json"),
             "manifest": compared(job.manifest),
             "models": job.manifest.models,
+            "spent": [job.meter.calls, job.meter.tokens, job.meter.dollars],
             "path": sys.path,
         }
     ).encode()

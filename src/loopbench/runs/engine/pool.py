@@ -53,8 +53,7 @@ class Pool:
         self._job = job
         self._links = links
         self._progress = progress
-        self._setup = setup_of(job, links.workers)
-        self._share: int = json.loads(self._setup)["config"]["concurrency"]
+        self._share: int = json.loads(setup_of(job, links.workers))["config"]["concurrency"]
         self._arms = {arm.name: number for number, arm in enumerate(job.arms)}
         self._tasks = {task.id: number for number, task in enumerate(job.suite.tasks)}
         self._worker_numbers = itertools.count(1)
@@ -201,7 +200,7 @@ class Pool:
     async def _greet(self, link: Link) -> None:
         try:
             async with asyncio.timeout(START_LIMIT_S):
-                await link.start(self._setup)
+                await link.start(setup_of(self._job, self._links.workers))
         except WorkerError as error:
             raise WorkerError(f"{link.name}: {error}") from None
         except TimeoutError:

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from json import dumps, loads  # as they are now: a loop may replace those of the module
 from typing import Any
 
 from loopbench.datasets.task import Task
-from loopbench.models.metering import Meter
+from loopbench.models.metering import Budget, Meter
 from loopbench.runs.config import config_from
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.lookup import resolve
@@ -21,7 +22,7 @@ from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial.watchdog import Watch
 from loopbench.runs.trial_models import open_models
 
-from .job import Job, compared, setting_of
+from .job import Job, budget_of, compared, setting_of
 from .leftovers import Left, Leftovers
 from .messages import WorkerError
 
@@ -53,7 +54,7 @@ class WorkerLoop:
         except (ValueError, OSError) as error:
             raise WorkerError(" ".join(str(error).split())) from error
         self._tasks: Sequence[Task] = self._suite.tasks
-        self._meter = _Reported()
+        self._meter = _Reported(budget_of(self._config.budget), given["spent"])
         self._queue: asyncio.Queue[_Order] = asyncio.Queue()
         self._running = 0
         self._last = ""
@@ -112,6 +113,7 @@ class WorkerLoop:
                 trial = Trial(self._arms[arm], self._tasks[task], repeat, self._config.seed, attempt)
                 done = await run_trial(trial, setting)
             except NotRun as reason:
+                self._send_spent(send)  # the run's process must know at once where this is the end of its budget
                 send(_line({"not_run": job, "why": str(reason)}))
             else:
                 send(_line({"done": job, "record": done.record.to_json()}) + b"\n" + done.trace)
@@ -160,15 +162,20 @@ _Order = list[int]
 
 
 class _Reported(Meter):
-    """Meters what the trials of this process spend; the run's own process keeps its budget."""
+    """Meters what the trials of this process spend. The run's own process keeps its budget, of which this one hears a moment late
+    what others spend: by itself it spends no more than was left at its start."""
 
-    stopped = ""
-    """Why nothing more may be spent; empty while it may."""
-    _said = (0, 0, 0.0)
+    def __init__(self, budget: Budget, spent: Sequence[float]) -> None:
+        """`spent`: calls, tokens and dollars of the whole run by now."""
+        super().__init__(replace(budget, seconds=None))
+        self.calls, self.tokens, self.dollars = int(spent[0]), int(spent[1]), spent[2]
+        self._said = (self.calls, self.tokens, self.dollars)
+        self.stopped = ""
+        """Why nothing more may be spent; empty while it may."""
 
     @property
     def exhausted(self) -> str:
-        return self.stopped
+        return self.stopped or super().exhausted
 
     def since(self) -> list[float]:
         """Return calls, tokens and dollars since the last call of this function."""

@@ -1,0 +1,129 @@
+"""What stands before a verdict under measured profiles: means that few models make, two estimates, and the form of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.basis import basis
+from loopbench.experiments.compare.measured_forms import are_mixed, estimated_twice
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
+from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.runs.registry import builtin_names, find, form_option
+
+MEANS, MEDIANS = "measured-2024", "measured-2024-median"
+Solved = Mapping[tuple[str, Any, str], Sequence[int]]
+"""Loop, its options and the form of its calls → of ten tasks those solved, by profile."""
+
+
+@pytest.fixture(scope="session")
+def compared(record) -> Callable[..., Comparison]:
+    def make(profiles: Sequence[str], solved: Solved) -> Comparison:
+        infos, records = [], []
+        for (loop, value, form), shares in solved.items():
+            options = {} if value is None else {"decision_format": value}
+            named = loop if value is None else f"{loop}(decision_format={value})"
+            for profile, share in zip(profiles, shares, strict=True):
+                met = profile.replace("measured", form) if profile.startswith("measured") else ""
+                info = ArmInfo(f"{named}/{profile}", loop, options, "scripted", profile, "s", form, met)
+                infos.append(info)
+                records += [
+                    record(arm=info.arm, task=f"t{task}", scores={"accuracy": float(task % 10 < share)}) for task in range(60)
+                ]
+        return compare(records, infos)
+
+    return make
+
+
+FINISH, BARE, NATIVE = ("finish", None, "native"), ("bare", None, "text"), ("bare", "native", "native")
+
+
+def test_every_profile_of_means_has_one_of_medians_and_the_other_way_round():
+    for name in built_in_profiles():
+        other = other_estimate(name)
+        assert not other or (other_estimate(other) == name and other != name)
+    assert (other_estimate(MEANS), other_estimate("clean"), other_estimate("no-such")) == (MEDIANS, "", "")
+
+
+def test_faults_of_few_models_are_those_whose_mean_is_far_above_the_median():
+    for name in built_in_profiles():
+        for fault in faults_of_few_models(name):
+            assert fault.mean == load_profile(name).rates[fault.kind] >= max(2 * fault.median, fault.median + FAR)
+    assert [fault.kind for fault in faults_of_few_models("text-2024")] == ["wire.fenced", "wire.malformed"]
+    assert faults_of_few_models("native-2024") == faults_of_few_models("text-2024-median") == []
+
+
+def test_a_claim_under_means_names_what_few_models_do_and_the_medians(compared):
+    first, second, verdict, *_ = answer(compared([MEANS], {FINISH: [9], BARE: [5]})).said
+    assert "text-2024: wire.fenced 13 % of replies on average, 0 % at the median" in first.text
+    assert first.text.endswith(f"add --profile {MEDIANS} to see what holds for the median model")
+    assert second.command == ("loopbench", "ablate", "bare", "--factor", "decision_format=json,native", "--profile", MEANS)
+    assert verdict.text.startswith("Adopt finish (")
+    assert [each.is_basis for each in (first, second, verdict)] == [True, True, False]
+
+
+def test_nothing_stands_before_where_nothing_is_claimed_or_measured(compared):
+    assert list(basis(compared([MEANS], {FINISH: [9], BARE: [9]}))) == []
+    assert list(basis(compared(["flaky-tools"], {FINISH: [9], BARE: [5]}))) == []
+
+
+def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
+    found = compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9]})
+    infos = [arm.info for arm in found.arms]
+    assert estimated_twice(infos) == [(MEANS, MEDIANS)]
+    assert are_mixed(infos)
+    lines = answer(found).sentences
+    assert lines[0] == f"{MEANS} holds means over models and {MEDIANS} medians: two estimates of one thing, each judged by itself"
+    assert any(line.startswith(f"Under {MEANS}: Adopt finish (") for line in lines)
+    assert any(line.startswith(f"Under {MEDIANS}: Nothing is decided") for line in lines)
+    assert not any("together" in line for line in lines)
+
+
+def test_an_arm_in_the_other_form_shows_what_the_form_does_and_what_the_loop(compared):
+    lines = answer(compared([MEANS], {FINISH: [9], BARE: [5], NATIVE: [9]})).sentences
+    told = next(line for line in lines if "form of calls alone" in line)
+    assert told.startswith(f"Under {MEANS} the form of calls alone makes 0.400 [")
+    assert "(bare(decision_format=native) minus bare), and the loop 0.000 [" in told
+    assert told.endswith("(finish minus bare(decision_format=native))")
+    assert not any("loopbench ablate" in line for line in lines)
+
+
+def test_a_loop_that_has_one_form_alone_is_told_without_a_command(compared):
+    (said,) = [
+        each for each in basis(compared([MEANS], {FINISH: [9], ("stateless", None, "text"): [5]})) if "different forms" in each.text
+    ]
+    assert said.text.endswith("which may be what differs, not the loop")
+    assert said.command == ()
+
+
+def test_the_option_of_a_loop_s_form_is_that_which_its_class_takes():
+    found = {name: form_option(name) for name in builtin_names("loop")}
+    assert found["bare"] == ("decision_format", "json")
+    for name, (option, default) in found.items():
+        if option:
+            loop = find("loop", name)
+            assert getattr(loop(), option) == default
+            assert loop(**{option: "native"}).calls_in == "native"
+    assert form_option("my.loops:Mine") == ("", "")
+
+
+@pytest.mark.parametrize("tasks", [2, 5, 6, 20])
+def test_no_number_of_tasks_is_promised_where_there_are_too_few_to_say_anything(record, tasks):
+    infos = [ArmInfo(f"{loop}/p", loop, {}, "scripted", "p", "s") for loop in "ab"]
+    records = [
+        record(arm=info.arm, task=f"t{task}", scores={"accuracy": float(info.loop == "a" or task > 0)})
+        for info in infos
+        for task in range(tasks)
+    ]
+    found = compare(records, infos)
+    (pair,) = [pair for pair in found.pairs if pair.metric == "accuracy"]
+    lines = answer(found).sentences
+    assert (pair.outlook is None) == (tasks < 6)
+    few = f"Undecided between a and b: {tasks} tasks are too few to tell how many would decide; run about 50 first"
+    assert (few in lines) == (tasks < 6)
+    assert any("would decide (chance" in line for line in lines) == (tasks >= 6)
