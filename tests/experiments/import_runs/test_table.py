@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.import_runs import ImportRequest, ScoreScale, import_files, parse_map
+from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
 from loopbench.experiments.import_runs.columns import COLUMNS
 from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
 from loopbench.metrics.summary import METRICS
@@ -48,6 +49,69 @@ def as_csv(rows, delimiter=",", encoding="utf-8"):
 def only(found):
     (record,) = found.records
     return record
+
+
+NESTED = [
+    {"meta": {"agent": agent, "q": task}, "eval": {"score": right, "by": [{"name": "judge"}]}, "note": "x"}
+    for agent in ("one", "two")
+    for task, right in (("t1", 1.0), ("t2", None))
+]
+INSIDE = {"arm": "meta.agent", "task": "meta.q", "score": "eval.score"}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_points_lead_into_the_objects_of_rows(kit, tmp_path, suffix):
+    path = kit.put("\n".join(map(json.dumps, NESTED)) if suffix == ".jsonl" else NESTED, suffix)
+    records = kit.imported(path, columns=INSIDE, cluster="eval.by.0.name").records
+    records = sorted(records, key=lambda record: (record.task, record.arm))
+    assert [(record.arm, record.task, record.status, record.cluster) for record in records] == [
+        ("one", "t1", "scored", "judge"),
+        ("two", "t1", "scored", "judge"),
+        ("one", "t2", "errored", "judge"),
+        ("two", "t2", "errored", "judge"),
+    ]
+    notes = import_files([path], ImportRequest(reading=ReadingOptions(columns=INSIDE)), tmp_path / "run").notes
+    assert notes == (f"{path}: columns left out: note",)
+    with pytest.raises(ValueError, match=r"--map arm: nothing stands at 'meta.agnt'; did you mean 'meta.agent'\?"):
+        kit.imported(path, columns=INSIDE | {"arm": "meta.agnt"})
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from(
+        [("Wall (ms)", 1000), ("latency_ms", 1000), ("took [minutes]", 1 / 60), ("seconds", 1), ("Wall (s)", 1), ("ms waited", 1)]
+    ),
+)
+def test_a_unit_that_ends_the_name_of_a_column_is_converted(kit, number, named):
+    name, per_second = named
+    path = kit.put(as_csv([{"task": "t", "score": 1, name: number}]), ".csv")
+    assert only(kit.imported(path, columns={"seconds": name})).seconds == pytest.approx(number / per_second)
+
+
+@pytest.mark.parametrize(
+    ("name", "usd", "note"),
+    [
+        ("cost (cents)", 0.03, "column 'cost (cents)' is read as cents and kept as US dollars"),
+        ("Cost (EUR)", 3.0, "column 'Cost (EUR)' is taken as US dollars, though its name says eur: convert it first"),
+        ("Cost ($)", 3.0, None),
+    ],
+)
+def test_the_unit_of_a_cost_is_told(kit, tmp_path, name, usd, note):
+    path = kit.put(as_csv([{"task": "t", "score": 1, name: 3}]), ".csv")
+    assert only(kit.imported(path, columns={"cost_usd": name})).cost_usd == usd
+    notes = import_files([path], ImportRequest(reading=ReadingOptions(columns={"cost_usd": name})), tmp_path / "run").notes
+    assert notes == (() if note is None else (f"{path}: {note}",))
+
+
+def test_a_table_with_a_column_per_agent_is_told_how_to_become_one_with_a_row_per_score(kit):
+    path = kit.put(
+        as_csv([{"task": "t1", "old": 0.5, "new": "", "note": "x"}, {"task": "t2", "old": 1, "new": 0, "note": "y"}]), ".csv"
+    )
+    melt = """frame.melt(id_vars=['task', 'note'], var_name="agent", value_name="score")"""
+    with pytest.raises(ValueError, match=re.escape(f"if old, new are agents with a column each, make a row of each score: {melt}")):
+        kit.imported(path)
+    with pytest.raises(ValueError, match=r"--map score=COLUMN$"):
+        kit.imported(kit.put(as_csv([{"task": "t1", "old": 0.5, "confidence": 0.5}]), ".csv"))
 
 
 @given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))

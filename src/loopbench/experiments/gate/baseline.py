@@ -241,7 +241,10 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
 
 
-_OWN_FAILURES = "; where they are the agent's own failures, import with --errors-as-failures"
+_OWN_FAILURES = (
+    "; where they are the agent's own failures, import with --errors-as-failures; where they are not, run those trials again, "
+    "or import without them, which excludes them"
+)
 
 
 def troubles(run: Results, died: Collection[str] = ()) -> list[str]:

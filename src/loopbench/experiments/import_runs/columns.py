@@ -40,6 +40,10 @@ NEEDED = ("task", "score")
 _NAMES_ERRORS = frozenset({"error", "errors", "exception"})
 
 
+class NoScoreColumnError(ValueError):
+    """A table has no column of the score."""
+
+
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
     """Read `task=COLUMN,arm=COLUMN`, quoted like a line of CSV where a name holds a comma. Raises ValueError."""
     columns: dict[str, str] = {}
@@ -104,7 +108,8 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     for meaning in NEEDED:
         if meaning not in found:
             there = f"{_or(COLUMNS[meaning])}; there are {names_in_a_line(names)}"
-            raise ValueError(f"no column of the {meaning}: {there}; say which it is: --map {meaning}=COLUMN")
+            kind = NoScoreColumnError if meaning == "score" else ValueError
+            raise kind(f"no column of the {meaning}: {there}; say which it is: --map {meaning}=COLUMN")
     if "arm" not in found and "model" in found:
         found["arm"] = found["model"]
     return found

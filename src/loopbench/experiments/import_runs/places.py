@@ -8,6 +8,7 @@ from typing import Any
 from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
+from .table_rows import Row
 from .values import names_in_a_line, shown
 
 MAX_PLACES = 8
@@ -29,6 +30,25 @@ def value_at(data: Any, place: str) -> Any:
         else:
             return None
     return data
+
+
+def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of a table with a column for each place inside of cells that the user named: `meta.agent`.
+
+    Raises ValueError where a column holds objects, and nothing stands at the place in any.
+    """
+    asked = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
+    wanted = {place: meaning for meaning, place in asked.items() if place and "." in place and place not in names}
+    places = []
+    for place, meaning in wanted.items():
+        holding = next((row.cells for row in rows if isinstance(row.cells.get(place.split(".")[0]), Mapping | list)), None)
+        if holding is None:
+            continue
+        if all(value_at(row.cells, place) is None for row in rows):
+            raise ValueError(nothing_at(holding, meaning, place))
+        places.append(place)
+    inside = [Row(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
+    return [*names, *places], inside
 
 
 def _instead(data: Any, place: str) -> str:

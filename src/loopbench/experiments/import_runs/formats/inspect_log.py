@@ -69,7 +69,9 @@ _STOPS: Mapping[str, StopReason] = {
 def recognizes(file: ForeignFile) -> bool:
     if file.is_zip and file.suffix != ".eval":
         return file.tree is None or any(name in file.tree for name in (HEADER, STARTED))
-    return file.suffix == ".eval" or isinstance(file.top_level.get("eval"), dict)
+    if file.suffix == ".eval" or not isinstance(file.top_level.get("eval"), dict):
+        return file.suffix == ".eval"
+    return "version" in file.top_level or not isinstance(file.json_value, list)  # rows of a table may have an object `eval`
 
 
 def read_log(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:

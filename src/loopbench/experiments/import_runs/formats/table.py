@@ -11,11 +11,13 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..columns import columns_of, names_errors
+from ..columns import COLUMNS, NoScoreColumnError, columns_of, names_errors
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..places import with_places
 from ..pooled import pooled_by, repeated_tasks
 from ..table_rows import Row, rows_of
+from ..units import ColumnUnit, unit_in
 from ..values import (
     amount,
     answer_of,
@@ -75,23 +77,30 @@ def _is_array_of_rows(file: ForeignFile) -> bool:
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read a table. Raises ValueError with a one-line message that names the row and the error."""
     default_arm = file.path.stem
-    names, table = rows_of(file)
-    columns = columns_of(names, reading)
+    found, given = rows_of(file)
+    names, table = with_places(found, given, reading)
+    try:
+        columns = columns_of(names, reading)
+    except NoScoreColumnError as error:
+        raise ValueError(f"{error}{_melted(names, table, reading)}") from None
+    units = {meaning: unit for meaning, name in columns.items() if (unit := unit_in(meaning, name))}
     pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(names, table, columns)
     rows = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     trials, questions = list[ForeignTrial](), dict[str, str]()
     cure = "--map arm=COLUMN" if pooled is None else pooled.cure
     for row, key in zip(rows, _keys(rows, default_arm, cure), strict=True):
         with located(row.place):
-            trials.append(_trial(row.cells, key, columns, reading))
+            trials.append(_trial(row.cells, key, columns, reading, units))
             task, question = key[1], row.cells.get("asked")
             digested = "" if is_nothing(question) else digest(str(question))
             previous = questions.get(task) or digested
             if digested and previous != digested:
                 raise ValueError(f"task {shown(task)} asks something else than in an earlier row")
             questions[task] = previous
-    unused = [name for name in names if name and name not in columns.values()]  # pandas writes its index without a name
+    holding = {name.split(".")[0] for name in columns.values() if name not in found}
+    unused = [name for name in found if name and name not in columns.values() and name not in holding]
     notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
+    notes = (*notes, *(unit.note for unit in units.values()))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
@@ -99,6 +108,25 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return ForeignLog(
         _suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes, cluster=columns.get("cluster", "")
     )
+
+
+def _melted(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
+    """Return how to make a row per agent and task of a table with a column per agent; empty where it is no such table."""
+    known = {*reading.columns.values(), *(word for words in COLUMNS.values() for word in words)}
+    agents = [name for name in names if not {name, name.lower()} & known and _has_scores(name, rows, reading)]
+    if len(agents) < 2:
+        return ""
+    others = [name for name in names if name not in agents]
+    melt = f'frame.melt(id_vars={others!r}, var_name="agent", value_name="score")'
+    return f"; if {names_in_a_line(agents)} are agents with a column each, make a row of each score: {melt}"
+
+
+def _has_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> bool:
+    try:
+        found = [score(row.cells.get(name), reading.scale) for row in rows]
+    except ValueError:
+        return False
+    return any(each is not None for each in found)
 
 
 FORMAT = Format("csv", recognizes, read_table, mapped=True)
@@ -158,13 +186,20 @@ def _order(name: str) -> tuple[int, int, str]:
     return (0, int(name), "") if re.fullmatch(r"\d{1,15}", name, re.ASCII) else (1, 0, name)
 
 
-def _trial(cells: Mapping[str, Any], key: TrialKey, columns: Mapping[str, str], reading: ReadingOptions) -> ForeignTrial:
+def _trial(
+    cells: Mapping[str, Any],
+    key: TrialKey,
+    columns: Mapping[str, str],
+    reading: ReadingOptions,
+    units: Mapping[str, ColumnUnit],
+) -> ForeignTrial:
     value = score(cells["score"], reading.scale)
     status = _status(cells.get("status"), value)
     reason = "" if is_nothing(cells.get("reason")) else one_line(cells["reason"])
     ended_by_error = not is_nothing(cells.get("status")) or bool(reason and names_errors(columns["reason"]))
     numbers: dict[str, Any] = {name: count(cells.get(name), columns.get(name, name)) for name in COUNTS}
-    numbers |= {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
+    amounts = {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
+    numbers |= {name: value and value * units[name].factor if name in units else value for name, value in amounts.items()}
     return ForeignTrial(
         *key,
         status=status,
