@@ -128,7 +128,8 @@ def test_wrong_answers_given_as_done_are_told_where_they_differ(priced):
     alike = answer(priced(shares, tokens, 0.02, {"a": (6, 1), "b": (6, 1)}))
     assert not any(line.startswith("Wrong answers") for line in alike.sentences)
     one = answer(priced(shares, tokens, 0.02, {"a": (6, 1), "b": (0, 1)}))
-    assert one.sentences[-1] == "Wrong answers given as done under calm, of 200 trials: a 6, b none"
+    shares_of = "(.03 [.01, .06] of a's, .00 [.00, .02] of b's)"
+    assert one.sentences[-1] == f"Wrong answers given as done under calm, of 200 trials: a 6, b none {shares_of}"
     assert one.said[-1].brief == "Wrong answers given as done, of 400 trials: a 7, b 1"
 
 
@@ -137,3 +138,19 @@ def test_of_many_loops_the_fewest_and_the_most_wrong_answers_are_told(priced):
     claims = {name: (number, 0) for number, name in enumerate(names)}
     made = answer(priced(dict.fromkeys(names, (0.5,)), dict.fromkeys(names, 100), 0.02, claims))
     assert claims_in_words(made.rows, ["calm"])[0] == "Wrong answers given as done, of 200 trials: from a none to f 5"
+
+
+def test_the_adopted_loop_is_named_with_its_share_where_it_gave_more_wrong_answers_than_the_next(priced):
+    shares = dict(zip("abcdef", ((0.9,), (0.6,), (0.5,), (0.5,), (0.5,), (0.5,)), strict=True))
+    claims = {name: (number, 0) for name, number in zip("abcdef", (5, 3, 0, 4, 9, 1), strict=True)}
+    made = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims))
+    assert made.said[0].adopts == "a"
+    told = made.said[-1]
+    assert told.brief == "Wrong answers given as done, of 200: c none to e 9, a 5"
+    assert re.fullmatch(
+        r"Wrong answers given as done, of 200 trials: from c none to e 9, a 5 "
+        r"\(\.03 \[\.\d\d, \.\d\d\] of a's, \.01 \[\.\d\d, \.\d\d\] of b's\)",
+        told.text,
+    )
+    fewer = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims | {"a": (2, 0)}))
+    assert fewer.said[-1].text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 2"

@@ -45,7 +45,13 @@ def answer(comparison: Comparison) -> ComparisonAnswer:
     verdicts[1:1] = _only_difference(that_apply(comparison))
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(comparison)) if verdicts else ()
-    said = (*rests_on, *verdicts, *fits, *_claims(whole), *_of_injection(comparison))
+    said = (
+        *rests_on,
+        *verdicts,
+        *fits,
+        *_claims(whole, next((each.adopts for each in verdicts if each.adopts), "")),
+        *_of_injection(comparison),
+    )
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, said)
 
 
@@ -95,9 +101,9 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
         yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief)
 
 
-def _claims(found: AnswerMatrix) -> Iterator[AnswerSentence]:
-    """Yield how many wrong answers each loop gave as done, where they differ."""
-    said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns])
+def _claims(found: AnswerMatrix, adopted: str) -> Iterator[AnswerSentence]:
+    """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loop to adopt, if one is."""
+    said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns], adopted)
     if said:
         yield AnswerSentence(said, brief)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from loopbench.metrics.statistics import Interval
 from loopbench.text.counts import MAX_NAMES
+from loopbench.text.numbers import hundredths, interval_of
 
 from .matrix import NOT_APPLICABLE, AnswerRow
 
@@ -20,31 +22,37 @@ class FalseClaims:
     loop: str
     wrong: int
     scored: int
+    rate: Interval | None = None
+    """The share of its trials, of one column."""
 
 
-def claims_in_words(rows: Sequence[AnswerRow], headings: Sequence[str]) -> tuple[str, str]:
+def claims_in_words(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str = "") -> tuple[str, str]:
     """Return which loops gave wrong answers as done, without a full stop, and the same in fewer words.
 
     Both are empty where it is not known of every loop, or where all loops gave equally many of equally many trials. `headings`: the
-    column's, of which one alone is not named.
+    column's, of which one alone is not named. `adopted`: the loop that is to be adopted, which is always among the named ones;
+    where it gave more than the most accurate other one, the shares of both are told with their intervals.
     """
     differing = [(heading, found) for number, heading in enumerate(headings) if _differ(found := list(_in_column(rows, number)))]
     if not differing:
         return "", ""
     together = [_added_up(row, len(headings)) for row in rows]
     all_of_them = [each for each in together if each is not None]
-    brief = f"Wrong answers given as done{_range(all_of_them)}"
+    brief = f"Wrong answers given as done{_range(all_of_them, adopted)}"
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
-        return f"Wrong answers given as done{_counts(all_of_them)}", brief
-    parts = "; ".join(f"under {heading}{_counts(found)}" for heading, found in differing)
+        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{_shares(all_of_them, adopted)}", brief
+    parts = "; ".join(f"under {heading}{_counts(found, adopted)}{_shares(found, adopted)}" for heading, found in differing)
     return f"Wrong answers given as done {parts}", brief
 
 
 def _in_column(rows: Sequence[AnswerRow], number: int) -> Iterator[FalseClaims]:
     for row in rows:
         cell = row.cells[number]
-        if cell is not None and cell.place != NOT_APPLICABLE and cell.arm.summary.false_success is not None:
-            yield FalseClaims(row.loop, cell.arm.summary.false_success, cell.arm.summary.scored)
+        if cell is None or cell.place == NOT_APPLICABLE:
+            continue
+        summary = cell.arm.summary
+        if summary.false_success is not None:
+            yield FalseClaims(row.loop, summary.false_success, summary.scored, summary.false_success_rate)
 
 
 def _added_up(row: AnswerRow, columns: int) -> FalseClaims | None:
@@ -52,6 +60,8 @@ def _added_up(row: AnswerRow, columns: int) -> FalseClaims | None:
     found = [each for number in range(columns) for each in _in_column([row], number)]
     if len(found) < columns:
         return None
+    if columns == 1:
+        return found[0]
     return FalseClaims(row.loop, sum(each.wrong for each in found), sum(each.scored for each in found))
 
 
@@ -59,21 +69,37 @@ def _differ(found: Sequence[FalseClaims]) -> bool:
     return len({each.wrong for each in found}) > 1
 
 
-def _counts(found: Sequence[FalseClaims]) -> str:
-    """Return `, of 120 trials: finish 6, bare none`; of many loops those with the most and with the fewest."""
+def _shares(found: Sequence[FalseClaims], adopted: str) -> str:
+    """Return ` (.13 [.07, .20] of finish's, .05 [.02, .11] of bare's)`; empty unless the adopted loop gave more than the next."""
+    own = next((each for each in found if each.loop == adopted), None)
+    other = next((each for each in found if each.loop != adopted), None)
+    if own is None or other is None or own.rate is None or other.rate is None or own.rate.value <= other.rate.value:
+        return ""
+    shares = [f"{interval_of(rate, hundredths)} of {loop}'s" for loop, rate in ((own.loop, own.rate), (other.loop, other.rate))]
+    return f" ({', '.join(shares)})"
+
+
+def _named_too(shown: Sequence[FalseClaims], found: Sequence[FalseClaims], adopted: str) -> str:
+    """Return `, finish 12` for the adopted loop, unless it is among those that are shown."""
+    rest = [each for each in found if each.loop == adopted and each not in shown]
+    return "".join(f", {each.loop} {each.wrong or 'none'}" for each in rest)
+
+
+def _counts(found: Sequence[FalseClaims], adopted: str) -> str:
+    """Return `, of 120 trials: finish 6, bare none`; of many loops those with the most and with the fewest, and the adopted one."""
     ordered = sorted(found, key=lambda each: -each.wrong)
     shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
     scored = {each.scored for each in ordered}
     of = [f" of {each.scored:,}" if len(scored) > 1 else "" for each in shown]
     told = [f"{each.loop} {each.wrong or 'none'}{trials}" for each, trials in zip(shown, of, strict=True)]
-    listed = ", ".join(told) if len(shown) == len(ordered) else f"from {told[-1]} to {told[0]}"
+    listed = ", ".join(told) if len(shown) == len(ordered) else f"from {told[-1]} to {told[0]}{_named_too(shown, found, adopted)}"
     return f", of {ordered[0].scored:,} trials: {listed}" if len(scored) == 1 else f": {listed}"
 
 
-def _range(found: Sequence[FalseClaims]) -> str:
+def _range(found: Sequence[FalseClaims], adopted: str) -> str:
     """Return `, of 120: bare none to finish 6`, in fewer words; as `_counts` where trials differ in number or loops are two."""
     ordered = sorted(found, key=lambda each: each.wrong)
     if len(ordered) < 3 or len({each.scored for each in ordered}) > 1:
-        return _counts(found)
+        return _counts(found, adopted)
     least, most = (f"{each.loop} {each.wrong or 'none'}" for each in (ordered[0], ordered[-1]))
-    return f", of {ordered[0].scored:,}: {least} to {most}"
+    return f", of {ordered[0].scored:,}: {least} to {most}{_named_too([ordered[0], ordered[-1]], found, adopted)}"

@@ -19,6 +19,8 @@ class AnswerSentence:
     """The run that the sentence is about, whose command stands below it."""
     command: tuple[str, ...] = ()
     """The words of another command that stands below it."""
+    adopts: str = ""
+    """The loop that it says to adopt, the first one if several."""
     is_basis: bool = False
     """Whether it says what the verdict rests on, and stands before it."""
 

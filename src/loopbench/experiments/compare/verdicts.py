@@ -61,7 +61,8 @@ class Verdicts:
             yield from together.told()
         elif is_pick:
             said, brief = together.pick(rivals)
-            yield AnswerSentence(f"{said}{self._bought(best, rivals)}", f"{brief}{self._prices.saved(best)}")
+            brief = f"{brief}{self._prices.saved(best)}"
+            yield AnswerSentence(f"{said}{self._bought(best, rivals)}", brief, adopts=best.loop)
             yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
         else:
             yield self._adopt([*named, *self._told_from_none(named, candidates)], candidates)
@@ -131,6 +132,7 @@ class Verdicts:
         return AnswerSentence(
             f"Adopt {cheaper.loop}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
             f"Adopt {cheaper.loop}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
+            adopts=cheaper.loop,
         )
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
@@ -151,15 +153,17 @@ class Verdicts:
                 equal = ", and neither accuracy nor cost tells them apart"
             said = f"Adopt {names}: {beaten}{equal}{cheapest}{prices.cheaper_than(named[0])}{alone}"
             brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(said, brief)
+            return AnswerSentence(said, brief, adopts=named[0].loop)
         others = [row for row in self.found.rows if row is not named[0]]
         own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
         cheaper = f"{prices.cheaper_than(named[0])}{alone}"
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
-            return AnswerSentence(f"Adopt {names}{narrowly(own)}: better than every other loop{every}{cheaper}")
+            return AnswerSentence(
+                f"Adopt {names}{narrowly(own)}: better than every other loop{every}{cheaper}", adopts=named[0].loop
+            )
         worse = f"every other loop is worse than the best under some {air(self.found)}"
-        return AnswerSentence(f"Adopt {names}: {worse}{cheaper}")
+        return AnswerSentence(f"Adopt {names}: {worse}{cheaper}", adopts=named[0].loop)
 
     def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
         """Return which candidates are shown to be equivalent to the one that is named, as a clause."""
