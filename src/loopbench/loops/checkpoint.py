@@ -178,9 +178,10 @@ class Checkpoint:
         """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
 
         So does one that had begun when the run ended, and one whose equal before it may have acted. A rule judges a copy of what
-        the tool's function gets, and not what the model wrote: a Decimal, an instance of the tool's own class, a default that was left out. What a rule cannot judge is shown to a
-        person: it raises, or returns anything but True and False, as a function that has forgotten a case does; or the tool's
-        types make another value each time, so that the function would get another than the rule.
+        the tool's function gets, and not what the model wrote: a Decimal, an instance of the tool's own class, a default that was
+        left out. What a rule cannot judge is shown to a person: it raises, or returns anything but True and False, as a function
+        that has forgotten a case does; or the tool's types make another value each time, so that the function would get another
+        than the rule.
         """
         if any(entry["kind"] in ("pending", "begun") and entry["call"] == call.call_id for entry in self.entries):
             return True
