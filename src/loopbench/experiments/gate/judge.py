@@ -28,7 +28,7 @@ from .larger import larger
 from .names import short_arm
 from .other_changes import differences, unjudged_amounts
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
-from .own_limits import held_open
+from .own_limits import held_open, tested_lines
 from .sides import Sides
 from .unseen import dice, is_changed, loop_differences, unseen
 
@@ -77,9 +77,7 @@ def judge(
     stops = stop_changes(run.folder, sides, paired=paired)
     judged = () if reasons else _judged_arms(sides, margins, alpha, pairing._replace(causal=causal), stops)
     arms = held_open(judged, baseline.arms, run.manifest.arms)
-    lines = [line for arm in arms for line in arm.lines]
-    open_to_size = [line for arm in arms if not arm.limit_alone for line in arm.lines]  # more tasks test no default limit
-    outcome: Outcome = "invalid" if reasons else overall(lines)
+    outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
         outcome=outcome,
@@ -94,12 +92,7 @@ def judge(
             *loop_differences(sides, baseline.arms, run.manifest.arms),
             *(dice(sides, baseline, run.manifest) if pairing.fixed and not reasons else ()),
             *(() if reasons else unjudged_amounts(sides, margins)),
-            *larger(
-                open_to_size,
-                baseline,
-                path,
-                _again(run, baseline, margins, alpha),
-            ),
+            *larger(tested_lines(arms), baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
         ),
         run=run.folder,

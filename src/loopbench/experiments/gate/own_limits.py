@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import Spec
 from loopbench.runs.manifest import ArmEntry
@@ -20,6 +21,11 @@ def held_open(arms: Sequence[GateArm], before: Mapping[str, BaselineArm], now: I
     """
     entries = {arm.arm: arm for arm in now}
     return tuple(_held(arm, other_limits(before[arm.baseline_arm], entries[arm.arm])) for arm in arms)
+
+
+def tested_lines(arms: Iterable[GateArm]) -> list[GateLine]:
+    """Return the lines that more tasks may decide: none of them tests a default limit."""
+    return [line for arm in arms if not arm.limit_alone for line in arm.lines]
 
 
 def _held(arm: GateArm, said: tuple[str, ...]) -> GateArm:
