@@ -135,3 +135,8 @@ def test_the_end_of_the_last_whole_line_is_found_however_much_is_read_at_once(
     path.write_text(text)
     with path.open("rb") as file:
         assert _end_of_lines(file.fileno(), len(text), step) == text.rfind("\n") + 1
+
+
+def test_a_folder_is_no_checkpoint_and_the_error_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=r"is a folder; give the path of a file in it, such as .*run\.jsonl$"):
+        CheckpointFile(tmp_path)

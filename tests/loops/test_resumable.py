@@ -338,7 +338,9 @@ def test_a_decision_about_a_call_that_does_not_wait_is_refused() -> None:
 
 
 def test_a_name_that_no_tool_has_and_a_text_for_names_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^needs_approval: there is no tool 'prise'"):
+    with pytest.raises(
+        ValueError, match=r"^needs_approval: there is no tool 'prise'.*; put a tool that a hook adds into the toolbox"
+    ):
         ran(Bare(), World(None, None), Checkpoint(needs_approval=["prise"]))
     with pytest.raises(TypeError, match=r"needs_approval: give a list of tools' names, such as \['price'\], not a text"):
         Checkpoint(needs_approval="price")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from loopbench.protocol import Message, Observation, Observer, Query, ToolCall, render_value
+from loopbench.protocol import Message, Observation, Observer, Query, StopRun, ToolCall, render_value
 from loopbench.protocol.digest import digest, sha256
 
 NAME_CHARS = 20
@@ -27,6 +27,14 @@ class CallId(str):
     __slots__ = ()
 
 
+class ObserverFailed(StopRun):
+    """An observer raised something, which leaves the run through designs that take other errors for those of a tool."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class CallIds:
     """Gives the calls of one run their ids."""
 
@@ -36,6 +44,8 @@ class CallIds:
         """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
         self.not_made: set[str] = set()
         """Ids of a checkpoint's calls for which no tool was called."""
+        self.held: list[BaseException] | None = None
+        """What an observer raised when it was told of a result, until that is recorded; None where nothing records results."""
         self._history = tuple(history)
         self._turn: str | None = None
         self._made = Counter[str]()
@@ -59,6 +69,11 @@ class CallIds:
             counted[like] += 1
             made.append(ToolCall(call.name, call.arguments, CallId(f"{like}-{self._made[like] + counted[like]}")))
         return made
+
+    def raise_held(self) -> None:
+        """Raise ObserverFailed where an observer has raised, now that the result of which it was told is recorded."""
+        if self.held:
+            raise ObserverFailed(self.held.pop())
 
     def _likeness(self, call: ToolCall) -> tuple[str, str]:
         """Return what equal calls of the turn have in common, and what it was in an earlier version."""

@@ -29,6 +29,7 @@ from .checkpoint_entries import (
     made_of,
     reply_entry,
     reply_of,
+    unsure_like,
 )
 from .toolbox_around import received_arguments, received_values, unlike_shown
 
@@ -176,12 +177,15 @@ class Checkpoint:
     def must_wait(self, call: ToolCall, tools: Toolbox) -> bool:
         """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
 
-        So does one that had begun when the run ended. A rule judges a copy of what the tool's function gets, and not what the model
-        wrote: a Decimal, an instance of the tool's own class, a default that was left out. What a rule cannot judge is shown to a
-        person: it raises, or returns anything but True and False, as a function that has forgotten a case does; or the tool's
-        types make another value each time, so that the function would get another than the rule.
+        So does one that had begun when the run ended, and one whose equal before it may have acted. A rule judges a copy of what
+        the tool's function gets, and not what the model wrote: a Decimal, an instance of the tool's own class, a default that was
+        left out. What a rule cannot judge is shown to a person: it raises, or returns anything but True and False, as a function
+        that has forgotten a case does; or the tool's types make another value each time, so that the function would get another
+        than the rule.
         """
         if any(entry["kind"] in ("pending", "begun") and entry["call"] == call.call_id for entry in self.entries):
+            return True
+        if self.unsure_before(call) is not None:
             return True
         if call.name not in self.needs_approval:
             return False
@@ -199,6 +203,10 @@ class Checkpoint:
         if not isinstance(said, bool):
             logger.warning("needs_approval: the rule of %s returned %r, which is neither True nor False", call.name, said)
         return said is not False
+
+    def unsure_before(self, call: ToolCall) -> str | None:
+        """Return the id of an equal call that may have acted, for nobody has given its result; None if there is none."""
+        return unsure_like(self.entries, call.call_id)
 
     def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", *, by: str, **edited: Entry) -> None:
         for name, given in (("reason", reason), ("by", by)):
@@ -326,6 +334,10 @@ class Replay:
     def was_cut_off(self, call: ToolCall) -> bool:
         """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
         return self._decisions(call.call_id)[0]
+
+    def has_begun(self, call: ToolCall) -> bool:
+        """Whether a call was begun at any time, so that it may have acted."""
+        return any(entry["kind"] == "begun" and entry["call"] == call.call_id for entry in self._checkpoint.entries)
 
     def decision(self, call: ToolCall) -> Entry | None:
         """Return what a person has decided about a call, None if nobody has since it began to wait.

@@ -42,6 +42,27 @@ def made_of(entries: Iterable[Entry]) -> list[Entry]:
     return made
 
 
+def unsure_like(entries: Iterable[Entry], call_id: str) -> str | None:
+    """Return the id of the last call equal to this one that began and then waited for a person, who did not give its result.
+
+    It had begun when the process died, or was given up at its time limit. Equal calls have ids that differ in their number alone.
+    """
+    like = call_id.rpartition("-")[0]
+    begun: set[str] = set()
+    unsure: dict[str, None] = {}
+    for entry in entries:
+        made = entry.get("call", "")
+        if made == call_id or made.rpartition("-")[0] != like:
+            continue
+        if entry["kind"] == "begun":
+            begun.add(made)
+        elif entry["kind"] == "pending" and made in begun:
+            unsure[made] = None
+        elif entry["kind"] == "decision" and "result" in entry:
+            unsure.pop(made, None)
+    return next(reversed(unsure), None)
+
+
 def check_entry(entry: Any, place: int) -> None:
     """Raise ValueError for what is no entry of a checkpoint, as a file that somebody has changed may hold."""
     try:

@@ -35,6 +35,10 @@ class CheckpointFile(Checkpoint):
         Raises as `Checkpoint` does, ValueError for a file that holds anything else, and OSError.
         """
         self.path = Path(path)
+        if self.path.is_dir():
+            raise IsADirectoryError(
+                f"CheckpointFile: {self.path} is a folder; give the path of a file in it, such as {self.path / 'run.jsonl'}"
+            )
         self._file: int | None = None
         super().__init__(needs_approval=needs_approval, on_entry=self._append)
         self._read()

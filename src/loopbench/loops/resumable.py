@@ -38,7 +38,7 @@ from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
 
 from .boundary import has_boundary, run_of, watched
-from .call_ids import CallIds, as_asked, ids_of
+from .call_ids import CallIds, ObserverFailed, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of, shown_arguments
 from .run_arguments import check_run, named
 from .toolbox_around import ToolboxAround, problem_of
@@ -49,6 +49,9 @@ logger = logging.getLogger(__name__)
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
 CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
+GIVEN_UP = "no result came in time, so that it may have acted or be at work still: approve calls it again, answer gives the result"
+BEGUN = "It had begun before, and may have acted or be at work still."
+EARLIER = "the equal call {id} may have acted or be at work still"
 CONVERTED = "the tool gets other arguments than were given"
 CHANGED = (
     "the tool would get other arguments than were approved, for its types or defaults have changed, or make new values each time"
@@ -88,16 +91,20 @@ class Resumable(WrappedLoop):
         check_run(query, tools, model, observer)
         for name in sorted(self.checkpoint.needs_approval):
             if name not in tools:
-                raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}")
+                hint = "; put a tool that a hook adds into the toolbox, and have the hook remove it while it is not to be called"
+                raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}{hint}")
         with self.checkpoint.running():
             return await watched(self._recorded, query, tools, model, observer)
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         replay, ids = Replay(self.checkpoint), ids_of(observer, query)
-        ids.recorded, ids.not_made = replay.ids, replay.not_made
+        ids.recorded, ids.not_made, ids.held = replay.ids, replay.not_made, []
         told = AfterReplay(observer, ids, replay)
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
-        return await run_of(self.loop)(query, approved, ReplayedModel(model, replay), told)
+        try:
+            return await run_of(self.loop)(query, approved, ReplayedModel(model, replay), told)
+        except ObserverFailed as failed:
+            raise failed.error from None
 
 
 class AfterReplay(Watching):
@@ -180,6 +187,7 @@ class ReplayedToolbox(ToolboxAround):
         if seen is None:
             seen = await self._new(named, validate)
             self._replay.keep_result(named, seen)
+            self._told.ids.raise_held()
         return as_asked(seen, call)
 
     async def _new(self, call: ToolCall, validate: bool) -> Observation:
@@ -195,8 +203,9 @@ class ReplayedToolbox(ToolboxAround):
     async def _made(self, call: ToolCall, validate: bool, decided: ApprovalDecided | None = None) -> Observation:
         """Return the result of a call. Raises ApprovalRequired, without beginning it, once another call waits for a person.
 
-        A design ends the calls that run beside one that raises: one that began now could be cut off without a recorded result,
-        although its tool has acted, and would be made again.
+        So it does for a call that has run into a time limit, its tool's own or the toolbox's, and that a person has to know of:
+        what was given up may have acted, as if the process had died. A design ends the calls that run beside one that raises: one
+        that began now could be cut off without a recorded result, although its tool has acted, and would be made again.
         """
         if self._is_stopping:
             await self._stop()
@@ -206,11 +215,14 @@ class ReplayedToolbox(ToolboxAround):
             if decided is not None:
                 self._replay.begin(decided.call)
                 self._told.on_event(decided)
-            return await self.within.call(call, validate=validate)
+            seen = await self.within.call(call, validate=validate)
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
+        if decided is not None and seen.error_type == TimeoutError.__name__:
+            await self._wait(decided.call, GIVEN_UP, self._replay.begun_with(decided.call))
+        return seen
 
     async def _decided(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
@@ -218,7 +230,8 @@ class ReplayedToolbox(ToolboxAround):
             await self._wait(call, CUT_OFF, self._replay.begun_with(call))
         decision = self._replay.decision(call)
         if decision is None:
-            await self._wait(call)
+            earlier = self._checkpoint.unsure_before(call)
+            await self._wait(call, EARLIER.format(id=earlier) if earlier else "")
         given = render_value(decision["result"]) if "result" in decision else None
         decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], None, given)
         if given is not None:
@@ -227,6 +240,7 @@ class ReplayedToolbox(ToolboxAround):
         if not decided.approved:
             self._told.on_event(decided)
             reason = f"{REJECTED}: {decided.reason}" if decided.reason else f"{REJECTED}."
+            reason += f" {BEGUN}" if self._replay.has_begun(call) else ""
             return Observation(call.name, "error", reason, "Rejected", None, call.call_id)
         return await self._approved(decided, decision.get("arguments"), validate)
 
@@ -265,4 +279,5 @@ class ReplayedToolbox(ToolboxAround):
         """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""
         while self._under_way:
             await self._idle.wait()
+        self._told.ids.raise_held()
         raise ApprovalRequired(self._checkpoint, "; ".join(self._problems))

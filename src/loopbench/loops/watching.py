@@ -173,5 +173,10 @@ class WatchedToolbox(ToolboxAround):
         number = next(self._numbers)
         self._watching.on_event(ToolStarted(number, named, told_arguments(named, self.within)))
         seen = await self.within.call(named, validate=validate)
-        self._watching.on_event(ToolFinished(number, named, seen))
+        try:
+            self._watching.on_event(ToolFinished(number, named, seen))
+        except BaseException as error:
+            if self._watching.ids.held is None:
+                raise
+            self._watching.ids.held.append(error)  # first the result is recorded: the tool has acted
         return as_asked(seen, call)
