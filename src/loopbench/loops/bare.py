@@ -195,12 +195,9 @@ class Bare(ToolSettings):
                 talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
             else:
                 talk.keep(reply)
-                if isinstance(move, Answer) and is_guarded(observer, [dropped]):
+                if isinstance(move, Answer) and _must_call(dropped, talk, observer):
                     status = "refused"
-                    talk.observe("error", NOT_TAKEN.format(tool=dropped))
                 elif isinstance(move, Answer):
-                    if dropped:
-                        observer.note("not_run", tool_name=dropped, reason="final_answer wins")
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
                     if not (problem := query.problem(answer)):
                         return ended(answer, StopReason.FINISHED)
@@ -283,6 +280,16 @@ class _Conversation:
             self.messages.extend([Message("tool", content, call_id=call.id) for call in self.messages[-1].calls])
         else:
             self.messages.append(Message("user", content))  # row B4-12
+
+
+def _must_call(dropped: str, talk: _Conversation, observer: Observer) -> bool:
+    """Tell of a call beside an answer, if any. Return whether a person has to know of it, so that the answer is not taken."""
+    if is_guarded(observer, [dropped]):
+        talk.observe("error", NOT_TAKEN.format(tool=dropped))
+        return True
+    if dropped:
+        observer.note("not_run", tool_name=dropped, reason="final_answer wins")
+    return False
 
 
 def system_text(instructions: str, tools: Toolbox) -> str:
