@@ -116,6 +116,8 @@ class ArmEntry(ManifestPart):
     """How the loop has calls written: `native`, in the API's own form, or `text`; empty where that is mixed, or not known."""
     met: str = ""
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
+    own_limits: dict[str, int] = Field(default_factory=dict)
+    """Options that the step limit of a comparison set, of a loop that is not built in → their defaults, which no trial shows."""
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""

@@ -32,6 +32,7 @@ from loopbench.runs.manifest import (
     WeightsEntry,
     timestamp,
 )
+from loopbench.runs.registry import builtin_names, limits_by_default
 from loopbench.runs.schedule import Arm, form_of
 from loopbench.text.plain_text import json_safe
 
@@ -106,7 +107,15 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         **_foreign_entries(arm.loop),
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
         **({"met": arm.met.name} if arm.profile.by_form else {}),
+        **({"own_limits": limits} if (limits := _own_limits(arm)) else {}),
     )
+
+
+def _own_limits(arm: Arm) -> dict[str, int]:
+    """Return the defaults of the options that the step limit set, of a loop that is not built in; those that were typed count."""
+    if arm.spec.name in builtin_names("loop"):
+        return {}
+    return {name: value for name, value in limits_by_default(arm.loop, arm.spec.name).items() if name not in arm.spec.options}
 
 
 def _foreign_entries(loop: Loop) -> dict[str, Any]:

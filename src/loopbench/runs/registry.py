@@ -240,6 +240,10 @@ def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
     return loop if _types_the_limit(loop, spec, tool_steps) else loop.with_step_limit(tool_steps)
 
 
+_TWO_LIMITS = (8, 9)
+"""Two usual step limits: an option that is another under each of them is set by the limit."""
+
+
 def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
     """Say whether the user typed an option that the limit would change: one of the loop's own, or of the loop inside it."""
     limited = loop.with_step_limit(tool_steps)
@@ -250,6 +254,19 @@ def _types_the_limit(loop: Loop, spec: Spec, tool_steps: int) -> bool:
         if not takes_loop(option) or inner is None or _types_the_limit(inner, parse_spec(spec.options[name]), tool_steps):
             return True
     return False
+
+
+def limits_by_default(loop: Loop, name: str) -> dict[str, int]:
+    """Return the options, whole numbers, that a step limit changes → their defaults; `name`: what the loop's design is called.
+
+    None of a loop that refuses such a limit.
+    """
+    try:
+        one, other = (loop.with_step_limit(steps) for steps in _TWO_LIMITS)
+    except Exception:  # the boundary to the user's own code
+        return {}
+    numbers = {name: option.default for name, option in options_of(find("loop", name)).items() if type(option.default) is int}
+    return {name: value for name, value in numbers.items() if getattr(one, name, None) != getattr(other, name, None)}
 
 
 def loops_named(spec: Spec) -> list[str]:

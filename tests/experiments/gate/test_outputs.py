@@ -360,7 +360,7 @@ def test_lost_tasks_are_told_by_their_causes():
 def test_what_is_undecided_says_what_helps_and_offers_no_margin_after_the_fact():
     found = undecided()
     assert paragraphs(found)[2] == (
-        "This run shows neither harm nor that there is none. "
+        "Of finish/clean in accuracy this run shows neither harm nor that there is none. "
         '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
     )
     assert not any("wider" in line for line in paragraphs(found))

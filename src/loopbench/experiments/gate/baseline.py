@@ -111,6 +111,8 @@ class BaselineArm(_Part):
     """Version of a foreign loop."""
     met: str = ""
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
+    own_limits: dict[str, int] = Field(default_factory=dict)
+    """Options that the comparison's step limit set → their defaults; left out where there are none, or none were told."""
     digest: str
     """The sha256 of the arm's records."""
     tasks: dict[str, TaskLine]
@@ -220,6 +222,7 @@ def bless(run: Results) -> Baseline:
                     code=arm.code,
                     **({"version": arm.version} if arm.version else {}),
                     **({"met": arm.met} if arm.met else {}),
+                    own_limits=arm.own_limits,
                     digest=records_digest(by_arm[arm.arm]),
                     tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known),
                 )
@@ -349,7 +352,7 @@ def _by_task(values: Mapping[str, str]) -> str:
 
 
 def _arm_text(arm: BaselineArm) -> str:
-    head = arm.model_dump(mode="json", exclude={"tasks"})
+    head = arm.model_dump(mode="json", exclude={"tasks", *(() if arm.own_limits else ("own_limits",))})
     lines = [f"   {_json(name)}: {_json(value)}," for name, value in head.items()]
     tasks = ",\n".join(f"    {_json(task)}: {_task_text(arm.tasks[task])}" for task in sorted(arm.tasks))
     return "\n".join(["{", *lines, '   "tasks": {', tasks, "   }", "  }"])

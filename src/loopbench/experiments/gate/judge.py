@@ -28,6 +28,7 @@ from .larger import larger
 from .names import short_arm
 from .other_changes import differences, unjudged_amounts
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
+from .own_limits import held_open, tested_lines
 from .sides import Sides
 from .unseen import dice, is_changed, loop_differences, unseen
 
@@ -74,9 +75,9 @@ def judge(
     pairing = _Pairing(paired, paired and _is_fixed(run, baseline, sides))
     causal = _caused_by_the_loop(sides, baseline, run.manifest) if pairing.fixed and changed_code is None else frozenset()
     stops = stop_changes(run.folder, sides, paired=paired)
-    arms = () if reasons else _judged_arms(sides, margins, alpha, pairing._replace(causal=causal), stops)
-    lines = [line for arm in arms for line in arm.lines]
-    outcome: Outcome = "invalid" if reasons else overall(lines)
+    judged = () if reasons else _judged_arms(sides, margins, alpha, pairing._replace(causal=causal), stops)
+    arms = held_open(judged, baseline.arms, run.manifest.arms)
+    outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
         outcome=outcome,
@@ -91,7 +92,7 @@ def judge(
             *loop_differences(sides, baseline.arms, run.manifest.arms),
             *(dice(sides, baseline, run.manifest) if pairing.fixed and not reasons else ()),
             *(() if reasons else unjudged_amounts(sides, margins)),
-            *larger(lines, baseline, path, _again(run, baseline, margins, alpha)),
+            *larger(tested_lines(arms), baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
         ),
         run=run.folder,
@@ -99,14 +100,16 @@ def judge(
         alpha=alpha,
         paired=paired,
         common=sets,
-        bless=bless_command(run.folder, path) if not died and _may_be_meant(outcome, lines) else "",
+        bless=bless_command(run.folder, path) if not died and _may_be_meant(outcome, arms) else "",
         lead="" if changed_code is None or outcome in PASSES else changed_code.lead,
     )
 
 
-def _may_be_meant(outcome: Outcome, lines: Iterable[GateLine]) -> bool:
+def _may_be_meant(outcome: Outcome, arms: Iterable[GateArm]) -> bool:
     """Whether the run differs so that somebody may want it to be the new baseline."""
-    return outcome in ("regression", "better here") or any(line.outcome == "pass" and line.better for line in lines)
+    return outcome in ("regression", "better here") or any(
+        arm.limit_alone or any(line.outcome == "pass" and line.better for line in arm.lines) for arm in arms
+    )
 
 
 def bless_command(folder: Path, path: Path | None) -> str:

@@ -152,6 +152,10 @@ class GateArm:
     """Whether accuracy is undecided only because trials end more gravely: no score changed, and nothing is left to chance."""
     crash_alone: bool = False
     """Whether it is a regression only because trials crash that did not in the baseline, and nothing is left to chance."""
+    limits: tuple[str, ...] = ()
+    """What is said of each limit whose default is another than the blessed one, which no trial tests."""
+    limit_alone: bool = False
+    """Whether accuracy is undecided only because of such a limit."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -163,6 +167,8 @@ class GateArm:
             "scored": self.scored,
             "stop_alone": self.stop_alone,
             "crash_alone": self.crash_alone,
+            "limits": list(self.limits),
+            "limit_alone": self.limit_alone,
             "metrics": [line.to_json() for line in self.lines],
         }
 

@@ -237,9 +237,9 @@ def _escaped(content: str) -> str:
 
 def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
-    found = "; ".join(
-        filter(None, [result.lead, *crashes(result.stops, sum(arm.trials for arm in result.arms)), _reason(result, named)])
-    )
+    crashed = crashes(result.stops, sum(arm.trials for arm in result.arms))
+    limits = dict.fromkeys(said for arm in result.arms for said in arm.limits)
+    found = "; ".join(filter(None, [result.lead, *crashed, *limits, _reason(result, named)]))
     return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 
@@ -252,7 +252,8 @@ def _reason(result: GateResult, named: int) -> str:
         return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
     if result.outcome in ("pass", "unchanged", "better here"):
         return "; ".join(_passed(result, named))
-    decisive = [line for arm in result.arms if not arm.crash_alone for line in arm.lines if line.outcome == result.outcome]
+    known = [arm for arm in result.arms if not (arm.crash_alone or arm.limit_alone)]  # what these rest on is said before
+    decisive = [line for arm in known for line in arm.lines if line.outcome == result.outcome]
     return _first(
         [f"{short_arm(line.arm)} in {line.metric} {_held_to_its_margin(line)}" for line in decisive],
         "; ",
@@ -340,7 +341,9 @@ ACCEPTED = '--on-undecided pass, in a test on_undecided="pass", accepts the chan
 
 def remedies(result: GateResult, accepted: str = ACCEPTED) -> Iterator[str]:
     """Yield how many tasks pass where all agree, and what lets an undecided change through; the notes tell of larger baselines."""
-    open_lines = [line for line in result.lines if line.outcome == "undecided"]
+    open_lines = [line for arm in result.arms if not arm.limit_alone for line in arm.lines if line.outcome == "undecided"]
+    if any(arm.limit_alone for arm in result.arms):
+        yield f"No trial ran under the new default limit. {accepted}"
     if not open_lines:
         return
     shares = [line for line in open_lines if not line.is_ratio and 0 < line.margin < 1]
@@ -350,13 +353,16 @@ def remedies(result: GateResult, accepted: str = ACCEPTED) -> Iterator[str]:
             these = "" if borne is None else f"; {units} pass at one of {borne:g}, which is to be chosen before a run, not after"
             at_this = f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not"
             yield f"{at_this}{these}."
-    yield f"This run shows neither harm nor that there is none. {accepted}"
+    rows = _first([f"{short_arm(line.arm)} in {line.metric}" for line in open_lines], ", ", MAX_NAMED)
+    yield f"Of {rows} this run shows neither harm nor that there is none. {accepted}"
 
 
 def to_bless(result: GateResult) -> Iterator[str]:
     """Yield the command that makes the run the new baseline, with when to type it, where the run differs in what may be meant."""
     if result.bless:
-        meant = "if the loss is meant" if result.outcome == "regression" else "to hold later changes to this run"
+        meant = {"regression": "if the loss is meant", "undecided": "if the new limit is meant"}.get(
+            result.outcome, "to hold later changes to this run"
+        )
         yield f"{result.bless} # {meant}"
 
 

@@ -1,0 +1,74 @@
+"""A changed default of a loop's own step limit: a comparison sets its own, so no trial tests it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.gate import Baseline, headline, judge
+from loopbench.experiments.gate.baseline import bless, read_baseline, write_baseline
+from loopbench.experiments.gate.outputs import github_annotations, paragraphs
+from loopbench.loops.bare import Bare
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.registry import limits_by_default
+from tests.experiments.gate.conftest import arm_of, failing, task
+
+SAID = "its default max_steps is 4, was 10; a comparison sets its own limit, so this is not tested: gate it as bare(max_steps=4)"
+
+
+def limited(found: Any, steps: int) -> Any:
+    """Return the run as one whose loops have this default limit."""
+    arms = tuple(arm.model_copy(update={"own_limits": {"max_steps": steps}}) for arm in found.manifest.arms)
+    return replace(found, manifest=found.manifest.model_copy(update={"arms": arms}))
+
+
+@pytest.fixture
+def of_ten(wind) -> Baseline:
+    return bless(limited(wind, 10))
+
+
+def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten):
+    judged = judge(limited(wind, 4), of_ten)
+    assert judged.outcome == "undecided"
+    assert headline(judged) == f"undecided: {SAID}; {SAID.replace('bare', 'finish')}"
+    assert all(arm.limit_alone and arm.identical for arm in judged.arms)
+    assert judged.bless
+    assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
+    assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
+    assert github_annotations(judged)[0].startswith(f"::warning title=loopbench gate%3A undecided::{SAID}")
+
+
+def test_the_same_limit_and_one_that_is_not_known_change_nothing(wind, of_ten, baseline):
+    for found, blessed in ((limited(wind, 10), of_ten), (wind, of_ten), (limited(wind, 4), baseline)):
+        assert judge(found, blessed).outcome == "identical"
+
+
+def test_a_regression_stays_one_and_says_it_too(altered, of_ten):
+    judged = judge(limited(altered(failing(*(task(number) for number in range(1, 9)))), 4), of_ten)
+    assert judged.outcome == "regression"
+    assert headline(judged).startswith(f"regression: {SAID}; ")
+    assert "bare/clean in accuracy" in headline(judged)
+    assert not arm_of(judged, "bare/clean").limit_alone
+
+
+def test_a_baseline_keeps_the_limits_where_there_are_some(tmp_path, of_ten, baseline):
+    for blessed in (of_ten, baseline):
+        write_baseline(tmp_path / "b.json", blessed)
+        assert read_baseline(tmp_path / "b.json") == blessed
+        assert ("own_limits" in (tmp_path / "b.json").read_text()) == (blessed is of_ten)
+
+
+def test_a_run_records_the_limits_of_loops_that_are_not_built_in_and_that_nobody_typed(tmp_path):
+    own = "loopbench.loops.bare:Bare"
+    config = CompareConfig(
+        runs=tmp_path, mlflow=False, loops=("bare", own, f"{own}(max_steps=5)"), suite="arithmetic(size=2)", profiles=("clean",)
+    )
+    limits = {arm.loop + str(arm.options): arm.own_limits for arm in prepare(config).manifest.arms}
+    assert limits == {"bare{}": {}, own + "{}": {"max_steps": Bare().max_steps}, own + "{'max_steps': 5}": {}}
+
+
+def test_a_limit_is_the_option_that_a_step_limit_sets():
+    assert limits_by_default(Bare(), "bare") == {"max_steps": Bare().max_steps}
