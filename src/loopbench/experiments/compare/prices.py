@@ -1,8 +1,8 @@
 """What loops cost, in words: by the trial, and by the solved task where the two put loops in another order.
 
 A loop that gives up early or crashes spends little on a trial and solves little, so that a loop is called cheaper only if a task
-that it solved cost less; and where it crashed, that is said. And a loop is called cheaper than
-another only if the pairs of their trials show it, in some column and in none the other way; else their costs are not told apart.
+that it solved cost less; and where it crashed, that is said. A loop is called cheaper than another only
+if the pairs of their costs show it, in some column and in none the other way; else their costs are not told apart.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class Prices:
         """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""
         shown = self._shown_cheaper(best, self.found.rows)
         least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
-        if cheapest is None and least is None:
-            return self._not_told_apart(best, self.found.rows)
         if cheapest is None:
-            return f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}" if least else ""
+            if least is None:
+                return self._not_told_apart(best, self.found.rows)
+            return f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}"
         if least is cheapest:
             return f"; {least.loop} costs {100 * saving(least, best):.0f} % less{crashes(least)}"
         share = 1 - cheapest.solved_cost / best.solved_cost
