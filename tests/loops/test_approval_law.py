@@ -251,7 +251,7 @@ def test_a_call_that_is_dropped_beside_an_answer_is_warned_of_and_told(
             if isinstance(event, LoopNote) and event.kind == "not_run":
                 notes.append(event)
 
-    Resumable(loop, Checkpoint(needs_approval=["pay"])).run_sync(Query("Pay."), desk.tools, FakeModel(beside), Heard())
+    Resumable(loop, Checkpoint()).run_sync(Query("Pay."), desk.tools, FakeModel(beside), Heard())
     assert (desk.got, len(notes)) == ([], 1)
     assert "pay: called beside the answer, so that it was not called; see finish_with_tools" in caplog.text
 

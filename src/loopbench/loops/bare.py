@@ -46,12 +46,16 @@ from loopbench.protocol.threads import run_waiting
 
 from .bare_codecs import CODEC, FORMATS, BadMove
 from .boundary import bounded
+from .call_ids import is_guarded
 from .tool_settings import ToolSettings
 from .tool_signatures import signature_of, validate_tool_arguments
 
 logger = logging.getLogger(__name__)
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
+NOT_TAKEN = (
+    "The answer is not taken, and {tool} has not been called: call {tool} alone and read its result, or answer without a call"
+)
 VALVE_TEXT = "Agent terminated: {errors} consecutive errors detected"
 BAD_REPLY_CHARS = 2000
 """How much of an unreadable reply the model is shown again (row B4-6)."""
@@ -191,9 +195,9 @@ class Bare(ToolSettings):
                 talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
             else:
                 talk.keep(reply)
-                if isinstance(move, Answer):
-                    if dropped:
-                        observer.note("not_run", tool_name=dropped, reason="final_answer wins")
+                if isinstance(move, Answer) and _must_call(dropped, talk, observer):
+                    status = "refused"
+                elif isinstance(move, Answer):
                     answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
                     if not (problem := query.problem(answer)):
                         return ended(answer, StopReason.FINISHED)
@@ -276,6 +280,16 @@ class _Conversation:
             self.messages.extend([Message("tool", content, call_id=call.id) for call in self.messages[-1].calls])
         else:
             self.messages.append(Message("user", content))  # row B4-12
+
+
+def _must_call(dropped: str, talk: _Conversation, observer: Observer) -> bool:
+    """Tell of a call beside an answer, if any. Return whether a person has to know of it, so that the answer is not taken."""
+    if is_guarded(observer, [dropped]):
+        talk.observe("error", NOT_TAKEN.format(tool=dropped))
+        return True
+    if dropped:
+        observer.note("not_run", tool_name=dropped, reason="final_answer wins")
+    return False
 
 
 def system_text(instructions: str, tools: Toolbox) -> str:

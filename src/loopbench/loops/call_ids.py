@@ -44,6 +44,8 @@ class CallIds:
         """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
         self.not_made: set[str] = set()
         """Ids of a checkpoint's calls for which no tool was called."""
+        self.guarded: frozenset[str] = frozenset()
+        """Names of the tools whose calls a person has to know of."""
         self.held: list[BaseException] | None = None
         """What an observer raised when it was told of a result, until that is recorded; None where nothing records results."""
         self._history = tuple(history)
@@ -92,6 +94,15 @@ def ids_of(observer: Observer, query: Query) -> CallIds:
     """Return the ids of a run: those that a loop around this one gives, else new ones."""
     given = getattr(observer, "ids", None)
     return given if isinstance(given, CallIds) else CallIds(query.history or ())
+
+
+def is_guarded(observer: Observer, names: Iterable[str]) -> bool:
+    """Whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
+
+    The answer was written as if the call had been made, and says "refunded" where nothing was.
+    """
+    ids = getattr(observer, "ids", None)
+    return isinstance(ids, CallIds) and not ids.guarded.isdisjoint(names)
 
 
 def as_asked(seen: Observation, call: ToolCall) -> Observation:

@@ -204,6 +204,11 @@ class Checkpoint:
             logger.warning("needs_approval: the rule of %s returned %r, which is neither True nor False", call.name, said)
         return said is not False
 
+    @property
+    def guarded(self) -> frozenset[str]:
+        """The tools of `needs_approval`, and those of which a call is recorded as waiting, whatever `needs_approval` says now."""
+        return frozenset(self.needs_approval) | {entry["tool"] for entry in self.entries if entry["kind"] == "pending"}
+
     def unsure_before(self, call: ToolCall) -> str | None:
         """Return the id of an equal call that may have acted, for nobody has given its result; None if there is none."""
         return unsure_like(self.entries, call.call_id)

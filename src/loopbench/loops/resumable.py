@@ -100,6 +100,7 @@ class Resumable(WrappedLoop):
         replay, ids = Replay(self.checkpoint), ids_of(observer, query)
         ids.recorded, ids.not_made, ids.held = replay.ids, replay.not_made, []
         told = AfterReplay(observer, ids, replay)
+        ids.guarded = self.checkpoint.guarded
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
         try:
             return await run_of(self.loop)(query, approved, ReplayedModel(model, replay), told)

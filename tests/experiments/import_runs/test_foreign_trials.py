@@ -41,6 +41,9 @@ def test_what_is_not_told_is_not_known(told):
     both = told.input_tokens is not None and told.output_tokens is not None
     assert METRICS["tokens"](record) == (told.input_tokens + told.output_tokens if both else told.tokens)
     assert min(record.input_tokens, record.output_tokens) >= 0
+    if told.tokens is None:
+        for name in ("input_tokens", "output_tokens"):
+            assert (None if name in record.unknown else getattr(record, name)) == getattr(told, name)
     assert METRICS["accuracy"](record) == told.score
 
 

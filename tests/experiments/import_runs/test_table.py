@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench import load
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map
 from loopbench.experiments.import_runs.columns import COLUMNS
 from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
@@ -101,6 +102,17 @@ def test_the_unit_of_a_cost_is_told(kit, tmp_path, name, usd, note):
     assert only(kit.imported(path, columns={"cost_usd": name})).cost_usd == usd
     notes = import_files([path], ImportRequest(reading=ReadingOptions(columns={"cost_usd": name})), tmp_path / "run").notes
     assert notes == (() if note is None else (f"{path}: {note}",))
+
+
+@pytest.mark.parametrize(("told", "other"), [("input", "output"), ("output", "input")])
+def test_a_count_of_one_kind_of_tokens_is_kept_and_the_total_is_unknown(tmp_path, told, other):
+    path = tmp_path / "half.csv"
+    path.write_text(f"agent,task,score,{told}_tokens,{other}_tokens\na,1,1,500,\nb,1,0,900,\na,2,1,7,5\nb,2,0,8,6\n")
+    made = import_files([path], ImportRequest(), tmp_path / "run")
+    assert made.notes == (f"2 trials have a count of {told} tokens and none of {other} tokens: their total is unknown",)
+    found = load(made.folder).trials.sort_values(["task", "arm"])
+    assert found[f"{told}_tokens"].tolist() == [500, 900, 7, 8]
+    assert found[f"{other}_tokens"].isna().tolist() == found["tokens"].isna().tolist() == [True, True, False, False]
 
 
 def test_a_table_with_a_column_per_agent_is_told_how_to_become_one_with_a_row_per_score(kit):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from loopbench.metrics.record import Record
 from loopbench.metrics.trace import ModelExchange, ToolRun, TraceEvent
+from loopbench.protocol.counts import counted as number_of
 
 from .foreign_trials import ForeignTrial
 
@@ -33,6 +35,18 @@ def counted(trial: ForeignTrial) -> ForeignTrial:
         found = {name: value for name, value in found.items() if name not in ("steps", "lm_calls")}
     missing = {name: value for name, value in found.items() if getattr(trial, name) is None}
     return replace(trial, **missing, errors=trial.errors or _errors(events))
+
+
+def half_told_tokens(records: Sequence[Record]) -> Iterator[str]:
+    """Yield for each kind of tokens in how many trials it is the only one that is told, so that their total is not known."""
+    for told, other in (("input", "output"), ("output", "input")):
+        alone = sum(
+            f"{other}_tokens" in found.unknown and f"{told}_tokens" not in found.unknown and "tokens" in found.unknown
+            for found in records
+        )
+        if alone:
+            many = "has" if alone == 1 else "have"
+            yield f"{number_of(alone, 'trial')} {many} a count of {told} tokens and none of {other} tokens: their total is unknown"
 
 
 def _repeated(runs: Sequence[ToolRun]) -> int:

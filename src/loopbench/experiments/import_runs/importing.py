@@ -18,6 +18,7 @@ from loopbench.runs.store.seal import tally_of
 from loopbench.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
 from loopbench.runs.trial.recorder import trace_line
 
+from .counting import half_told_tokens
 from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format
 from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
@@ -97,7 +98,7 @@ def import_files(
         shutil.rmtree(made, ignore_errors=True)
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
-    notes = tuple(f"{log.path}: {note}" for log in logs for note in log.notes)
+    notes = (*(f"{log.path}: {note}" for log in logs for note in log.notes), *half_told_tokens(joined.records))
     if untraced:
         longer = f"longer than {MAX_TEXT >> 20} MB and"
         notes = (*notes, f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from loopbench.loops.boundary import bounded
+from loopbench.loops.call_ids import is_guarded
 from loopbench.loops.checked_options import checked_options
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
@@ -249,11 +250,16 @@ class Finish(ToolSettings):
         return self.max_steps is None
 
     def _ends_run(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> bool:
-        """Return whether a step's `__finish__` wins: it is valid, and other calls beside it do not have to run first (row B3-5)."""
+        """Return whether a step's `__finish__` wins: it is valid, and no call beside it has to run first (row B3-5).
+
+        A call that a person has to know of always has to, also in a single turn, which then ends without an answer.
+        """
         if stated.call is None or stated.problem:
             return False
         others = [call.call.name for call in calls if call is not stated.call]
         if others and self.finish_with_tools != "stop" and not self._is_single_turn:
+            return False
+        if is_guarded(run.observer, others):
             return False
         if others:
             run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
@@ -387,6 +393,9 @@ class Finish(ToolSettings):
             stated = stated_answer(run.output, calls)
             if stated.call is None:
                 run.observer.note("not_forced", reason=f"the reply did not call {FINISH}")
+                return None
+            if others := [call.call.name for call in calls if is_guarded(run.observer, [call.call.name])]:
+                run.observer.note("not_forced", reason=f"the reply called {', '.join(others)} beside {FINISH}")
                 return None
             run.say(reply)
             if not stated.problem:

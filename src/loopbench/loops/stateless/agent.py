@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import dspy
 
+from loopbench.loops.call_ids import is_guarded
 from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError, run_sync
 
 from .formatter import ResponseFormatter
@@ -188,7 +189,8 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         """Turn the output into a decision (rows S0-25 to S0-27, B0-14)."""
         calls = output.calls
         stops = not output.should_continue
-        if stops and not (calls and self.options.finish_with_tools != "stop"):
+        must_ask = is_guarded(self.observer, [call.tool_name for call in calls])
+        if stops and not must_ask and not (calls and self.options.finish_with_tools != "stop"):
             text = output.final_response or self._generate_final_response(state)
             decision = ActionDecision(
                 action_type=ActionType.FINAL_RESPONSE,
@@ -202,7 +204,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             return ActionDecision(
                 action_type=ActionType.TOOL_EXECUTION, reasoning=NO_TOOLS_REASONING, confidence=0.5, tool_suggestions=[]
             )
-        ends = stops and self.options.finish_with_tools == "run_first"
+        ends = stops and not must_ask and self.options.finish_with_tools == "run_first"
         decision = ActionDecision(
             action_type=ActionType.TOOL_EXECUTION,
             reasoning=output.overall_reasoning,
