@@ -26,7 +26,7 @@ from .changed_suite import TaskSets
 from .changed_tasks import changes
 from .larger import larger
 from .names import short_arm
-from .other_changes import differences, unjudged_amounts
+from .other_changes import differences, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
 from .own_limits import held_open, tested_lines
 from .sides import Sides
@@ -91,7 +91,7 @@ def judge(
             *_notes(run, baseline, matched, changed_code),
             *loop_differences(sides, baseline.arms, run.manifest.arms),
             *(dice(sides, baseline, run.manifest) if pairing.fixed and not reasons else ()),
-            *(() if reasons else unjudged_amounts(sides, margins)),
+            *unjudged_sentences(arms),
             *larger(tested_lines(arms), baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
         ),
@@ -414,6 +414,7 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pair
         lines=tuple(lines),
         stop_alone=is_open and pairing.fixed and side.unchanged(PRIMARY) and not crash_alone,
         crash_alone=crash_alone,
+        unjudged=unjudged_bills(side, {line.metric for line in lines}),
     )
 
 
