@@ -64,9 +64,11 @@ TEST = '''\
 
 import pytest
 
-# metrics={{"tokens": 0.1}} beside these holds the bill, too: tokens may then grow by 10 %. An undecided gate fails the test;
+# metrics: the bill is held, too; tokens may grow by 10 %. An undecided gate fails the test;
 # with on_undecided="skip" it is a skipped test, with a warning on the pull request.
-pytestmark = pytest.mark.loop_gate(suite="jsonl", data="loop_tasks.jsonl", tools="loop_tools", repeats=3)
+pytestmark = pytest.mark.loop_gate(
+    suite="jsonl", data="loop_tasks.jsonl", tools="loop_tools", repeats=3, metrics={{"tokens": 0.1}}
+)
 
 
 @pytest.mark.parametrize("profile", ["flaky-tools", "flaky-format"])
@@ -81,6 +83,7 @@ on: [pull_request]
 jobs:
   gate:
     runs-on: ubuntu-latest
+    timeout-minutes: 15
     steps:
       - uses: actions/checkout@v4
         with: {submodules: true}

@@ -66,6 +66,17 @@ def test_a_gain_makes_up_for_no_loss(altered, poorer, change, why):
     assert judge(altered(change), poorer).outcome == "undecided", why
 
 
+def test_a_loss_under_another_seed_alone_is_laid_to_the_seed(altered, baseline):
+    lost = altered(failing(*ALL[:8]))
+    judged = judge(lost, baseline.model_copy(update={"seed": 5}))
+    assert judged.outcome == "regression"
+    assert headline(judged).startswith("regression: code, options and model are the blessed ones and only the seed is another")
+    assert judged.bless == ""
+    other = {name: arm.model_copy(update={"code": "0" * 64}) for name, arm in baseline.arms.items()}
+    changed = judge(lost, baseline.model_copy(update={"seed": 5, "arms": other}))
+    assert (changed.outcome, changed.lead, changed.bless != "") == ("regression", "", True)
+
+
 def test_a_gain_by_chance_is_none(altered, poorer, wind, fresh):
     """The same loop does otherwise only if it throws dice; another seed and a real model are other draws."""
     same = bless(altered(failing(task(1))))

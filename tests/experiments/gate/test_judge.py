@@ -84,6 +84,7 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     assert (judged.tasks, judged.same_result, judged.differs_in) == ((), 96, ("tokens",))
     *dice, unjudged = judged.notes
     assert unjudged.startswith("Not judged: tokens ×1.96 (")
+    assert ", not judged" in headline(judged).partition("tokens ×1.96 (")[2]
     assert [note.partition(":")[0] for note in dice] == [
         f"{arm.arm} is the blessed loop (code, options and settings), and yet 24 of 24 trials differ" for arm in judged.arms
     ]
@@ -132,7 +133,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
         "stops", "common_tasks", "bless",
     }  # fmt: skip
-    alone = {"stop_alone", "crash_alone", "limits", "limit_alone"}
+    alone = {"stop_alone", "crash_alone", "limits", "limit_alone", "unjudged"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",

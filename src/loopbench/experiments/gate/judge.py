@@ -26,11 +26,11 @@ from .changed_suite import TaskSets
 from .changed_tasks import changes
 from .larger import larger
 from .names import short_arm
-from .other_changes import differences, unjudged_amounts
+from .other_changes import differences, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
 from .own_limits import held_open, tested_lines
 from .sides import Sides
-from .unseen import dice, is_changed, loop_differences, unseen
+from .unseen import SEED_ALONE, dice, is_changed, loop_differences, only_the_seed_differs, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
@@ -78,6 +78,7 @@ def judge(
     judged = () if reasons else _judged_arms(sides, margins, alpha, pairing._replace(causal=causal), stops)
     arms = held_open(judged, baseline.arms, run.manifest.arms)
     outcome: Outcome = "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
+    lead = _lead(outcome, changed_code, seed_alone=only_the_seed_differs(sides, baseline, run.manifest))
     other = [pair for side in sides for pair in side.pairs if pair.same_result and not pair.same] if paired else []
     return GateResult(
         outcome=outcome,
@@ -88,10 +89,9 @@ def judge(
         differs_in=differences(run.folder, other),
         stops=stops,
         notes=(
-            *_notes(run, baseline, matched, changed_code),
-            *loop_differences(sides, baseline.arms, run.manifest.arms),
+            *_notes(run, baseline, sides, changed_code),
             *(dice(sides, baseline, run.manifest) if pairing.fixed and not reasons else ()),
-            *(() if reasons else unjudged_amounts(sides, margins)),
+            *unjudged_sentences(arms),
             *larger(tested_lines(arms), baseline, path, _again(run, baseline, margins, alpha)),
             *(unseen(sides, baseline.arms, run.manifest.arms) if outcome in PASSES else ()),
         ),
@@ -100,9 +100,16 @@ def judge(
         alpha=alpha,
         paired=paired,
         common=sets,
-        bless=bless_command(run.folder, path) if not died and _may_be_meant(outcome, arms) else "",
-        lead="" if changed_code is None or outcome in PASSES else changed_code.lead,
+        bless=bless_command(run.folder, path) if not died and lead != SEED_ALONE and _may_be_meant(outcome, arms) else "",
+        lead=lead,
     )
+
+
+def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool) -> str:
+    """Return the likely cause beside the loop of what is held against it; empty where there is none."""
+    if outcome == "regression" and seed_alone:
+        return SEED_ALONE
+    return "" if changed_code is None or outcome in PASSES else changed_code.lead
 
 
 def _may_be_meant(outcome: Outcome, arms: Iterable[GateArm]) -> bool:
@@ -414,12 +421,13 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, pairing: _Pair
         lines=tuple(lines),
         stop_alone=is_open and pairing.fixed and side.unchanged(PRIMARY) and not crash_alone,
         crash_alone=crash_alone,
+        unjudged=unjudged_bills(side, {line.metric for line in lines}),
     )
 
 
-def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str], changed_code: CodeChange | None) -> Iterator[str]:
+def _notes(run: Results, baseline: Baseline, sides: Sequence[Sides], changed_code: CodeChange | None) -> Iterator[str]:
     """Yield the caveats, a sentence each."""
-    manifest = run.manifest
+    manifest, matched = run.manifest, {side.baseline_arm: side.arm for side in sides}
     for setting, then, now in (
         ("seed", baseline.seed, manifest.seed),
         ("number of repeats", baseline.repeats, manifest.settings.repeats),
@@ -437,3 +445,4 @@ def _notes(run: Results, baseline: Baseline, matched: Mapping[str, str], changed
         yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
     if changed_code is not None:
         yield f"Changed since the baseline: {changed_code.named}; tools and scorers may have, too."
+    yield from loop_differences(sides, baseline.arms, manifest.arms)

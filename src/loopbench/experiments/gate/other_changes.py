@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from loopbench.metrics.gate import MORE
@@ -11,6 +11,7 @@ from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.runs.store.traces import Traces
 
 from .names import short_arm
+from .outcome import GateArm
 from .sides import Sides, TrialPair
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
@@ -43,15 +44,33 @@ def _other_course(traces: Traces, pair: TrialPair) -> bool:
     return list(signatures(pair.line.course[pair.record.repeat])) != now
 
 
-def unjudged_amounts(sides: Sequence[Sides], judged: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each bill that nothing judges and that changed by 10 % or more, in sum over the tasks of both sides."""
-    for metric in BILLS:
-        if metric in judged:
-            continue
-        ratios = {side.arm: ratio for side in sides if (ratio := _ratio(side, metric)) is not None}
-        changed = [f"×{ratio:.2f} ({short_arm(arm)})" for arm, ratio in ratios.items() if abs(math.log(ratio)) >= math.log1p(MORE)]
-        if changed:
-            yield f"Not judged: {metric} {', '.join(changed)}; a margin, such as {metric}={MORE:g}, has the gate judge them."
+def unjudged_bills(side: Sides, judged: Collection[str]) -> dict[str, float]:
+    """Return each bill that nothing judges and that changed by 10 % or more → run / baseline, of the sums over common tasks."""
+    ratios = {metric: _ratio(side, metric) for metric in BILLS if metric not in judged}
+    return {name: ratio for name, ratio in ratios.items() if ratio is not None and abs(math.log(ratio)) >= math.log1p(MORE)}
+
+
+def unjudged_sentences(arms: Iterable[GateArm]) -> Iterator[str]:
+    """Yield a sentence for each bill that changed and that nothing judges."""
+    for metric, changed in _by_bill(arms).items():
+        each = ", ".join(f"×{ratio:.2f} ({arm})" for arm, ratio in changed.items())
+        yield f"Not judged: {metric} {each}; a margin, such as {metric}={MORE:g}, has the gate judge them."
+
+
+def unjudged_in_brief(arms: Sequence[GateArm], most: int) -> Iterator[str]:
+    """Yield `tokens ×1.92, not judged` for each such bill, of several arms with their names, at most so many of them."""
+    for metric, changed in _by_bill(arms).items():
+        each = [f"×{ratio:.2f}{f' ({arm})' * (len(arms) > 1)}" for arm, ratio in changed.items()]
+        more = [f"{len(each) - most} more"] * (len(each) > most)
+        yield f"{metric} {', '.join([*each[:most], *more])}, not judged"
+
+
+def _by_bill(arms: Iterable[GateArm]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for arm in arms:
+        for metric, ratio in arm.unjudged.items():
+            found.setdefault(metric, {})[short_arm(arm.arm)] = ratio
+    return found
 
 
 def _ratio(side: Sides, metric: str) -> float | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,6 +157,8 @@ class GateArm:
     """What is said of each limit whose default is another than the blessed one, which no trial tests."""
     limit_alone: bool = False
     """Whether accuracy is undecided only because of such a limit."""
+    unjudged: Mapping[str, float] = field(default_factory=dict)
+    """Bill that changed by 10 % or more in sum, and that no margin judges → run / baseline."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -169,6 +172,7 @@ class GateArm:
             "crash_alone": self.crash_alone,
             "limits": list(self.limits),
             "limit_alone": self.limit_alone,
+            "unjudged": dict(self.unjudged),
             "metrics": [line.to_json() for line in self.lines],
         }
 

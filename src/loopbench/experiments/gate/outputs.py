@@ -22,6 +22,7 @@ from loopbench.text.table import Table, markdown_item, markdown_page
 
 from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
+from .other_changes import unjudged_in_brief
 from .outcome import PASSES, GateArm, GateResult, Side, StopChange, TaskChange
 from .stop_words import beside_losses, crashes, groups, stop_lines, stops_alone, title, trials
 
@@ -239,7 +240,8 @@ def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
     crashed = crashes(result.stops, sum(arm.trials for arm in result.arms))
     limits = dict.fromkeys(said for arm in result.arms for said in arm.limits)
-    found = "; ".join(filter(None, [result.lead, *crashed, *limits, _reason(result, named)]))
+    bills = unjudged_in_brief(result.arms, named) if result.outcome in PASSES else ()
+    found = "; ".join(filter(None, [result.lead, *crashed, *limits, _reason(result, named), *bills]))
     return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 

@@ -20,6 +20,8 @@ from .sides import Sides
 
 MAX_VALUE = 40
 """Characters of an option's value that a sentence shows."""
+SEED_ALONE = "code, options and model are the blessed ones and only the seed is another, which is the likely cause"
+"""What a regression begins with where `only_the_seed_differs`."""
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "wire": ("no reply was made unreadable", "flaky-format"),
     "decision": ("no call was made wrongly", "flaky-tools"),
@@ -81,6 +83,20 @@ def _value(arm: BaselineArm | ArmEntry, name: str) -> str:
         return shortened(value_text(arm.options[name]), MAX_VALUE)
     known = options_of(find("loop", arm.loop)).get(name) if arm.loop in builtin_names("loop") else None
     return "its default" if known is None else f"{shortened(value_text(known.default), MAX_VALUE)} by default"
+
+
+def only_the_seed_differs(sides: Iterable[Sides], baseline: Baseline, manifest: Manifest) -> bool:
+    """Whether code, options and the scripted model are the blessed ones, and the seed alone, which draws the faults, is not."""
+    if manifest.seed == baseline.seed or (manifest.settings.repeats, manifest.suite.code) != (
+        baseline.repeats,
+        baseline.suite.code,
+    ):
+        return False
+    entries = {arm.arm: arm for arm in manifest.arms}
+    pairs = [(baseline.arms[side.baseline_arm], entries[side.arm]) for side in sides]
+    return all(
+        was.code and not is_changed(was, now) and was.model == now.model == "scripted" and was.met == now.met for was, now in pairs
+    )
 
 
 def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iterator[str]:
