@@ -66,8 +66,23 @@ def test_a_loop_that_solves_little_for_little_is_not_called_cheaper(spent):
 def test_where_the_orders_differ_both_are_told(spent):
     said = first(spent({"good": (0.9, 300), "early": (0.1, 60), "fair": (0.5, 90)}))
     assert said.endswith(
-        "; fair is the cheapest by the solved task (180 tokens against 333); early spends less on a trial (60 tokens against 300)"
+        "; fair costs less by the solved task (180 tokens against 333); early spends less on a trial (60 tokens against 300)"
     )
+
+
+def test_a_loop_is_called_cheaper_only_where_the_pairs_show_it(spent):
+    """Every mean says that the second loop costs less; the pairs of costs are given as undecided."""
+    for loops in (
+        {"good": (0.9, 300), "early": (0.2, 100)},
+        {"good": (0.9, 300), "fair": (0.5, 90)},
+        {"a": (0.7, 110), "b": (0.6, 100)},
+    ):
+        found = spent(loops, n=10 if "a" in loops else 100)
+        pairs = tuple(replace(p, verdict=Verdict("undecided", False)) if p.metric == "tokens" else p for p in found.pairs)
+        said = first(replace(found, pairs=pairs))
+        assert "not told apart" in said.partition("; ")[2]
+        assert not any(word in said for word in ("cheap", "spends less", "costs less", "least"))
+        assert said != first(found)
 
 
 def test_a_loop_that_crashed_is_not_sold_as_cheaper_without_that(spent):

@@ -1,7 +1,8 @@
 """What loops cost, in words: by the trial, and by the solved task where the two put loops in another order.
 
 A loop that gives up early or crashes spends little on a trial and solves little, so that a loop is called cheaper only if a task
-that it solved cost less; and where it crashed, that is said.
+that it solved cost less; and where it crashed, that is said. A loop is called cheaper than another only
+if the pairs of their costs show it, in some column and in none the other way; else their costs are not told apart.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopbench.metrics.comparison import Pair
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 
-from .matrix import AnswerMatrix, AnswerRow, amount
+from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Prices:
     """The costs of a matrix's loops, in its unit."""
 
     found: AnswerMatrix
+    costs: tuple[Pair, ...]
+    """Pairs of arms in the unit that costs are told in."""
 
     def with_cost(self, row: AnswerRow, *, has_unit: bool = True) -> str:
         """Return `finish (6,387 tokens a trial)`; the name alone where the cost is not known."""
@@ -53,10 +57,11 @@ class Prices:
         """Return which of other loops, or of all, is the cheapest, with both costs, as a sentence's end.
 
         Empty where none costs less as written. Where the loop that spends least on a trial is not the one that spends least on a
-        solved task, both are told.
+        solved task, both are told. Where the paired costs do not tell a loop from the best one, that is said instead.
         """
         among = self.found.rows if others is None else others
-        least, cheapest = self._least_spending(best, among), self._cheaper_by_solved(best, among)
+        shown = self._shown_cheaper(best, among)
+        least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
         if cheapest is not None and least is cheapest:
             return f"; {least.loop} is cheaper ({self.per_trial(least)} against {self.price(best)}){crashes(least)}"
         spends = ""
@@ -65,20 +70,35 @@ class Prices:
             spends = f"; {least.loop} spends less on a trial {spent}{crashes(least)}"
         if cheapest is not None:
             solved = f"({self._per_solved(cheapest)}{self._unit} against {self._per_solved(best)})"
-            return f"; {cheapest.loop} is the cheapest by the solved task {solved}{crashes(cheapest)}{spends}"
+            return f"; {cheapest.loop} costs less by the solved task {solved}{crashes(cheapest)}{spends}"
         if least is None:
-            return ""
+            return self._not_told_apart(best, among, has_costs=True)
         return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
 
     def saved(self, best: AnswerRow) -> str:
         """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""
-        least, cheapest = self._least_spending(best, self.found.rows), self._cheaper_by_solved(best, self.found.rows)
+        shown = self._shown_cheaper(best, self.found.rows)
+        least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
         if cheapest is None:
-            return "" if least is None else f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}"
+            if least is None:
+                return self._not_told_apart(best, self.found.rows)
+            return f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}"
         if least is cheapest:
             return f"; {least.loop} costs {100 * saving(least, best):.0f} % less{crashes(least)}"
         share = 1 - cheapest.solved_cost / best.solved_cost
         return f"; {cheapest.loop} costs {100 * share:.0f} % less by the solved task{crashes(cheapest)}"
+
+    def _shown_cheaper(self, best: AnswerRow, others: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the loops that are shown to cost less than the best one."""
+        return [row for row in others if is_shown_cheaper(row, best, self.costs)]
+
+    def _not_told_apart(self, best: AnswerRow, others: Sequence[AnswerRow], *, has_costs: bool = False) -> str:
+        """Return that a loop that costs less by the means is not told apart in cost; empty where none does."""
+        row = self._least_spending(best, others) or self._cheaper_by_solved(best, others)
+        if row is None:
+            return ""
+        costs = f" ({self.per_trial(best)} and {self.price(row)})" if has_costs else ""
+        return f"; the costs of {best.loop} and {row.loop} are not told apart{costs}"
 
     def _least_spending(self, best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
         """Return the loop that spends the least on a trial; None where that is no less than the best one spends, as written."""
@@ -95,7 +115,10 @@ class Prices:
     # Where no loop is better than another
 
     def least(self, cheapest: AnswerRow) -> str:
-        """Return which loops are the cheapest, or that all cost the same as written. `cheapest`: by the solved task."""
+        """Return which loops are the cheapest, or that all cost the same as written, or are not told apart in cost.
+
+        `cheapest`: by the solved task.
+        """
         if cheapest.cost is None:
             return ""
         known = [row for row in self.found.rows if row.cost is not None]
@@ -104,6 +127,8 @@ class Prices:
         each = f"({self._written(spent)}{self._unit} a trial)"
         if len(equal) == len(self.found.rows):
             return f"; they cost the same {each}"
+        if not any(is_shown_cheaper(row, other, self.costs) for row in (cheapest, *equal) for other in known):
+            return "; their costs are not told apart"
         if cheapest not in equal:
             spend = "spends" if len(equal) == 1 else "spend"
             by_trial = f"{listed([row.loop for row in equal])} {spend} the least on a trial {each}"
@@ -117,6 +142,12 @@ def cheapest_below(best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | 
     """Return the loop whose solved tasks cost the least; None where they cost no less than those of the best one."""
     cheapest = min((row for row in others if row is not best), key=lambda row: row.solved_cost, default=best)
     return cheapest if cheapest.solved_cost < best.solved_cost else None
+
+
+def is_shown_cheaper(row: AnswerRow, than: AnswerRow, costs: Sequence[Pair]) -> bool:
+    """Whether pairs of arms show that a loop costs less than another one in some column, and more in none."""
+    words = {pair.verdict.word for pair in pairs_of(costs, row, than)}
+    return "better" in words and "worse" not in words
 
 
 def saving(row: AnswerRow, than: AnswerRow) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.comparison import Pair
 
 from .matrix import AnswerRow, pairs_of
-from .prices import saving
+from .prices import is_shown_cheaper, saving
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ThriftSearch:
     def _replacing(self, best: AnswerRow, row: AnswerRow, named: Sequence[AnswerRow]) -> Thrift | None:
         if not all(_is_cheaper(row, each) and self._is_within_margin(each, row) for each in named):
             return None
-        if not self._is_shown_cheaper(row, best) or any(self._is_beaten(row, other) for other in self.rows):
+        if not is_shown_cheaper(row, best, self.costs) or any(self._is_beaten(row, other) for other in self.rows):
             return None
         shown = [pair for pair in pairs_of(self.accuracy, best, row) if pair.verdict.word == "better"]
         together = next((pair for pair in self._together(best, row) if pair.verdict.word == "better"), None)
@@ -64,10 +64,6 @@ class ThriftSearch:
         met = [[cell is not None for cell in each.cells] for each in (best, row)]
         every = met[0] == met[1] and len(own) == sum(met[0])
         return every and all(pair.verdict.within_margin for pair in (*own, *self._together(best, row)))
-
-    def _is_shown_cheaper(self, row: AnswerRow, than: AnswerRow) -> bool:
-        words = {pair.verdict.word for pair in pairs_of(self.costs, row, than)}
-        return "better" in words and "worse" not in words
 
     def _is_beaten(self, row: AnswerRow, other: AnswerRow) -> bool:
         """Whether another loop is shown to be better somewhere, and not to be better by less than the margin."""

@@ -72,7 +72,7 @@ class Verdicts:
 
     @property
     def _prices(self) -> Prices:
-        return Prices(self.found)
+        return Prices(self.found, self.costs)
 
     # Which loop
 
