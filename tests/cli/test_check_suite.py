@@ -185,7 +185,7 @@ def test_suites_are_listed_with_what_they_hold_and_importers_with_what_they_need
     assert "    needs --data" in text.splitlines()
     assert (
         loopbench("list", "suites", "arithmetic").out.splitlines()
-        == text[text.index("arithmetic  ") : text.index("bfcl  ")].splitlines()
+        == text[text.index("arithmetic\t") : text.index("bfcl\t")].splitlines()
     )
     short = dict(line.split("\t") for line in loopbench("list", "suites").out.splitlines())
     assert short == {name: entry["summary"] for name, entry in listed.items()}
