@@ -121,3 +121,10 @@ def test_where_the_system_grants_no_process_there_is_one(configured, monkeypatch
     monkeypatch.setattr(os, "fork", refuse)
     with forked_workers(job_of(prepare(configured())), MIN_TRIALS) as workers:
         assert workers == []
+
+
+def test_a_run_that_shares_nothing_does_not_wait_for_threads_to_end(configured, monkeypatch):
+    monkeypatch.setattr(forked, "may_fork", lambda: True)
+    monkeypatch.setattr(forked, "is_alone", lambda: pytest.fail("threads end at a fork only"))
+    with forked_workers(job_of(prepare(configured())), MIN_TRIALS - 1) as workers:
+        assert workers == []

@@ -133,6 +133,8 @@ def forked_workers(job: Job, trials: int) -> Iterator[list[ForkedWorker]]:
 
 def _made(job: Job, count: int) -> list[ForkedWorker]:
     """Return so many forks; none if they cannot be had, or if a thread that Python does not know ran at the fork."""
+    if not count:
+        return []  # without a fork no thread ends, and to look whether this process is alone would take its second
     workers: list[ForkedWorker] = []
     is_safe = False
     try:
