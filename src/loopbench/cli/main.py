@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version as version_of
 from typing import Annotated, Any
@@ -100,14 +101,18 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         module, _, function = self.target.partition(":")
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(self.name, cls=GroupedCommand, context_settings=CONTEXT)(
-            getattr(import_module(f"{__package__}.{module}"), function)
-        )
-        return get_command(app)
+        return _command_of(self.name, getattr(import_module(f"{__package__}.{module}"), function))
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         return self.load().make_context(*args, **options)
+
+
+@cache
+def _command_of(name: str | None, function: Callable[..., None]) -> Any:
+    """Return a function as a command with its flags, made once: where commands follow each other, that took as long as most of them."""
+    made = typer.Typer(add_completion=False, rich_markup_mode=None)
+    made.command(name, cls=GroupedCommand, context_settings=CONTEXT)(function)
+    return get_command(made)
 
 
 class Commands(TyperGroup):
