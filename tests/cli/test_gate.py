@@ -253,7 +253,7 @@ BAD_INPUT = [
     (["--metric", "steps=-1"], "metric steps: a margin of 0 or more is needed, got -1.0"),
     (["--metric", "steps", "--metric", "steps=1"], "--metric steps=1: steps has a margin already"),
     (["--margin", "0.1", "--metric", "accuracy=0.1"], "accuracy has a margin already"),
-    (["--margin", "2"], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
+    (["--margin", "2"], "error: --margin: a margin from 0 to below 1 is needed, such as 0.02 for 2 points, got 2\n"),
     (["--alpha", "0.5"], "alpha: a level above 0 and below 0.5 is needed"),
     (["--seed", "1"], "--seed is for a new run; leave it out, or the run"),
     (["--baseline", "missing.json"], "missing.json: no such file; write it from a run that you are content with: loopbench bless "),
@@ -276,6 +276,26 @@ def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
     ended = loopbench("gate", "--baseline", "b.json", "--margin", "2%")
     assert ended.code == 2
     assert ended.err == "error: --margin: a number such as 0.02 is needed, got '2%'; see loopbench gate --help\n"
+
+
+def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_one(loopbench, here):
+    missing = loopbench("gate").err
+    assert (
+        missing
+        == "error: --baseline is missing: file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help\n"
+    )
+    (here / "b.json").touch()
+    empty = loopbench("gate", "--baseline", "b.json")
+    assert empty.code == 2
+    assert empty.err == (
+        "error: b.json: not a baseline: it is empty; bless it again, from a run that you are content with: "
+        "loopbench bless latest --output b.json\n"
+    )
+
+
+def test_a_run_that_is_there_is_judged_with_the_words_that_a_printed_command_has(loopbench, blessed):
+    run = blessed("--loop", "bare")
+    assert loopbench("gate", run, "--baseline", "b.json", "--allow", "mine:Mine").code == 0
 
 
 def test_a_new_run_over_a_changed_suite_is_judged_by_the_tasks_that_are_the_same(loopbench, blessed, here):
@@ -404,6 +424,26 @@ def test_in_github_actions_annotations_and_the_step_summary_are_written_unasked(
     assert "::notice title=loopbench gate%3A identical::behaviour unchanged in all 12 trials\n" in ended.err
     assert (here / "step.md").read_text().startswith("## Gate: identical\n")
     assert "::" not in loopbench("gate", run, "--baseline", "b.json", "--no-annotations").err
+
+
+def test_in_github_actions_an_error_in_a_loop_is_annotated_with_its_file_and_line(loopbench, blessed, here, monkeypatch):
+    blessed("--loop", "bare")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
+    (here / "unreadable.py").write_text("def a():\n    return (\n")
+    (here / "unable.py").write_text("import json\n\njson.nothing()\n")
+    for module, line, said in (("unreadable", 2, "SyntaxError"), ("unable", 3, "AttributeError")):
+        ended = loopbench("gate", "--baseline", "b.json", "--loop", f"{module}:Mine", "--quiet")
+        assert ended.code == 2
+        annotation, error = ended.err.strip().split("\n")
+        assert annotation.startswith(
+            f"::error file={module}.py,line={line},title=loopbench gate%3A not judged::loop '{module}:Mine': "
+        )
+        assert said in annotation
+        assert error.startswith("error: loop ")
+    other = loopbench("gate", "--baseline", "b.json", "--metric", "speed", "--quiet").err
+    assert other.startswith("::error title=loopbench gate%3A not judged::unknown metric 'speed'")
+    assert "::" not in loopbench("gate", "--baseline", "b.json", "--metric", "speed", "--no-annotations").err
 
 
 def test_json_is_one_object(loopbench, blessed):
