@@ -88,7 +88,7 @@ def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(
 
 def test_the_page_names_it_in_its_title_and_in_every_caption(limited):
     page = report_html(limited)
-    captions = [text for text in page.split("<caption")[1:]]
+    captions = page.split("<caption")[1:]
     assert LIMIT in page.partition("</h1>")[0]
     assert captions
     assert all(LIMIT in text.partition("</caption>")[0] for text in captions)
@@ -135,9 +135,11 @@ def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(
     comparison, budgets = spending({"dear": (0.9, 500, 0), "thrifty": (0.6, 100, 10)})
     told = [each for each in answer(comparison, budgets).said if each.text.startswith("A tighter limit")]
     (only,) = told
-    assert only.text.startswith("A tighter limit turns this round: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 [")
+    assert only.text.startswith(
+        "A tighter limit turns this round: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
+    )
     assert only.text.endswith("] (counting as lost what cost more)")
-    assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each is not only)
+    assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each != only)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +155,14 @@ def test_nothing_is_told_of_a_tighter_limit_that_no_test_shows(spending, loops):
 def test_an_unpaired_lead_at_a_budget_is_not_told(spending):
     comparison, budgets = spending({"dear": (0.9, 500, 0), "thrifty": (0.6, 100, 10)})
     open_ones = [
-        replace(at, pairs=tuple(replace(pair, verdict=replace(pair.verdict, word="undecided")) for pair in at.pairs)) for at in budgets
+        replace(at, pairs=tuple(replace(pair, verdict=replace(pair.verdict, word="undecided")) for pair in at.pairs))
+        for at in budgets
     ]
     assert answer(comparison, open_ones).said == answer(comparison).said
 
 
 def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited, tmp_path):
     some = tuple(record for record in limited.records if record.task != limited.records[0].task)
-    assert f"incomplete: 14 of 16 trials, 7 of 8 tasks seen" in Results(Path("x"), limited.manifest, some, limited.comparison).title
+    assert "incomplete: 14 of 16 trials, 7 of 8 tasks seen" in Results(Path("x"), limited.manifest, some, limited.comparison).title
     one_arm = tuple(record for record in limited.records if record.arm == limited.records[0].arm)
     assert Results(Path("x"), limited.manifest, one_arm, limited.comparison).title.endswith("incomplete: 8 of 16 trials")

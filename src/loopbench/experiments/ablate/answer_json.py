@@ -14,7 +14,8 @@ from .recommendation import recommendation, said_of
 def ablation_answer_json(made: AblationResult) -> dict[str, Any]:
     """Return the answer under the names of a comparison's, where `loops` are the settings; `choices`: the value of each factor.
 
-    `recommendation` is the first sentence after those that say what it rests on; None where nothing is recommended. Costs are means over profiles, in `unit`.
+    `recommendation` is the first sentence after those that say what it rests on; None where nothing is recommended. Costs are means
+    over profiles, in `unit`.
     """
     compared, found = answer_json(made.results.comparison), recommendation(made)
     said = said_of(made, found)

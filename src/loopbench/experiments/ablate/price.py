@@ -30,7 +30,8 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
     for profile, difference in found:
         more = "more" if difference.value > 0 else "less" if unit == "cost_usd" else "fewer"
         size = difference if difference.value > 0 else difference.turned
-        gap = interval_of(size, lambda number: amount(number, unit))
+        ends = {amount(end, unit) for end in (size.low, size.high)}
+        gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: amount(number, unit))
         base = mean_cost(result, factor, instead_of, [profile])
         share = f" ({100 * difference.value / base:+.0f} %)" if math.isfinite(base) and base > 0 else ""
         what = f"${gap} {more}" if unit == "cost_usd" else f"{gap} {more} tokens"

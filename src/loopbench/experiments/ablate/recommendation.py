@@ -257,8 +257,7 @@ def _prices(result: AblationResult, chosen: Sequence[Choice]) -> Iterator[str]:
         own = start_of(result, factor)
         others = [own] if own in factor.levels else choice.against("better")
         if choice.value != own and choice.is_tried and others:
-            if price := price_in_words(result, choice.factor, choice.value, others[0]):
-                yield price
+            yield from filter(None, [price_in_words(result, choice.factor, choice.value, others[0])])
 
 
 def _loop(result: AblationResult, chosen: Sequence[Choice]) -> tuple[str, bool]:

@@ -69,8 +69,8 @@ def notes(result: AblationResult) -> list[str]:
     texts += result.effects.notes
     texts += _design(result)
     texts.append(
-        f"p is a sign-flip test on the tasks' contrasts, adjusted over all effects on a metric ({FAMILY}); brackets are intervals at "
-        "the level that this leaves the effect, so that they hold 0 unless a difference is shown; equivalent means within "
+        f"p is a sign-flip test on the tasks' contrasts, adjusted over all effects on a metric ({FAMILY}); brackets are intervals "
+        "at the level that this leaves the effect, so that they hold 0 unless a difference is shown; equivalent means within "
         f"{compared.margin:g}."
     )
     if ablation.default is not None:

@@ -49,7 +49,9 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
     judged = _judged(comparison)
-    verdicts = [*_each_by_itself(judged), *over_estimates(whole, judged)] if are_mixed(infos) else [*next(iter(judged.values()), ())]
+    verdicts = (
+        [*_each_by_itself(judged), *over_estimates(whole, judged)] if are_mixed(infos) else [*next(iter(judged.values()), ())]
+    )
     verdicts[1:1] = _only_difference(that_apply(comparison))
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(comparison)) if verdicts else ()

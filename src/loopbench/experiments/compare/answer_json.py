@@ -12,8 +12,10 @@ from .matrix import AnswerRow
 
 
 def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -> dict[str, Any]:
-    """Return a comparison's answer, `known` or made here, under stable names; `cost` is the mean over suites and profiles, in `unit`, and
-    `costs` has that of each; where profiles are judged by themselves, `cost` is None.
+    """Return a comparison's answer, `known` or made here, under stable names.
+
+    `cost` is the mean over suites and profiles, in `unit`, and `costs` has that of each; where profiles are judged by themselves,
+    `cost` is None.
 
     `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials. The
     place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendation` is the

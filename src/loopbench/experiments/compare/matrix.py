@@ -152,9 +152,7 @@ def matrix_of(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> AnswerMatrix:
     return AnswerMatrix(columns, tuple(replace(row, cost=None) for row in rows) if is_apart else rows, unit, is_apart)
 
 
-def _rows(
-    arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[AnswerColumn], unit: Unit
-) -> tuple[AnswerRow, ...]:
+def _rows(arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
     cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in arms}
     for number, column in enumerate(columns):
         own = [arm for arm in arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]

@@ -29,7 +29,9 @@ def over_estimates(found: AnswerMatrix, judged: Mapping[str, Sequence[AnswerSent
         yield AnswerSentence(f"Under {every} {loops[0]} is {stands}{cheapest}")
         return
     best = [row.loop for row in found.rows if _is_best_everywhere(row, found)]
-    among = f"; {listed(best)} {'is' if len(best) == 1 else 'are'} the highest under each, or not told apart from it" if best else ""
+    among = (
+        f"; {listed(best)} {'is' if len(best) == 1 else 'are'} the highest under each, or not told apart from it" if best else ""
+    )
     each = ", ".join(f"{said.adopts} under {profile}" for profile, said in known.items())
     yield AnswerSentence(f"The profiles name different loops ({each}){among}")
 

@@ -78,11 +78,14 @@ class Prices:
         return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
 
     def paired_saving(self, row: AnswerRow, than: AnswerRow) -> str:
-        """Return `, 1,200 [900, 1,500] less in pairs`: how much less a trial costs than another loop's, of a single column."""
-        pairs = pairs_of(self.costs, row, than)
-        if len(pairs) != 1:
+        """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, of a single column.
+
+        Empty where every trial costs less by the same: then the two costs say it all.
+        """
+        gaps = [pair.turned.difference for pair in pairs_of(self.costs, row, than)]
+        if len(gaps) != 1 or self._written(gaps[0].low) == self._written(gaps[0].high):
             return ""
-        return f", {interval_of(pairs[0].turned.difference, lambda value: amount(value, self.found.unit))} less in pairs"
+        return f", paired difference {interval_of(gaps[0], lambda value: amount(value, self.found.unit))}"
 
     def saved(self, best: AnswerRow) -> str:
         """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""

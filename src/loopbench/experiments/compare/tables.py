@@ -64,7 +64,7 @@ def _spent(size: Chance) -> str:
 
 
 FAMILY = "Bonferroni; by Holm's steps where pairs are decided both ways"
-"""What a family of pairs with both tests of each comes to: a pair that differs may still be the margin apart, and so goes on counting."""
+"""What a family of pairs with both tests of each comes to: a pair that differs may be the margin apart, and so goes on counting."""
 INVALID_RUN = "This run is invalid: none of its verdicts holds."
 
 
@@ -77,9 +77,9 @@ def notes(comparison: Comparison) -> list[str]:
     level = f"{100 * (1 - comparison.alpha):.4g} %"
     lines.append(
         f"Brackets of an arm are {level} intervals; p is a paired sign-flip test on task means. Verdicts are adjusted over all "
-        f"pairs of a metric ({FAMILY}), and a difference's brackets are at the level that this leaves it, so that they hold 0 unless "
-        f"the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of the "
-        "mean (the rest, which are secondary)."
+        f"pairs of a metric ({FAMILY}), and a difference's brackets are at the level that this leaves it, so that they hold 0 "
+        f"unless the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of "
+        "the mean (the rest, which are secondary)."
     )
     if any(arm.summary.over_templates is not None for arm in comparison.arms):
         lines.append(TEMPLATES_NOTE)
@@ -273,8 +273,8 @@ OTHERS = "others like them"
 """Heading of intervals with templates as units."""
 TEMPLATES_NOTE = (
     "Tasks come from templates: the intervals that decide say what new tasks of these templates would give, those under "
-    f"{OTHERS} what tasks of templates not yet written would give. Where those are the narrower ones, the few templates differed less "
-    "than their tasks do, by chance or because each mixes easy and hard ones: then take the wider interval for both questions."
+    f"{OTHERS} what tasks of templates not yet written would give. Where those are the narrower ones, the few templates differed "
+    "less than their tasks do, by chance or because each mixes easy and hard ones: then take the wider interval for both questions."
 )
 
 
@@ -392,7 +392,9 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
 
 def to_markdown(title: str, comparison: Comparison, views: Views | None = None) -> str:
     """Return the answer, tables and notes as Markdown for a pull request."""
-    return markdown_page(title, tables(comparison, views), notes(comparison), answer(comparison, () if views is None else views.budgets).sentences)
+    return markdown_page(
+        title, tables(comparison, views), notes(comparison), answer(comparison, () if views is None else views.budgets).sentences
+    )
 
 
 def to_csv(comparison: Comparison) -> str:

@@ -50,9 +50,7 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     yield AnswerSentence(said, f"A tighter limit turns this round: {first}")
 
 
-def _highest(
-    budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str
-) -> Reversal | None:
+def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
     """Return the reversal at the highest budget of one profile, the largest one there; None where no test shows any."""
     made = []
     for at in budgets:

@@ -16,7 +16,7 @@ from .sentence import AnswerSentence
 
 WIRE = "wire"
 """The kind of error of a reply that was refused for its form."""
-MOST = 0.9
+MIN_REFUSED = 0.9
 """Share of an arm's calls to its model from which on the form, and not the loop, is what its accuracy says."""
 NATIVE = "native"
 
@@ -42,7 +42,7 @@ def _calls(arm: ArmResult) -> int:
 
 def _is_unreadable(arm: ArmResult) -> bool:
     calls, refused = _calls(arm), arm.summary.errors.get(WIRE, 0)
-    return arm.info.model != "scripted" and arm.info.profile != IMPORTED and calls > 0 and refused >= MOST * calls
+    return arm.info.model != "scripted" and arm.info.profile != IMPORTED and calls > 0 and refused >= MIN_REFUSED * calls
 
 
 def _share(arm: ArmResult) -> str:

@@ -1,4 +1,4 @@
-"""Share of the trials that gave a wrong answer as if it were done, spoiled by a fault or by a planned call whose result was not seen."""
+"""Share of the trials that gave a wrong answer as if it were done, spoiled by a fault or a planned call that was not seen."""
 
 from ..measure import Measure
 from ..record import Record

@@ -26,7 +26,9 @@ def compared(found: Results) -> str:
     models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
     has_faults = manifest.imported is None and "scripted" in models
     profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
-    return _joined([_subject(found, models), manifest.suite.name, ", ".join(profiles), _real(models), found.comparison.limits.words])
+    return _joined(
+        [_subject(found, models), manifest.suite.name, ", ".join(profiles), _real(models), found.comparison.limits.words]
+    )
 
 
 def _subject(found: Results, models: Sequence[str]) -> str:

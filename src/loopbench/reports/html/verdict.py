@@ -39,7 +39,11 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
-    heads = ("loop", *(found.heading(column) for column in found.columns), *(f"{UNITS[found.unit]} a trial{of}" for of in found.cost_heads))
+    heads = (
+        "loop",
+        *(found.heading(column) for column in found.columns),
+        *(f"{UNITS[found.unit]} a trial{of}" for of in found.cost_heads),
+    )
     several = bool(found.compared)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
