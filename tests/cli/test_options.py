@@ -261,8 +261,8 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list suites": (75, {"rich"}),
     "list profiles": (75, {"rich"}),
     "show latest": (95, {"rich"}),
-    "why latest": (180, {"numpy", "rich"}),
-    "report latest": (207, {"numpy", "rich"}),
+    "why latest": (185, {"numpy", "rich"}),
+    "report latest": (213, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 EACH_IN_A_FORK = f"""

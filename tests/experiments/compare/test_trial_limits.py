@@ -136,7 +136,7 @@ def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(
     told = [each for each in answer(comparison, budgets).said if each.text.startswith("A tighter limit")]
     (only,) = told
     assert only.text.startswith(
-        "A tighter limit turns this round: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
+        "A tighter limit reverses this: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
     )
     assert only.text.endswith("] (counting as lost what cost more)")
     assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each != only)

@@ -33,7 +33,8 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
         ends = {amount(end, unit) for end in (size.low, size.high)}
         gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: amount(number, unit))
         base = mean_cost(result, factor, instead_of, [profile])
-        share = f" ({100 * difference.value / base:+.0f} %)" if math.isfinite(base) and base > 0 else ""
+        percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
+        share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""
         what = f"${gap} {more}" if unit == "cost_usd" else f"{gap} {more} tokens"
         told.append(f"{what} a trial than {instead_of}{share}{f' under {profile}' if len(profiles) > 1 else ''}")
     return f"{factor}={value} takes {', '.join(told)}" if told else ""

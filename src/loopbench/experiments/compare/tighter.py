@@ -27,11 +27,10 @@ class Reversal:
     adopted: str
 
     def told(self, found: AnswerMatrix) -> str:
-        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm, by 0.225 [0.100, 0.350]`."""
+        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
         written = amount(self.budget, found.unit)
         most = f"${written}" if found.unit == "cost_usd" else f"{written} tokens"
-        gap = interval(self.pair.difference, 3)
-        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}, by {gap}"
+        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
 
 
 def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Mapping[str, str]) -> Iterator[AnswerSentence]:
@@ -44,10 +43,10 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     shown = [made for profile, loop in adopted.items() if (made := _highest(budgets, rows, profile, loop, found.unit)) is not None]
     if not shown:
         return
-    first, *rest = (each.told(found) for each in sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS])
-    counts = "counting as lost what cost more"
-    said = f"A tighter limit turns this round: {'; '.join([first, *rest])} ({counts})"
-    yield AnswerSentence(said, f"A tighter limit turns this round: {first}")
+    shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
+    each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
+    said = f"A tighter limit reverses this: {'; '.join(each)} (counting as lost what cost more)"
+    yield AnswerSentence(said, f"A tighter limit reverses this: {shown[0].told(found)}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
