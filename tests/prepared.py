@@ -201,7 +201,10 @@ def _as_python_ends() -> Iterator[NoReturn]:
 
 
 def _start_workers_by_helpers() -> None:
-    """Have this command's workers be forks. It goes on in a child before it imports code of the user's own: that needs its own helper."""
+    """Have this command's workers be forks.
+
+    It goes on in a child before it imports code of the user's own, which needs a helper of its own.
+    """
     first_process = importlib.import_module("loopbench.cli.first_process")
     go_on = first_process._go_on_in_child
 

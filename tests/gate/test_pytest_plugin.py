@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-from tests.prepared import Prepared
 
 # pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
 for each in (
@@ -43,22 +40,13 @@ def write(pytester: pytest.Pytester, loop: str = LOOP, tasks: int = 12, more: st
 
 
 ALONE = ("-p", "loopbench.pytest_plugin", "-p", "no:cacheprovider")
-"""No plugin but ours: the others take longer to load than most tests here; `test_workers_of_xdist_tell_the_summary` has all of them."""
+"""No plugin but ours: the others take longer to load than most tests here. `test_workers_of_xdist_tell_the_summary` has all."""
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         return pytester.runpytest_inprocess(*ALONE, *arguments)
-
-
-def run_apart(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """In a process of its own."""
-    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", f"--basetemp={pytester.mkdir('basetemp')}", *ALONE, *arguments]
-    child = Prepared(command, cwd=Path.cwd(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    out, err = child.communicate(timeout=120)
-    return pytest.RunResult(child.returncode, out.splitlines(), err.splitlines(), 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +333,7 @@ def test_another_suite_than_the_baselines_is_refused(pytester, blessed):
 def test_what_the_baseline_cannot_answer_is_refused_before_anything_runs(pytester, blessed):
     shared = f"{LOOP!r}, suite='arithmetic', profile='flaky-format', tasks=12, baseline={str(blessed)!r}"
     write_each(pytester, [f"{shared}, metrics={{'cost_usd': 0.1}}", f"{shared}, margin=2"])
-    assert_each_says(run(pytester, "--loop-runs", "kept"), ["metric cost_usd: not in the baseline*", "metric accuracy: a margin *"])
+    assert_each_says(run(pytester, "--loop-runs", "kept"), ["*cost_usd*", "*margin*"])
     assert not (pytester.path / "kept").exists()
 
 
@@ -415,75 +403,3 @@ def test_workers_of_xdist_tell_the_summary(pytester, blessed):
     ended.stderr.fnmatch_lines(["loop_gate: a trial hangs"])
     ended.stdout.fnmatch_lines(["test_mine.py::test_agent: identical: *"])
     assert 'name="loop_gate" value="identical: ' in (pytester.path / "out.xml").read_text(encoding="utf-8")
-
-
-OWN = """
-import os
-from loopbench.loops import Bare
-
-class {name}:
-    name, stops = "own", frozenset()
-
-    def with_step_limit(self, tool_steps):
-        return self
-
-    async def run(self, query, tools, model, observer=None):
-        os._exit(0)
-"""
-
-
-ASKS = "return await Bare().run(query, tools, model, observer)"
-
-
-def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
-    loop = OWN.format(name="Own")
-    pytester.makepyfile(own_ending=loop.replace("os._exit(0)", ASKS))
-    pytester.makepyfile(
-        """
-        def test_agent(loop_gate):
-            loop_gate("own_ending:Own", suite="arithmetic(size=1)")
-
-        def test_another():
-            pass
-        """
-    )
-    run(pytester, "-o", "pythonpath=.", "--loop-bless").assert_outcomes(passed=2)
-    pytester.makepyfile(own_ending=loop)
-    ended = run_apart(pytester, "-o", "pythonpath=.")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["regression: every trial crashes now (SystemExit: *called os._exit(0))"])
-
-
-def test_a_loop_that_no_other_process_finds_cannot_end_the_session(pytester, monkeypatch):
-    more = """
-def test_agent(loop_gate):
-    loop_gate(Own, suite="arithmetic(size=1)", traces="none")
-
-def test_another():
-    pass
-"""
-    pytester.makepyfile(test_own=OWN.format(name="Own") + more)
-    monkeypatch.chdir(pytester.mkdir("elsewhere"))
-    ended = run_apart(pytester, "--import-mode=importlib", "--loop-bless", "../test_own.py")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["*Own/clean: every trial crashed (1 of 1)*called os._exit(0)*nothing was blessed*"])
-
-
-def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester):
-    pytester.makepyfile(own_leaving="import os; os._exit(0)", own_going="import posix; posix._exit(0)")
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.parametrize("module", ["own_leaving", "own_going"])
-        def test_agent(loop_gate, module):
-            loop_gate(f"{module}:Own", suite="arithmetic(size=1)")
-
-        def test_another():
-            pass
-        """
-    )
-    ended = run_apart(pytester, "-o", "pythonpath=.", "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=2)
-    for module in ("own_leaving", "own_going"):
-        ended.stdout.fnmatch_lines([f"*importing {module} failed: *called os._exit(0)*"])
