@@ -186,14 +186,14 @@ def main() -> None:
         with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
             app()
     except (ValueError, OSError) as error:
-        print(f"error: {plain(' '.join(redact(_message(error)).split()))}", file=sys.stderr)
+        print(f"error: {plain(' '.join(redact(error_words(error)).split()))}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except Exception as error:  # a mistake of ours: what Python would print may quote a request
         sys.stderr.write(redact("".join(traceback.format_exception(error))))
         sys.exit(1)  # as Python does
 
 
-def _message(error: ValueError | OSError) -> str:
+def error_words(error: ValueError | OSError) -> str:
     """Return the error in words; an error about a file names the file first and no error number."""
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return str(error)
