@@ -166,3 +166,12 @@ def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited,
     assert "incomplete: 14 of 16 trials, 7 of 8 tasks seen" in Results(Path("x"), limited.manifest, some, limited.comparison).title
     one_arm = tuple(record for record in limited.records if record.arm == limited.records[0].arm)
     assert Results(Path("x"), limited.manifest, one_arm, limited.comparison).title.endswith("incomplete: 8 of 16 trials")
+
+
+def test_every_task_has_its_first_trial_before_any_has_a_second(tmp_path):
+    """So that a budget of the run which ends early leaves no task unseen while others have repeats."""
+    made = prepare(CompareConfig(loops=("bare", "finish"), suite="arithmetic(size=6)", repeats=3, runs=tmp_path, mlflow=False))
+    trials = list(made.missing())
+    firsts = [trial for trial in trials if trial.repeat == 0]
+    assert trials[: len(firsts)] == firsts
+    assert {trial.task.id for trial in firsts} == {task.id for task in made.tasks}
