@@ -21,6 +21,7 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.tables import tables, to_markdown
 from loopbench.experiments.compare.trial_limits import trial_limits
 from loopbench.metrics.arm_info import ArmInfo
@@ -92,6 +93,11 @@ def test_the_page_names_it_in_its_title_and_in_every_caption(limited):
     assert LIMIT in page.partition("</h1>")[0]
     assert captions
     assert all(LIMIT in text.partition("</caption>")[0] for text in captions)
+
+
+def test_several_runs_name_it_in_the_column_of_the_run(limited):
+    (column,) = collect([limited]).columns
+    assert collect([limited]).title_of(column) == f"arithmetic, flaky-format, {LIMIT}"
 
 
 def test_a_limit_is_typed_and_the_command_that_decides_keeps_it(limited, monkeypatch, tmp_path):

@@ -16,8 +16,8 @@ BEST = ("highest", "not told apart")
 def over_estimates(found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[AnswerSentence]:
     """Yield which loop is among the best under each of the profiles, and which of its equals is shown to be cheaper.
 
-    `costs`: pairs of arms in the unit that costs are told in. Nothing where a profile does not apply to some loop, or where there is
-    a single loop: then nothing holds over all of them.
+    `costs`: pairs of arms in the unit that costs are told in. Nothing where a profile does not apply to some loop, or where there
+    is a single loop: then nothing holds over all of them.
     """
     columns = range(len(found.columns))
     if len(columns) < 2 or not all(place_of(row, n) in COMPARED for row in found.rows for n in columns):
