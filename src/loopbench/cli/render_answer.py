@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
@@ -88,7 +88,7 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
     Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
-    said = answer(found.comparison)
+    said = found.answer
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
     room = MAX_LINES - 1 - len(title)
     sentences = list(_sentences(found, said.said, width))
@@ -246,17 +246,18 @@ def _cut_within(name: str, room: int) -> str:
 
 def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
     """Return the heading and the rows of a matrix in one form."""
-    heads = [*names.heads, *(plain_line(said.heading(column)) for column in said.columns)]
+    heads = [plain_line(said.heading(column)) for column in said.columns]
     if form.cost is not None:
-        heads.append(form.head.format(UNITS[said.unit]))
+        heads = said.with_costs(heads, [form.head.format(UNITS[said.unit])] * (len(heads) if said.is_apart else 1))
+    heads = [*names.heads, *heads]
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
-        names_of, found = (Text(plain_line(name)) for name in names.of(row)), zip(row.cells, most, strict=True)
-        line = [*names_of, *(_cell(cell, form, of) for cell, of in found)]
+        line = [_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True)]
         if form.cost is not None:
-            line.append(Text("–" if row.cost is None else form.cost(row.cost, said.unit)))
-        made.append(line)
+            costs = [Text("–" if cost is None else form.cost(cost, said.unit)) for cost in said.costs_of(row)]
+            line = said.with_costs(line, costs)
+        made.append([*(Text(plain_line(name)) for name in names.of(row)), *line])
     return made
 
 
