@@ -16,8 +16,10 @@ Every pytest that finds loopbench installed loads this module, so the gate itsel
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,10 +32,15 @@ if TYPE_CHECKING:  # seconds to import, for every pytest
 
 PROPERTIES = {"loop_gate": "loop gates", "agent_checks": "agent checks"}
 """What a test's report calls the line that the summary shows → the summary's title."""
+STDERR = 2
 ANNOTATION = "github_annotation"
 """What a test's report calls a workflow command of GitHub's."""
+_STDERR = pytest.StashKey[int]()
+"""File descriptor of the standard error that pytest began with, to which lines go at once while output is captured."""
 _BLESSED = pytest.StashKey[set[Path]]()
 """Baselines that this session wrote."""
+_ADVISED = pytest.StashKey[set[str]]()
+"""Advice on other profiles that this session gave."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,10 +50,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_BLESSED] = set()
+    config.stash[_BLESSED], config.stash[_ADVISED] = set(), set()
+    with suppress(OSError):  # a process may have closed its own
+        config.stash[_STDERR] = os.dup(STDERR)
     config.addinivalue_line(
         "markers", "loop_gate(**settings): holds a loop to its baseline; keywords are defaults for the fixture's calls"
     )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _STDERR in config.stash:
+        os.close(config.stash[_STDERR])
+        del config.stash[_STDERR]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,6 +109,7 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
         runs=config.getoption("--loop-runs") or tmp_path,
         blesses=config.getoption("--loop-bless"),
         blessed=config.stash[_BLESSED],
+        advised=config.stash[_ADVISED],
         defaults={} if marker is None else marker.kwargs,
         say=lambda line: request.node.user_properties.append(("loop_gate", line)),
         annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
@@ -103,13 +119,14 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
 
 
 def _teller(config: pytest.Config) -> Callable[[str], None]:
-    """Return what prints a line at once, even while output is captured; a worker of pytest-xdist has no terminal to print to."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    """Return what prints a line at once, on the standard error that pytest began with: while a test runs, its output is captured,
+    and the terminal's with it; a worker of pytest-xdist has the standard error of its session."""
+    opened = config.stash.get(_STDERR, None)
 
     def tell(line: str) -> None:
-        if reporter is not None:
-            reporter.ensure_newline()
-            reporter.write_line(line, flush=True)
+        if opened is not None:
+            with suppress(OSError):  # nobody reads it any more
+                os.write(opened, f"\n{line}\n".encode(errors="backslashreplace"))  # pytest's own line is not ended yet
 
     return tell
 

@@ -122,3 +122,30 @@ class BareMachine:
 def machine(here: Path) -> BareMachine:
     """The current directory as a bare machine."""
     return BareMachine(here)
+
+
+SMALL_RUN = ["--no-mlflow", "--suite", "arithmetic(size=12)", "--quiet"]
+
+
+@pytest.fixture
+def compare(loopbench):
+    """Runs a comparison, and gives its directory."""
+
+    def call(*arguments):
+        ended = loopbench("compare", *SMALL_RUN, *arguments, "--json")
+        assert ended.code == 0, ended.err
+        return str(ended.json["run"])
+
+    return call
+
+
+@pytest.fixture
+def blessed(loopbench, compare):
+    """Blesses a new run of one loop as b.json, and gives its directory."""
+
+    def call(*arguments):
+        run = compare(*(arguments or ("--loop", "finish", "--profile", "flaky-format")))
+        assert loopbench("bless", run, "--output", "b.json").code == 0
+        return run
+
+    return call

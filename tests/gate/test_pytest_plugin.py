@@ -166,6 +166,39 @@ def test_a_step_of_github_gets_annotations_and_a_summary(pytester, blessed, monk
     run(pytester).stdout.no_fnmatch_line("::*")
 
 
+def test_advice_on_other_profiles_comes_once_a_session(pytester, monkeypatch):
+    """The next gate of the session may have the very profile that it names."""
+    call = "def test_{name}(loop_gate):\n    loop_gate({loop!r}, suite='arithmetic(size=2)', profile='clean')\n"
+
+    def write_both(loop: str) -> None:
+        pytester.makepyfile(test_mine="\n".join(call.format(name=name, loop=loop) for name in ("one", "two")))
+
+    write_both("finish")
+    run(pytester, "--loop-bless").assert_outcomes(passed=2)
+    write_both("finish(parse_retries=1)")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    ended = run(pytester)
+    ended.assert_outcomes(passed=2)
+    assert ended.stdout.str().count("In this run no reply was made unreadable") == 1
+
+
+def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
+    pytester.makepyfile(own_broken="def a():\n    return (\n")
+    pytester.makepyfile("def test_agent(loop_gate):\n    loop_gate('own_broken:Own', suite='arithmetic(size=2)')\n")
+    ended = run(pytester, "-o", "pythonpath=.")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["::error file=own_broken.py,line=2,title=loopbench gate%3A not judged::loop 'own_broken:Own': *"])
+
+
+def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, blessed):
+    blessed.write_text("", "utf-8")
+    ended = run(pytester)
+    ended.stdout.fnmatch_lines(["loop_gate: *: it is empty; bless it again: pytest --loop-bless test_mine.py::test_agent"])
+
+
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):
     pytester.makepyfile(test_mine="def test_agent(loop_gate):\n    loop_gate('bare', suite='jsonl', data='nope.jsonl')\n")
     run(pytester).stdout.fnmatch_lines(["loop_gate: nope.jsonl: no such file"])
@@ -309,9 +342,27 @@ def test_importing_the_plugin_imports_nothing_heavy():
     assert ended.stdout.strip() == "[]"
 
 
-def test_workers_of_xdist_tell_the_summary(pytester, blessed):
-    ended = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", "--junitxml", "out.xml")
+TELLS = """
+def test_that_tells(loop_gate):
+    print("captured")
+    loop_gate.tell("loop_gate: a trial hangs")
+"""
+
+
+@pytest.mark.parametrize("capture", ["fd", "sys", "no"])
+def test_a_trial_that_hangs_is_told_at_once_whatever_pytest_captures(pytester, capfd, capture):
+    pytester.makepyfile(test_mine=TELLS)
+    ended = run(pytester, f"--capture={capture}")
     ended.assert_outcomes(passed=1)
+    assert "\nloop_gate: a trial hangs\n" in capfd.readouterr().err
+    assert ("captured" in ended.stdout.str()) == (capture == "no")
+
+
+def test_workers_of_xdist_tell_the_summary(pytester, blessed):
+    pytester.makepyfile(test_telling=TELLS)
+    ended = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", "--junitxml", "out.xml")
+    ended.assert_outcomes(passed=2)
+    ended.stderr.fnmatch_lines(["loop_gate: a trial hangs"])
     ended.stdout.fnmatch_lines(["test_mine.py::test_agent: identical: *"])
     assert 'name="loop_gate" value="identical: ' in (pytester.path / "out.xml").read_text(encoding="utf-8")
 

@@ -96,8 +96,7 @@ def test_model_calls_by_role_for_k_calls_in_a_row(design: str, k: int) -> None:
 
 MAX_WORK = {
     # Function calls in Python and JSON texts written, in one trial of three calls of a tool, somewhat above what they are:
-    # a time would depend on the machine, and these say where it goes. A frozen object that is made quickly takes two more of them,
-    # and where a busy machine lets the event loop turn once more, it takes some thirty.
+    # a time would depend on the machine, and these say where it goes. A frozen object that is made quickly takes two more of them.
     "bare": (1_340, 14),
     "finish": (1_700, 14),
     "phased": (4_650, 45),
@@ -126,7 +125,8 @@ async def work_of(trial: Trial, setting: TrialContext) -> Counter[str]:
 
 @pytest.mark.parametrize("design", MAX_WORK)
 def test_a_trial_takes_few_function_calls_and_writes_little_json(design: str) -> None:
-    called = run_sync(work_of(*trial_of(design, chain(3))))
+    # A busy machine lets the event loop turn more often, each time some thirty calls more: the least of several says what is ours.
+    called = min((run_sync(work_of(*trial_of(design, chain(3)))) for _ in range(3)), key=Counter.total)
     texts = sum(times for name, times in called.items() if name.endswith(("json_text.py:encode", "encoder.py:encode")))
     most_calls, most_texts = MAX_WORK[design]
     assert most_calls / 2 < called.total() < most_calls

@@ -20,6 +20,7 @@ from loopbench.reports.progress.display import run_display
 from loopbench.reports.tracking import log_results
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.interruption import press_everywhere
+from loopbench.runs.engine.runner import Progress
 from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import own_code
 from loopbench.runs.run_state import read_state
@@ -30,8 +31,14 @@ from .warned import warn_caller
 Result = TypeVar("Result")
 
 
-def carry_out_run(prepared: Callable[[], Experiment], settings: Mapping[str, Any], progress: bool | None) -> Loaded:
+def carry_out_run(
+    prepared: Callable[[], Experiment],
+    settings: Mapping[str, Any],
+    progress: bool | None,
+    carry_on: Callable[[Experiment, Progress], str] = run,
+) -> Loaded:
     """Run what `prepared` makes, write its page, log it to MLflow, and return its results. `settings`: of the call, for errors.
+    `carry_on` runs the trials, and returns why it stopped early.
 
     Raises ValueError for bad input, and KeyboardInterrupt.
     """
@@ -41,7 +48,7 @@ def carry_out_run(prepared: Callable[[], Experiment], settings: Mapping[str, Any
         with naming_files(settings):
             experiment = prepared()
         with run_display(experiment, progress) as watching:
-            stopped = run(experiment, watching)
+            stopped = carry_on(experiment, watching)
         found = results(experiment.folder)
         notes.extend(how_it_stopped(stopped, experiment.folder, experiment.config))
         notes.extend(_publish(experiment, found))

@@ -7,6 +7,7 @@ Settings beyond the named parameters are fields of `CompareConfig`, such as `tas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from loopbench.experiments import gate as gates
 from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run as run_trials
 from loopbench.experiments.gate import brief
 from loopbench.experiments.gate import outputs as gate_outputs
 from loopbench.experiments.optimize import tables as optimize_tables
@@ -284,7 +286,8 @@ def _run_again(
     asked = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
     again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **asked)
     files = {**settings, "runs": runs}
-    return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress).results.folder
+    carry_on = partial(gates.run_unless_it_hangs, baseline=baseline, run=run_trials)
+    return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on).results.folder
 
 
 def _loaded(run: AnyRun) -> Loaded:

@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +16,6 @@ from typing import Annotated, Any
 import typer
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.run import run_apart
 from loopbench.experiments.gate import (
     Baseline,
     GateResult,
@@ -25,17 +26,21 @@ from loopbench.experiments.gate import (
     prepare_again,
     read_baseline,
     read_run,
+    run_unless_it_hangs,
     to_junit,
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
+from loopbench.experiments.gate.baseline import DamagedBaseline
 from loopbench.experiments.gate.baseline_changes import contents, replaced
-from loopbench.experiments.gate.github import append_summary, in_actions, step_summary
+from loopbench.experiments.gate.comparable import check_accuracy_margin
+from loopbench.experiments.gate.github import append_summary, error_annotation, in_actions, step_summary
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES
 from loopbench.protocol.counts import counted
+from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
 from loopbench.runs.folders import RUNS, run_folder
@@ -45,6 +50,7 @@ from loopbench.text.plain_text import plain
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
 from .console import say
 from .environment import load_env
+from .mistakes import error_words
 from .options import (
     ConfigFlags,
     OptionGroup,
@@ -91,7 +97,7 @@ def _number(text: str | float) -> float:
 
 class GateOptions(RunsOption):
     baseline: Path
-    """File that `loopbench bless` wrote."""
+    """File that `loopbench bless latest --output FILE` wrote."""
     run: Annotated[Path | None, typer.Argument(), IfAbsent("a new run of the baseline's configuration")] = None
     """Run directory, its name in the runs folder, or `latest`."""
     margin: Annotated[float | None, typer.Option(parser=_number), IfAbsent("0.02, which is 2 points")] = None
@@ -124,12 +130,14 @@ class GateOutputs(OptionGroup):
     )
     """Print annotations for GitHub."""
 
+    @property
+    def annotates(self) -> bool:
+        """Whether annotations are printed."""
+        return in_actions() if self.annotations is None else self.annotations
+
     def targets(self) -> _Targets:
-        """Return where the outcome goes. Raises ValueError for a file that cannot be written."""
-        annotations = in_actions() if self.annotations is None else self.annotations
-        made = _Targets(self.on_undecided, self.junit, self.summary or step_summary(), annotations)
-        made.check()
-        return made
+        """Return where the outcome goes."""
+        return _Targets(self.on_undecided, self.junit, self.summary or step_summary(), self.annotates)
 
 
 @with_options(RERUN_FLAGS)
@@ -139,15 +147,26 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     The exit code is 0 if it is not, 1 if it is, 2 for bad usage or a run that cannot be compared, 3 if it is undecided, 4 if the
     run is invalid, and 130 if it was interrupted.
     """
-    given = [flag_of([name]) for name, value in {**flags, **again.model_dump()}.items() if value]
+    with _errors_annotated(wanted=outputs.annotates):
+        judged = _judged(options, flags, again, outputs.targets(), output)
+    _print_whatever_reads(judged, output)
+    undecided = CODES[outputs.on_undecided]
+    codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "undecided": undecided, "invalid": INVALID}
+    raise typer.Exit(codes[judged.outcome])
+
+
+def _judged(
+    options: GateOptions, flags: dict[str, Any], again: RerunPermissions, targets: _Targets, output: GatePrints
+) -> GateResult:
+    """Judge the run that is named, or a new one, and write the outcome to its targets."""
+    given = [
+        flag_of([name]) for name, value in flags.items() if value
+    ]  # what only permits something does a run that is there no harm
     if options.run is not None and given:
         raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(options.run)!r}")
-    if not options.baseline.exists():
-        hint = f"loopbench bless latest --output {shlex.quote(str(options.baseline))}"
-        raise ValueError(f"{options.baseline}: no such file; write it from a run that you are content with: {hint}")
-    known, margins = read_baseline(options.baseline), _margins(options.margin, options.metric)
+    known, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
     check_request(known, margins, options.alpha)
-    targets = outputs.targets()  # before a run that may cost money
+    targets.check()  # before a run that may cost money
     if options.run is None:
         load_env()  # keys may stand in a .env of the current directory
         allowed = Permissions(again.allow, again.base_url, again.cassette)
@@ -165,10 +184,29 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
         write_report(found, told=not output.quiet)
         if not output.quiet:
             say(f"run directory: {folder}")
-    _print_whatever_reads(judged, output)
-    undecided = CODES[outputs.on_undecided]
-    codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "undecided": undecided, "invalid": INVALID}
-    raise typer.Exit(codes[judged.outcome])
+    return judged
+
+
+def _baseline(path: Path) -> Baseline:
+    """Read the baseline. Raises ValueError, which says how to write one where there is none, or one that cannot be read."""
+    command = shlex.join(["loopbench", "bless", "latest", "--output", str(path)])
+    if not path.exists():
+        raise ValueError(f"{path}: no such file; write it from a run that you are content with: {command}")
+    try:
+        return read_baseline(path)
+    except DamagedBaseline as error:
+        raise ValueError(f"{error}, from a run that you are content with: {command}") from None
+
+
+@contextmanager
+def _errors_annotated(*, wanted: bool) -> Iterator[None]:
+    """Where it is wanted, print an annotation for GitHub for an error within the block, which goes on."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if wanted:
+            print(error_annotation(error, " ".join(redact(error_words(error)).split())), file=sys.stderr)
+        raise
 
 
 class BlessOptions(OptionGroup):
@@ -211,6 +249,8 @@ def _again(found: Results) -> str:
 def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     """Return the margin of each metric. Raises ValueError for a metric that is named twice, or a margin that is not a number."""
     found: dict[str, float] = {} if margin is None else {PRIMARY: margin}
+    if margin is not None:
+        check_accuracy_margin("--margin", margin)
     for text in metrics:
         name, equals, value = text.partition("=")
         if name in found:
@@ -231,7 +271,7 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: b
         experiment = prepare_again(baseline, path, again)
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
-            stopped = run_apart(experiment, progress)
+            stopped = run_unless_it_hangs(experiment, progress, baseline)
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
         words = [folder, *resume_flags(experiment.config)]

@@ -13,7 +13,7 @@ from .usage import usage_line
 
 def error_line(error: ValueError | OSError) -> str:
     """Return the line for a user's mistake."""
-    return _line(f"error: {_message(error)}")
+    return _line(f"error: {error_words(error)}")
 
 
 def usage_error_line(error: Any) -> str:
@@ -36,7 +36,7 @@ def _line(text: str) -> str:
     return plain(" ".join(redact(text).split()))
 
 
-def _message(error: ValueError | OSError) -> str:
+def error_words(error: ValueError | OSError) -> str:
     """Return the error in words; an error about a file names the file first and no error number."""
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return str(error)

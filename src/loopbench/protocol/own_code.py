@@ -27,13 +27,37 @@ def import_own(module: str) -> ModuleType:
 
 def raised_at(error: BaseException) -> str:
     """Return the innermost line of a user's file that an exception passed, as `my_loop.py:12`; empty where it passed none."""
-    at, trace = "", error.__traceback__
+    place = _innermost(error)
+    return "" if place is None else f"{place[0].name}:{place[1]}"
+
+
+def raised_in(error: BaseException | None) -> tuple[Path, int] | None:
+    """Return the user's file, and the line in it, where an error came up, or one that led to it; None where no such file is known.
+
+    Of a syntax error that is the line that cannot be read.
+    """
+    while error is not None:
+        place = _innermost(error)
+        if isinstance(error, SyntaxError) and error.filename and error.lineno and _is_theirs(error.filename):
+            place = Path(error.filename), error.lineno
+        if place is not None:
+            return place
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _innermost(error: BaseException) -> tuple[Path, int] | None:
+    found, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<") and "site-packages" not in file and not file.startswith(_NOT_THEIRS):
-            at = f"{Path(file).name}:{trace.tb_lineno}"
+        if _is_theirs(file):
+            found = Path(file), trace.tb_lineno
         trace = trace.tb_next
-    return at
+    return found
+
+
+def _is_theirs(file: str) -> bool:
+    return not file.startswith("<") and "site-packages" not in file and not file.startswith(_NOT_THEIRS)
 
 
 def load_plugin(point: EntryPoint) -> Any:

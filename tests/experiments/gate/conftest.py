@@ -77,6 +77,9 @@ def task(number: int) -> str:
     return f"arithmetic-{number:04d}"
 
 
+ALL = [task(number) for number in range(1, TASKS + 1)]
+
+
 def changed_suite(baseline: Baseline, **changes: Any) -> Baseline:
     return baseline.model_copy(update={"suite": baseline.suite.model_copy(update=changes)})
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge
-from loopbench.experiments.gate.outputs import github_annotations, paragraphs, to_junit
+from loopbench.experiments.gate.as_junit import to_junit
+from loopbench.experiments.gate.github import github_annotations
+from loopbench.experiments.gate.outputs import paragraphs
 from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
-from tests.experiments.gate.conftest import arm_of, changed_suite, failing, task
-
-ALL = [task(number) for number in range(1, 13)]
+from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
 
 # --- better on these tasks ---
 

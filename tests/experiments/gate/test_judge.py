@@ -18,10 +18,7 @@ from loopbench.experiments.gate.larger import larger
 from loopbench.metrics.gate import Bounds, GateLine
 from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
-from tests.experiments.gate.conftest import arm_of, changed_suite, failing, task
-
-ALL = [task(number) for number in range(1, 13)]
-
+from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
 
 # --- outcomes ---
 
@@ -133,7 +130,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
         "stops", "common_tasks", "bless",
     }  # fmt: skip
-    alone = {"stop_alone", "crash_alone", "limits", "limit_alone", "unjudged"}
+    alone = {"stop_alone", "crash_alone", "limits", "limit_alone", "hangs", "unjudged"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",

@@ -10,7 +10,8 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import Baseline, headline, judge
 from loopbench.experiments.gate.baseline import bless, read_baseline, write_baseline
-from loopbench.experiments.gate.outputs import github_annotations, paragraphs
+from loopbench.experiments.gate.github import github_annotations
+from loopbench.experiments.gate.outputs import paragraphs
 from loopbench.loops.bare import Bare
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import limits_by_default

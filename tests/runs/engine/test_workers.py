@@ -7,8 +7,6 @@ import signal
 import sys
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -106,18 +104,6 @@ def test_a_loop_that_nothing_interrupts_is_ended_with_its_process(nasty, ran, mo
         assert "let nothing else run" in busy.reason
     assert "its process was killed" in found.of("Matches")[0].reason
     assert [record.accuracy for record in found.of("bare")] == [1.0]
-
-
-def test_a_trial_that_hangs_is_named_once_long_before_its_time_is_up(told):
-    """A worker's reports say for how long its event loop has not turned, and which trial was last seen to hold it up."""
-    progress, job = told(), SimpleNamespace(config=SimpleNamespace(trial_timeout_s=60.0))
-    of_pool: Any = SimpleNamespace(_hanging=set(), _progress=progress, _job=job)
-    reports = [(0.0, ""), (3.0, "a t1 0"), (10.5, "a t1 0"), (20.5, "a t1 0"), (11.0, ""), (12.0, "a t2 0")]
-    for stuck_s, by in reports:
-        worker: Any = SimpleNamespace(stuck_s=stuck_s, stuck_by=by)
-        pool.Pool._tell_of_hanging(of_pool, worker)
-    end = "s: it computes, or waits without await; it is interrupted after 60 s (--trial-timeout)"
-    assert progress.notes == [f"a t1 0 has let nothing else run for 10 {end}", f"a t2 0 has let nothing else run for 12 {end}"]
 
 
 @pytest.mark.parametrize("workers", [None, 1])

@@ -20,7 +20,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial import watchdog
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
-from loopbench.runs.trial.watchdog import Watch, _Clock
+from loopbench.runs.trial.watchdog import BlockingTime, HangingTrials, Watch, _Clock
 
 BUSY = ("Spins", "Sleeps", "SwallowsTwo", "SpinsInATask")
 
@@ -99,6 +99,31 @@ def test_a_tool_that_hangs_in_place_is_interrupted(tiny, hanging):
         assert "Interrupted: it let nothing else run" in record.reason
     else:
         assert (record.status, record.stop, record.tool_calls, record.errors) == ("scored", "timeout", 1, {"tool.Interrupted": 1})
+
+
+def test_a_trial_that_hangs_is_named_once_long_before_its_time_is_up():
+    """Looks at an event loop say for how long it has not turned, and which trial was last seen to hold it up."""
+    hanging = HangingTrials(60.0)
+    looks = [(0.0, ""), (3.0, "a t1 0"), (10.5, "a t1 0"), (20.5, "a t1 0"), (11.0, ""), (12.0, "a t2 0")]
+    said = [hanging.said(trial, stuck_s) for stuck_s, trial in looks]
+    end = "s: it computes, or waits without await; it is interrupted after 60 s (--trial-timeout)"
+    first, second = (f"a t1 0 has let nothing else run for 10 {end}", f"a t2 0 has let nothing else run for 12 {end}")
+    assert said == ["", "", first, "", "", second]
+
+
+def test_within_one_process_it_is_named_by_the_watch(monkeypatch):
+    notes: list[str] = []
+    monkeypatch.setattr(Watch, "stuck_s", 12.0)
+
+    async def go() -> None:
+        watch = Watch(60.0, notes.append)
+        watch._last = BlockingTime("a t1 0")
+        over = iter([False, False, True])
+        monkeypatch.setattr(watch._over, "wait", lambda _: next(over))
+        watch.look(None)
+
+    asyncio.run(go())
+    assert [note.partition(" s: ")[0] for note in notes] == ["a t1 0 has let nothing else run for 12"]
 
 
 def test_code_outside_of_trials_is_not_interrupted():

@@ -1,12 +1,16 @@
 """The CI gate: bless a baseline, judge a run against it, and report the outcome."""
 
+from .as_junit import to_junit
 from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
 from .baseline_changes import replaced
 from .brief import text
-from .judge import DEFAULT_METRICS, Incomparable, check_request, judge
+from .comparable import Incomparable, check_request
+from .github import github_annotations
+from .judge import DEFAULT_METRICS, judge
 from .outcome import GateArm, GateResult, Side, TaskChange
-from .outputs import github_annotations, headline, to_junit, to_markdown
+from .outputs import headline, to_markdown
 from .rerun import RerunSettings, prepare_again
+from .running import run_unless_it_hangs
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -26,6 +30,7 @@ __all__ = [
     "read_baseline",
     "read_run",
     "replaced",
+    "run_unless_it_hangs",
     "text",
     "to_junit",
     "to_markdown",

@@ -34,6 +34,7 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
+from .hangs import HANG_TRIALS, all_hung, hang_words
 from .names import short_arm
 
 VERSION = 1
@@ -192,12 +193,12 @@ def bless(run: Results) -> Baseline:
     """Return the baseline of a run.
 
     Raises RunError if it is incomplete or invalid, more than 2 % of an arm errored, or an arm is dead: it never asked its model, or
-    crashed in every trial.
+    crashed or hung in every trial.
     """
     for reason in troubles(run):
         raise RunError(f"{run.folder}: {reason}; nothing was blessed")
     manifest, repeats = run.manifest, run.manifest.settings.repeats
-    by_arm = {arm.arm: [record for record in run.records if record.arm == arm.arm] for arm in manifest.arms}
+    by_arm = _by_arm(run)
     suite = manifest.suite.to_json()
     known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in run.records if r.status == "scored")]
     try:
@@ -253,9 +254,11 @@ _OWN_FAILURES = (
 def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
     """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
 
-    `died`: arms whose crashes are no such reason, since they answered in the baseline, and are what there is to judge.
+    `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline.
     """
-    reasons = []
+    reasons = [
+        hang_words(arm, records) for arm, records in _by_arm(run).items() if arm not in died and all_hung(records, HANG_TRIALS)
+    ]
     if run.looked is not None and run.looked.stopped:
         progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
         reasons.append(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks")
@@ -275,6 +278,10 @@ def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
         elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
             reasons.append(dead.removesuffix("."))
     return reasons
+
+
+def _by_arm(run: Results) -> dict[str, list[Record]]:
+    return {arm.arm: [record for record in run.records if record.arm == arm.arm] for arm in run.manifest.arms}
 
 
 def has_all(run: Results) -> bool:
@@ -400,6 +407,8 @@ def read_baseline(path: Path) -> Baseline:
     The error is a DamagedBaseline where the file is, or once was, a baseline, so that another may be written in its place.
     """
     text = read_bounded(path)
+    if not text.strip():
+        raise DamagedBaseline(f"{path}: not a baseline: it is empty; {ANEW}")
     if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from .outcome import GateResult
-from .outputs import to_markdown
+from loopbench.protocol.own_code import raised_in
+from loopbench.text.plain_text import plain
+
+from .losses import cause_text, cause_title, crash_groups, crash_title, lost, stop_text
+from .outcome import PASSES, GateResult
+from .outputs import OnUndecided, explanation, paragraphs, to_markdown
+from .stop_words import beside_losses, groups, title
+
+MAX_ANNOTATED = 9
+"""Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
 
 
 def in_actions() -> bool:
@@ -24,4 +34,70 @@ def append_summary(path: Path, result: GateResult) -> None:
     """Append the gate's page to a summary. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(to_markdown(result))
+        file.write(to_markdown(_from_the_repository(result)))
+
+
+def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
+    """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes, the causes of lost
+    tasks, and other stops.
+
+    A new crash is a warning whatever the outcome is; it counts all trials that crash, as the first line does.
+    """
+    kind = "notice" if result.outcome in PASSES else "warning" if result.outcome == "undecided" else "error"
+    if result.outcome == "undecided" and on_undecided != "undecided":
+        kind = "error" if on_undecided == "fail" else "notice"
+    result = _from_the_repository(result)
+    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *paragraphs(result)]))
+    sizes = {arm.arm: arm.trials for arm in result.arms}
+    crashed = [_command("warning", crash_title(found, sizes.get(found[0].arm)), stop_text(found)) for found in crash_groups(result)]
+    return [first, *[*crashed, *(_beside_crashes(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
+
+
+def _beside_crashes(result: GateResult) -> Iterable[str]:
+    """Return the commands of the causes of lost tasks, and of other stops; what crashed is told by itself."""
+    crashed = {(change.arm, change.task) for change in result.stops if change.crashed}
+    tasks = [change for change in result.tasks if (change.arm, change.task) not in crashed]
+    stops = [change for change in beside_losses(result) if not change.crashed]
+    return [
+        *(_command("warning", cause_title(found), cause_text(found)) for found in lost(tasks)),
+        *(_command("warning", title(found), stop_text(found)) for found in groups(stops)),
+    ]
+
+
+def error_annotation(error: BaseException, message: str) -> str:
+    """Return the workflow command for an error that keeps the gate from judging; where it came up in a file of the user's, such as
+    a syntax error in a loop, that file and line are marked."""
+    place = raised_in(error)
+    if place is None:
+        return _command("error", "loopbench gate: not judged", message)
+    file, line = place
+    return _command("error", "loopbench gate: not judged", message, file=_beside_repository(str(file)), line=str(line))
+
+
+def _from_the_repository(result: GateResult) -> GateResult:
+    """Return the result with its files as seen from the repository's folder, where whoever reads the page has a clone."""
+    return replace(
+        result,
+        tasks=tuple(replace(change, command=_beside_repository(change.command)) for change in result.tasks),
+        stops=tuple(replace(change, command=_beside_repository(change.command)) for change in result.stops),
+        notes=tuple(map(_beside_repository, result.notes)),
+        reasons=tuple(map(_beside_repository, result.reasons)),
+        bless=_beside_repository(result.bless),
+    )
+
+
+def _beside_repository(content: str) -> str:
+    """Return a text without the repository's folder before the files in it."""
+    workspace = os.environ.get("GITHUB_WORKSPACE", "").rstrip("/")
+    return content.replace(f"{workspace}/", "") if workspace else content
+
+
+def _command(kind: str, title: str, message: str, **place: str) -> str:
+    """Return `::error title=…::…`, escaped like GitHub's toolkit does (packages/core/src/command.ts)."""
+    properties = ",".join(f"{name}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in place.items())
+    escaped = _escaped(title).replace(":", "%3A").replace(",", "%2C")
+    return f"::{kind} {f'{properties},' if properties else ''}title={escaped}::{_escaped(message)}"
+
+
+def _escaped(content: str) -> str:
+    return plain(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

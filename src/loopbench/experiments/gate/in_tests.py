@@ -14,7 +14,6 @@ import pytest
 from loopbench.checks.pytest_items import check_not_async
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.run import run_apart
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
@@ -24,13 +23,16 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
-from .baseline import bless, read_baseline, write_baseline
+from .baseline import Baseline, DamagedBaseline, bless, read_baseline, write_baseline
 from .baseline_changes import replaced
 from .brief import text
-from .github import append_summary, in_actions, step_summary
-from .judge import COMMON_ADVICE, COMMON_FLAG, DEFAULT_METRICS, check_request, judge, refuse_other
+from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check_request, refuse_other
+from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
+from .judge import DEFAULT_METRICS, judge
 from .outcome import PASSES, GateResult
-from .outputs import github_annotations, headline, literal, to_bless
+from .outputs import headline, literal, to_bless
+from .running import run_unless_it_hangs
+from .unseen import UNSEEN
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -46,6 +48,8 @@ class LoopGate:
     """Whether calls write baselines instead of judging by them."""
     blessed: set[Path]
     """Baselines that this session wrote."""
+    advised: set[str]
+    """Advice on other profiles that this session gave."""
     defaults: Mapping[str, Any]
     """The marker's keywords."""
     say: Callable[[str], None]
@@ -72,14 +76,14 @@ class LoopGate:
                 default = keywords.pop("program", None)
                 return self._judge(_named(loop, program or default), _Settings.of(keywords))
         except (ValueError, OSError, SystemExit) as error:
-            mistake = _mistake(error)
+            mistake = self._mistake(error)
         pytest.fail(f"loop_gate: {mistake}", pytrace=False)  # out here, where no context prints it twice
 
     def _judge(self, loop: str, settings: _Settings) -> GateResult:
         path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
         if self.blesses:
             self._check_free(path)
-            return self._bless(self._run(self._prepared(loop, settings.settings)), path, settings)
+            return self._bless(self._run(self._prepared(loop, settings.settings), None), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
             pytest.fail(f"no baseline {path}; write it with: {self._bless_command()}", pytrace=False)
@@ -88,11 +92,20 @@ class LoopGate:
         experiment = self._prepared(loop, settings.settings)
         common = settings.common_tasks
         refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
-        judged = judge(self._run(experiment), baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
+        found = self._run(experiment, baseline)
+        judged = judge(found, baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
         if judged.bless:
             judged = replace(judged, bless=self._bless_command())
         self._end(judged, settings.on_undecided)
         return judged
+
+    def _mistake(self, error: ValueError | OSError | SystemExit) -> str:
+        """Return the error in words, with what to do about a damaged baseline; within GitHub Actions it is annotated."""
+        cure = f": {self._bless_command()}" if isinstance(error, DamagedBaseline) else ""
+        mistake = f"{_mistake(error)}{cure}"
+        if in_actions():
+            self.annotate(error_annotation(error, mistake))
+        return mistake
 
     def _bless_command(self) -> str:
         return shlex.join(["pytest", "--loop-bless", self.item.nodeid])
@@ -102,8 +115,8 @@ class LoopGate:
         data = {"loops": (loop,), "runs": self.runs, "mlflow": False} | _plural(settings)
         return prepare(config_from(data, self.item.nodeid), is_compared=False)
 
-    def _run(self, experiment: Experiment) -> Results:
-        stopped = run_apart(experiment, _Told(self.tell))
+    def _run(self, experiment: Experiment, baseline: Baseline | None) -> Results:
+        stopped = run_unless_it_hangs(experiment, _Told(self.tell), baseline)
         if stopped:
             pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
         return results(experiment.folder)
@@ -138,7 +151,12 @@ class LoopGate:
         pytest.fail(text(judged), pytrace=False)
 
     def _show_github(self, judged: GateResult, on_undecided: OnUndecided) -> None:
-        """Annotate a step of GitHub Actions, and add to its summary, as the command does."""
+        """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
+        gave already is not given again: the profile that it names may be the other gate's."""
+        noted = [note for note in judged.notes if note.startswith(UNSEEN)]
+        if noted and self.advised:
+            judged = replace(judged, notes=tuple(note for note in judged.notes if note not in noted))
+        self.advised.update(noted)
         if in_actions():
             for line in github_annotations(judged, "undecided" if on_undecided == "skip" else on_undecided):
                 self.annotate(line)
@@ -190,6 +208,7 @@ class _Settings:
         for name, value in {"margin": margin, "alpha": alpha, **metrics}.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError(f"{name} is a number, got {value!r}")
+        check_accuracy_margin("margin", margin)
         return cls(
             metrics={PRIMARY: margin, **metrics},
             alpha=alpha,

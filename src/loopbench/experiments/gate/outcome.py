@@ -157,6 +157,8 @@ class GateArm:
     """What is said of each limit whose default is another than the blessed one, which no trial tests."""
     limit_alone: bool = False
     """Whether accuracy is undecided only because of such a limit."""
+    hangs: str = ""
+    """That it hangs, and did not in the baseline, in words; then it is a regression, without lines if the run was ended for it."""
     unjudged: Mapping[str, float] = field(default_factory=dict)
     """Bill that changed by 10 % or more in sum, and that no margin judges → run / baseline."""
 
@@ -172,6 +174,7 @@ class GateArm:
             "crash_alone": self.crash_alone,
             "limits": list(self.limits),
             "limit_alone": self.limit_alone,
+            "hangs": self.hangs,
             "unjudged": dict(self.unjudged),
             "metrics": [line.to_json() for line in self.lines],
         }

@@ -1,4 +1,4 @@
-"""The gate's result for people and CI servers: whole as plain text, Markdown, JUnit XML, GitHub annotations.
+"""The gate's result for people: whole as plain text and as Markdown. `as_junit` and `github` are for CI servers.
 
 Names and details may come from a model, a tool or a file: each output takes them literally, and no text can end its line, its cell,
 its element or its command.
@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import GateLine, agreeing_margin, agreeing_tasks
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
-from loopbench.text import junit
 from loopbench.text.counts import counts, listed
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.plain_text import plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
 from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
 from .other_changes import unjudged_in_brief
-from .outcome import PASSES, GateArm, GateResult, Side, StopChange, TaskChange
-from .stop_words import beside_losses, crashes, groups, stop_lines, stops_alone, title, trials
+from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
+from .stop_words import beside_losses, crashes, stop_lines, stops_alone
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
-MAX_ANNOTATED = 9
-"""Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
 MAX_NAMED = 4
 """Maximum number of arms and metrics in a headline."""
 MAX_CHARS = 300
@@ -45,7 +42,7 @@ _COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
 
 def headline(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return the outcome in one line that starts with its word, and names at most so many arms and metrics."""
-    return literal(f"{result.outcome}: {_explanation(result, named)}")
+    return literal(f"{result.outcome}: {explanation(result, named)}")
 
 
 def table(result: GateResult) -> Table:
@@ -127,121 +124,16 @@ def to_markdown(result: GateResult) -> str:
     return f"{head}\n\n{markdown_item(headline(result))}\n\n{body}"
 
 
-# --- JUnit ---
-
-
-def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided") -> str:
-    """Return JUnit XML: a test suite per arm and a test case per metric, so that as many tests fail as metrics got worse.
-
-    The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
-    failure on request; an invalid one is an error.
-    """
-    root = junit.suites("loopbench gate")
-    if result.reasons:
-        case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
-        junit.add_result(case, "error", headline(result), "\n".join(result.reasons))
-    for arm in result.arms:
-        _add_arm(root, result, arm, on_undecided)
-    return junit.document(root)
-
-
-def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, on_undecided: OnUndecided) -> None:
-    kinds = [_junit_kind(line, on_undecided) for line in arm.lines]
-    suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
-    changed = [change for change in result.tasks if change.arm == arm.arm]
-    tasks = "\n".join(map(_task_text, changed))
-    stops = [change for change in beside_losses(result) if change.arm == arm.arm]
-    causes = "\n".join(
-        [
-            *(f"{literal(title(found))}\n{_stop_text(found)}" for found in groups(stops)[:MAX_ANNOTATED]),
-            *(f"{literal(_cause_title(found))}\n{_cause_text(found)}" for found in _lost(changed)),
-        ]
-    )
-    for line, kind in zip(arm.lines, kinds, strict=True):
-        case = junit.add_case(suite, arm.arm, line.metric)
-        if kind is not None:
-            new = (
-                [f"{literal(said)}; " for said in crashes((c for c in result.stops if c.arm == arm.arm), arm.trials)]
-                if line.metric == PRIMARY
-                else []
-            )
-            junit.add_result(case, kind, f"{line.outcome}: {''.join(new)}{_held_to_its_margin(line)}", causes)
-    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), *other_stops(stops), tasks]))
-
-
-def _junit_kind(line: GateLine, on_undecided: OnUndecided) -> str | None:
-    if line.outcome == "undecided" and on_undecided != "pass":
-        return "failure" if on_undecided == "fail" else "skipped"
-    return "failure" if line.outcome == "regression" else None
-
-
-# --- lost tasks by their causes ---
-
-
-def _lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:
-    """Return the tasks that got worse, those of one arm and cause together, the largest group first."""
-    groups: dict[tuple[str, str | None], list[TaskChange]] = {}
-    for change in changes:
-        if change.became == "worse":
-            groups.setdefault((change.arm, change.cause), []).append(change)
-    return sorted(groups.values(), key=len, reverse=True)
-
-
-def _cause_title(group: Sequence[TaskChange]) -> str:
-    return f"{short_arm(group[0].arm)}: {counted(len(group), 'task')} worse by {group[0].cause or 'a cause that no trace shows'}"
-
-
-def _cause_text(group: Sequence[TaskChange]) -> str:
-    """Return the first task with its command, and the names of some others."""
-    first, *others = group
-    names = [literal(change.task) for change in others[:MAX_TASKS]]
-    more = [f"and {len(others) - len(names)} more"] * (len(others) > len(names))
-    return "\n".join([_task_text(first), *([f"likewise: {', '.join([*names, *more])}"] if others else [])])
-
-
-def _stop_text(group: Sequence[StopChange]) -> str:
-    """Return the trials of one kind of other stop, and the command that shows the first."""
-    return "\n".join(map(literal, filter(None, (trials(group, MAX_TASKS), group[0].command))))
-
-
-# --- GitHub ---
-
-
-def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
-    """Return GitHub workflow commands: the outcome, then new crashes and other stops, then the causes of lost tasks.
-
-    A new crash is a warning whatever the outcome is.
-    """
-    kind = "notice" if result.outcome in PASSES else "warning" if result.outcome == "undecided" else "error"
-    if result.outcome == "undecided" and on_undecided != "undecided":
-        kind = "error" if on_undecided == "fail" else "notice"
-    other = beside_losses(result)
-    told = other if kind != "notice" else [change for change in other if change.crashed]
-    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([_explanation(result), *paragraphs(result)]))
-    stops = [_command("warning", title(found), _stop_text(found)) for found in groups(told)]
-    lost = [_command("warning", _cause_title(found), _cause_text(found)) for found in _lost(result.tasks)]
-    return [first, *[*stops, *(lost if kind != "notice" else [])][:MAX_ANNOTATED]]
-
-
-def _command(kind: str, title: str, message: str) -> str:
-    """Return `::error title=…::…`, escaped like GitHub's toolkit does (packages/core/src/command.ts)."""
-    escaped = _escaped(title).replace(":", "%3A").replace(",", "%2C")
-    return f"::{kind} title={escaped}::{_escaped(message)}"
-
-
-def _escaped(content: str) -> str:
-    return plain(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
 # --- text ---
 
 
-def _explanation(result: GateResult, named: int = MAX_NAMED) -> str:
-    """Return what the outcome rests on; trials that crash now, and did not, stand first whatever it is."""
+def explanation(result: GateResult, named: int = MAX_NAMED) -> str:
+    """Return what the outcome rests on; loops that hang or crash now, and did not, stand first whatever it is."""
+    hangs = [arm.hangs for arm in result.arms if arm.hangs]
     crashed = crashes(result.stops, sum(arm.trials for arm in result.arms))
     limits = dict.fromkeys(said for arm in result.arms for said in arm.limits)
     bills = unjudged_in_brief(result.arms, named) if result.outcome in PASSES else ()
-    found = "; ".join(filter(None, [result.lead, *crashed, *limits, _reason(result, named), *bills]))
+    found = "; ".join(filter(None, [result.lead, *hangs, *crashed, *limits, _reason(result, named), *bills]))
     return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 
@@ -254,16 +146,18 @@ def _reason(result: GateResult, named: int) -> str:
         return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
     if result.outcome in ("pass", "unchanged", "better here"):
         return "; ".join(_passed(result, named))
-    known = [arm for arm in result.arms if not (arm.crash_alone or arm.limit_alone)]  # what these rest on is said before
+    known = [
+        arm for arm in result.arms if not (arm.crash_alone or arm.limit_alone or arm.hangs)
+    ]  # what these rest on is said before
     decisive = [line for arm in known for line in arm.lines if line.outcome == result.outcome]
     return _first(
-        [f"{short_arm(line.arm)} in {line.metric} {_held_to_its_margin(line)}" for line in decisive],
+        [f"{short_arm(line.arm)} in {line.metric} {held_to_its_margin(line)}" for line in decisive],
         "; ",
         named,
     )
 
 
-def _held_to_its_margin(line: GateLine) -> str:
+def held_to_its_margin(line: GateLine) -> str:
     """Return the change beside its margin; of a regression within it also why it is one."""
     within = line.outcome == "regression" and line.is_within
     why = ": the loss is within the margin, but one beyond it is not ruled out" * within
@@ -402,7 +296,7 @@ def _results(side: Side) -> str:
     return f"{mean} {counts(stops)}" if stops else mean
 
 
-def _task_text(change: TaskChange) -> str:
+def task_text(change: TaskChange) -> str:
     return "\n".join(map(literal, filter(None, (_change_line(change), change.command))))
 
 

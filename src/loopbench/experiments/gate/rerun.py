@@ -17,7 +17,7 @@ from loopbench.runs.registry import loops_named, programs_named
 from loopbench.runs.store.files import RunError
 
 from .baseline import Baseline
-from .judge import Incomparable, refuse_other
+from .comparable import Incomparable, refuse_other
 
 
 @dataclass(frozen=True, slots=True)

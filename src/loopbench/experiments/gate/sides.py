@@ -15,6 +15,7 @@ from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
 from loopbench.protocol import StopReason
 
 from .baseline import Baseline, TaskLine, measured, outcome_of
+from .hangs import all_hung
 from .names import short_arm
 
 
@@ -114,6 +115,10 @@ class Sides:
                 clusters[record.task] = record.cluster
         return TaskValues(values, clusters)
 
+    def knows(self, metric: str) -> bool:
+        """Whether any trial has a metric, in the baseline or in the run."""
+        return bool(self.old_values(metric).values or self.new_values(metric).values)
+
     @cached_property
     def pairs(self) -> tuple[TrialPair, ...]:
         """The trials with their counterparts; only equal seeds and repeats make the pairs meaningful."""
@@ -147,6 +152,17 @@ class Sides:
         now = [stop_of(record) for record in self.records if record.status == "scored"]
         was = [stop for line in self.old.values() for stop in line.stop if stop is not None]
         return bool(now) and set(now) == {StopReason.CRASHED} != set(was)
+
+    @cached_property
+    def hung(self) -> bool:
+        """Whether the run's trials say that the loop hangs, where no trial of the baseline ended at its time limit."""
+        was = [stop for line in self.old.values() for stop in line.stop]
+        return StopReason.TIMEOUT not in was and all_hung(self.records, len(was))
+
+    @property
+    def dead(self) -> bool:
+        """Whether it crashes or hangs in every trial, and did not in the baseline."""
+        return self.died or self.hung
 
     def identical(self, metrics: Iterable[str]) -> bool:
         """Whether every trial of the baseline has the same result in the run, these metrics included."""

@@ -23,6 +23,8 @@ MAX_VALUE = 40
 """Characters of an option's value that a sentence shows."""
 SEED_ALONE = "code, options and model are the blessed ones and only the seed is another, which is the likely cause"
 """What a regression begins with where `only_the_seed_differs`."""
+UNSEEN = "In this run"
+"""What the note begins with that names the faults that no changed loop met."""
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "wire": ("no reply was made unreadable", "flaky-format"),
     "decision": ("no call was made wrongly", "flaky-tools"),
@@ -45,7 +47,7 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
     if scripted and missing:
         profiles = dict.fromkeys(f"--profile {profile}" for _, profile in missing)
         yield (
-            f"In this run {listed([what for what, _ in missing])}, so the gate says nothing of what the changed loop does then; "
+            f"{UNSEEN} {listed([what for what, _ in missing])}, so the gate says nothing of what the changed loop does then; "
             f"a baseline that is blessed with {listed(list(profiles))}, too, would."
         )
 

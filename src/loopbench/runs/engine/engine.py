@@ -89,11 +89,7 @@ def _links(config: CompareConfig, forks: Sequence[ForkedWorker]) -> Iterator[Lin
 @asynccontextmanager
 async def _here(job: Job, progress: Progress) -> AsyncIterator[TrialContext]:
     """Run trials in this process, beside what watches over them."""
-
-    def told(trouble: str) -> None:
-        progress.noted(f"{trouble}; --workers N runs trials in processes, which can be ended")
-
-    leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, told)
+    leftovers, watch = Leftovers(), Watch(job.config.trial_timeout_s, progress.noted)
     try:
         async with job.trial_models.opened() as answers:
             with watch.watching(), relaxed_gc():

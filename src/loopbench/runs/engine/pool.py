@@ -23,6 +23,7 @@ from loopbench.protocol import StopReason
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import head_of
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
+from loopbench.runs.trial.watchdog import HangingTrials
 
 from .arm_deaths import ArmDeaths
 from .job import Job, setup_of
@@ -33,8 +34,6 @@ from .runner import Progress
 
 SILENCE_GRACE_S = 10.0
 """Seconds beyond a trial's time limit before a worker counts as stuck: the worker's own watchdog acts first."""
-HANGS_S = 10.0
-"""Seconds without a turn of a worker's event loop after which the trial that holds it up is told."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 5.0
 MAX_DEATHS = 3
@@ -74,8 +73,7 @@ class Pool:
         self._is_exhausted = False
         """Whether the run's budget is used up, so that trials under way may spend nothing more."""
         self._failed: Exception | None = None
-        self._hanging: set[str] = set()
-        """Trials that were told to let nothing else run."""
+        self._hanging = HangingTrials(job.config.trial_timeout_s)
         self._left = Left()
 
     @property
@@ -323,23 +321,13 @@ class Pool:
                 self._check_budget()
                 for worker in list(self._workers):
                     worker.silent_s += passed_s
-                    self._tell_of_hanging(worker)
+                    if said := self._hanging.said(worker.stuck_by, worker.stuck_s):
+                        self._progress.noted(said)
                     stuck_s = worker.stuck_s + worker.silent_s
                     if worker.orders and stuck_s > self._job.config.trial_timeout_s + SILENCE_GRACE_S:
                         self._kill(worker, stuck_s)
         except Exception as error:  # a bug of ours: no trial may wait for ever
             self._fail(error)
-
-    def _tell_of_hanging(self, worker: PoolWorker) -> None:
-        """Say which trial lets nothing else run, long before its time is up; each trial once."""
-        if worker.stuck_s < HANGS_S or not worker.stuck_by or worker.stuck_by in self._hanging:
-            return
-        self._hanging.add(worker.stuck_by)
-        limit = f"{self._job.config.trial_timeout_s:g} s"
-        self._progress.noted(
-            f"{worker.stuck_by} has let nothing else run for {worker.stuck_s:.0f} s: it computes, or waits without await; it is "
-            f"interrupted after {limit} (--trial-timeout)"
-        )
 
     def _lost(self, worker: PoolWorker, why: str) -> None:
         """Redistribute the trials of a worker that has died. Raises WorkerError if every worker dies."""

@@ -28,6 +28,8 @@ STUCK_S = 0.5
 """Seconds without a turn after which an event loop counts as blocked."""
 GRACE_S = 1.0
 """Seconds beyond the time limit before a trial is interrupted."""
+HANGS_S = 10.0
+"""Seconds without a turn of the event loop after which the trial that holds it up is told."""
 HOPELESS_S = 5.0
 """Seconds after which an interruption counts as failed, and after which that is reported again."""
 MAX_PAUSE_S = 1.0
@@ -86,11 +88,31 @@ HOLD: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=Non
 """The blocking time of the trial that the running code belongs to."""
 
 
+class HangingTrials:
+    """The trials that were told to let nothing else run, long before their time was up."""
+
+    def __init__(self, limit_s: float) -> None:
+        """`limit_s`: of a trial."""
+        self._limit_s = limit_s
+        self._told = set[str]()
+
+    def said(self, trial: str, stuck_s: float) -> str:
+        """Return what is to be said of a trial that has held an event loop up for so long; empty where that is nothing."""
+        if stuck_s < HANGS_S or not trial or trial in self._told:
+            return ""
+        self._told.add(trial)
+        return (
+            f"{trial} has let nothing else run for {stuck_s:.0f} s: it computes, or waits without await; it is interrupted after "
+            f"{self._limit_s:g} s (--trial-timeout)"
+        )
+
+
 class Watch:
     """Watches one event loop."""
 
     def __init__(self, limit_s: float, told: Callable[[str], None]) -> None:
-        """Make a watch. `limit_s`: of a trial. `told`: called from another thread, once each time the loop stays blocked."""
+        """Make a watch. `limit_s`: of a trial. `told`: called from another thread, once for each trial that holds the loop up for
+        long, and once each time the loop stays blocked."""
         self.limit_s = limit_s + GRACE_S
         self.told = told
         self._loop = asyncio.get_running_loop()
@@ -101,6 +123,7 @@ class Watch:
         self._last: BlockingTime | None = None
         self._asked = False
         self._over = threading.Event()
+        self._hanging = HangingTrials(limit_s)
 
     @property
     def stuck_s(self) -> float:
@@ -136,12 +159,16 @@ class Watch:
             stuck_s = self.stuck_s
             if stuck_s and main is not None:
                 signal.pthread_kill(main, signal.SIGURG)
+            if said := self._hanging.said(self.holder, stuck_s):
+                self.told(said)
             if stuck_s < self.limit_s + HOPELESS_S:
                 told = told and stuck_s > 0
             elif not told:
                 told = True
                 who = "nothing has run" if self._last is None else f"{self._last.name} has let nothing else run"
-                self.told(f"{who} for {stuck_s:.0f} s, and cannot be interrupted")
+                self.told(
+                    f"{who} for {stuck_s:.0f} s and cannot be interrupted; --workers N runs trials in processes, which can be ended"
+                )
 
     def signalled(self, *_: object) -> None:
         """Handle the signal inside whatever blocks the event loop. Raises Interrupted there if a trial's time is up."""

@@ -1,0 +1,281 @@
+"""Whether a run can be compared with a baseline: what changed in the questions, and a refusal that names the first difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.gate import check_level, check_margin
+from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
+from loopbench.protocol.counts import counted
+from loopbench.runs.changes import upgrades
+from loopbench.runs.manifest import Manifest
+from loopbench.text.counts import listed
+
+from .baseline import Baseline, has_all
+from .changed_code import CodeChange, code_change
+from .changed_profile import changed_fields
+from .changed_suite import TaskSets
+from .names import short_arm
+from .sides import Sides
+
+_HINT = "where that is meant, bless a new run"
+COMMON_FLAG = "--common-tasks"
+COMMON_ADVICE = f"{COMMON_FLAG}, in Python common_tasks=True, judges by"
+_DIGEST_CHARS, _SHORT = 64, 12
+
+
+class Incomparable(ValueError):
+    """A run and a baseline cannot be compared; the text says why in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """What a run and a baseline that can be compared have in common, and what changed in the questions."""
+
+    arms: Mapping[str, str]
+    """Arm of the baseline → arm of the run."""
+    code: CodeChange | None
+    """How the code of the suite changed; None if it did not."""
+    tasks: TaskSets | None
+    """What became of the baseline's tasks; None where one side has no digests of them."""
+    common: TaskSets | None
+    """The same, where only the tasks are judged that are the same in both; None where all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """The questions of a run beside those of a baseline; their differences are looked up once."""
+
+    folder: Path
+    """What an error names: the run's directory, or the baseline's file."""
+    manifest: Manifest
+    baseline: Baseline
+    code: CodeChange | None
+    tasks: TaskSets | None
+
+    @classmethod
+    def of(cls, folder: Path, manifest: Manifest, baseline: Baseline) -> _Questions:
+        known = manifest.task_digests is not None and baseline.task_digests
+        tasks = TaskSets.of(baseline.task_digests, manifest.task_digests.tasks) if manifest.task_digests and known else None
+        return cls(folder, manifest, baseline, code_change(manifest, baseline), tasks)
+
+    @property
+    def shares_other(self) -> bool:
+        """Whether what all tasks share is another, for sides that both have digests."""
+        now = self.manifest.task_digests
+        return now is not None and now.shared != self.baseline.shared_digest
+
+
+def check_request(baseline: Baseline, metrics: Mapping[str, float], alpha: float) -> None:
+    """Raise Incomparable for a metric that the baseline lacks, ValueError for a bad margin or level; no run is needed."""
+    check_level(alpha)
+    for metric, margin in metrics.items():
+        check_margin(metric, margin)
+        if metric not in baseline.metrics:
+            raise Incomparable(f"metric {metric}: not in the baseline, which knows {', '.join(baseline.metrics)}")
+
+
+def check_accuracy_margin(setting: str, margin: float) -> None:
+    """Raise ValueError, which names the setting, for a margin that no loss of accuracy can have."""
+    try:
+        check_margin(PRIMARY, margin)
+    except ValueError:
+        raise ValueError(f"{setting}: a margin from 0 to below 1 is needed, such as 0.02 for 2 points, got {margin:g}") from None
+
+
+def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline, *, common: bool = False) -> Comparable:
+    """Raise Incomparable that names the first difference in the questions, or an arm that is missing; no trial has to have run.
+
+    `common`: the suite may have changed, and the tasks that are the same in both are to be judged.
+    """
+    suite, old = manifest.suite, baseline.suite
+    _refuse(folder, [("suite", old.name, suite.name)])
+    questions = _Questions.of(folder, manifest, baseline)
+    sets = _common_tasks(questions) if common else None
+    if sets is None:
+        _refuse_other_suite(questions)
+        _refuse_other_scheduled(questions)
+    _refuse_other_settings(questions)
+    arms = _found_arms(folder, manifest, baseline)
+    _refuse_other_code(questions)
+    return Comparable(arms, questions.code, questions.tasks, sets)
+
+
+def _refuse_other_settings(questions: _Questions) -> None:
+    """Raise Incomparable for another step limit, version or fault profile."""
+    folder, manifest, baseline = questions.folder, questions.manifest, questions.baseline
+    settings: list[tuple[str, Any, Any]] = [
+        ("step limit", baseline.suite.max_tool_steps, manifest.suite.max_tool_steps),
+        *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
+    ]
+    for name, now in manifest.profiles.items():
+        if name in baseline.profiles:
+            settings.append((f"digest of profile {name}", baseline.profiles[name], now))
+            fields = changed_fields(baseline.own_profiles.get(name, {}), manifest.own_profiles.get(name, {}))
+            if baseline.profiles[name] != now and fields:
+                raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
+    _refuse(folder, settings)
+
+
+def _refuse_other_code(questions: _Questions) -> None:
+    """Raise Incomparable if files of the suite changed that no loop is made of: they are a part of every task."""
+    change = questions.code
+    if change is not None and change.apart_from_loops:
+        raise Incomparable(
+            f"{questions.folder}: {change.named} changed since the baseline; tools or scorers are made of it, so every task is "
+            "another, and the loop is not judged: bless a run of the loop as it was, with this file as it is now"
+        )
+
+
+def _refuse(folder: Path, settings: Iterable[tuple[str, Any, Any]]) -> None:
+    """Raise Incomparable for the first setting, given with its values in the baseline and in the run, that is another."""
+    for setting, then, now in settings:
+        if then != now:
+            raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
+
+
+def _brief(value: Any) -> str:
+    """Shorten a digest."""
+    text = str(value)
+    return f"{text[:_SHORT]}…" if len(text) == _DIGEST_CHARS else text
+
+
+# --- the tasks ---
+
+
+def _refuse_other_suite(questions: _Questions) -> None:
+    """Raise Incomparable if the suite has changed; where tasks have digests on both sides, it says which tasks did."""
+    suite, old, sets = questions.manifest.suite, questions.baseline.suite, questions.tasks
+    versions = [
+        (f"version of suite {old.name}", old.version, suite.version),
+        (f"digest of suite {old.name}", old.digest, suite.digest),
+    ]
+    if sets is None or all(then == now for _, then, now in versions):
+        _refuse(questions.folder, versions)
+        return
+    other_version = f" (version {suite.version}, not {old.version})" * (suite.version != old.version)
+    files = f" ({questions.code.named})" if questions.code is not None and questions.code.files else ""
+    shared = f"the tools or the data that all its tasks share{files}" * questions.shares_other
+    what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
+    cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
+    raise Incomparable(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
+
+
+def _refuse_other_scheduled(questions: _Questions) -> None:
+    """Raise Incomparable if the run has other tasks of the suite than the baseline, before they ran, where these have digests."""
+    sets = questions.tasks
+    for tasks, problem in (
+        () if sets is None else ((sets.added, "are not in the baseline"), (sets.removed, "of the baseline are left out"))
+    ):
+        if tasks:
+            cure = f"{COMMON_ADVICE} those of both; {_HINT}"
+            raise Incomparable(f"{questions.folder}: other tasks: {len(tasks)} {problem}, such as {tasks[0]}; {cure}")
+
+
+def _common_tasks(questions: _Questions) -> TaskSets:
+    """Return which tasks are the same in both. Raises Incomparable where none is, or nobody knows."""
+    sets, folder = questions.tasks, questions.folder
+    if sets is None:
+        older = "the baseline has" if not questions.baseline.task_digests else f"{folder} has"
+        raise Incomparable(f"{COMMON_FLAG}: {older} no digests of its tasks, as an older loopbench made it; make it anew")
+    if questions.shares_other:
+        raise Incomparable(
+            f"{folder}: {COMMON_FLAG}: the tools or the data that all tasks share have changed, and so all of them did"
+        )
+    if not sets.same:
+        raise Incomparable(f"{folder}: {COMMON_FLAG}: no task is the same as in the baseline: {sets.named()}; {_HINT}")
+    return sets
+
+
+def refuse_other_tasks(run: Results, baseline: Baseline, found: Comparable) -> None:
+    """Raise Incomparable if a run that has all its trials has other tasks than the baseline, unless only common ones are judged."""
+    if found.common is not None:
+        return
+    blessed = {task for arm in baseline.arms.values() for task in arm.tasks}
+    in_run = {record.task for record in run.records}
+    for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
+        if tasks and (has_all(run) or problem.startswith("are")):
+            cure = _HINT if found.tasks is None else f"{COMMON_ADVICE} those of both; {_HINT}"
+            raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
+
+
+# --- the arms ---
+
+
+def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
+    """Return arm of the baseline → arm of the run, None if absent.
+
+    Arms match by name, or else if only the version of a foreign loop differs, or if each side has a single loop under the same
+    model and profile.
+    """
+    upgraded = upgrades(baseline.arms, {arm.arm: arm for arm in manifest.arms})
+    in_run = {arm.arm: (arm.model, arm.profile) for arm in manifest.arms}
+    blessed = {name: (arm.model, arm.profile) for name, arm in baseline.arms.items()}
+
+    def alone(conditions: tuple[str, str]) -> str | None:
+        old, new = ([name for name, its in side.items() if its == conditions] for side in (blessed, in_run))
+        return new[0] if len(old) == len(new) == 1 else None
+
+    return {name: name if name in in_run else upgraded[name] or alone(conditions) for name, conditions in blessed.items()}
+
+
+def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str, str]:
+    """Return arm of the baseline → arm of the run. Raises Incomparable for one that the run lacks, and says what it has instead."""
+    matched = match_arms(manifest, baseline)
+    found = {old: arm for old, arm in matched.items() if arm is not None}
+    for lost in (baseline.arms[old] for old in matched if old not in found):
+        for setting, then, now in (
+            ("profile", lost.profile, {arm.profile for arm in manifest.arms}),
+            ("model", lost.model, {arm.model for arm in manifest.arms}),
+        ):
+            if then not in now:
+                raise Incomparable(
+                    f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
+                )
+    if len(found) < len(matched):
+        lacking = [short_arm(old) for old in matched if old not in found]
+        has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
+        raise Incomparable(
+            f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
+        )
+    return found
+
+
+def _way_out(manifest: Manifest) -> str:
+    """Return what to do about an arm that a run lacks; loopbench can run no agent whose results were imported."""
+    if manifest.imported is None:
+        return "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone"
+    return (
+        "import what every agent of the baseline did into one run, name an agent as there (--arm), or bless an import of the one "
+        "agent alone"
+    )
+
+
+# --- the metrics ---
+
+
+def refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
+    """Raise Incomparable for a metric unknown in more than 2 % of an arm's scored trials, on either side; of a metric that some
+    trials have by its nature, for one that no arm has.
+    """
+    for metric in metrics:
+        if METRICS[metric].of_some:
+            if not any(side.knows(metric) for side in sides):
+                raise Incomparable(f"metric {metric}: known for no trial, of no arm")
+            continue
+        for side in sides:
+            for side_name, values in (("the baseline", side.old_values), ("the run", side.new_values)):
+                known, scored = _count(values(metric)), _count(values(PRIMARY))
+                if known < (1 - MAX_ERRORED) * scored:
+                    raise Incomparable(
+                        f"metric {metric}: known for {known:,} of {counted(scored, 'trial')} of {side.arm} in {side_name}"
+                    )
+
+
+def _count(by_task: TaskValues) -> int:
+    return sum(map(len, by_task.values.values()))

@@ -1,0 +1,32 @@
+"""Loops that hang: when the trials that there are say so, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopbench.metrics.record import Record
+from loopbench.metrics.trajectory.trajectory import shortened
+from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
+
+from .names import short_arm
+
+HANG_TRIALS = 3
+"""Trials, the first of an arm, that tell that it hangs if all of them end at their time limit."""
+
+
+def hung(record: Record) -> bool:
+    """Whether a trial ended at its time limit, and not because infrastructure failed."""
+    return record.status == "scored" and record.stop == StopReason.TIMEOUT
+
+
+def all_hung(records: Sequence[Record], trials: int) -> bool:
+    """Whether an arm's records, of so many scheduled trials, are enough to tell that it hangs, and all of them say so."""
+    return len(records) >= min(HANG_TRIALS, trials) > 0 and all(map(hung, records))
+
+
+def hang_words(arm: str, records: Sequence[Record]) -> str:
+    """Return `finish/clean hangs: each of its 3 trials ended at its time limit (no end within 60 s)`."""
+    reason = f" ({shortened(records[0].reason)})" if records[0].reason else ""
+    each = "its one trial" if len(records) == 1 else f"each of its {counted(len(records), 'trial')}"
+    return f"{short_arm(arm)} hangs: {each} ended at its time limit{reason}"

@@ -1,0 +1,58 @@
+"""What a run lost, by what it was lost to: new crashes, tasks by their causes, other stops; for CI servers, the gravest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from loopbench.metrics.trajectory.trajectory import shortened
+from loopbench.protocol.counts import counted
+
+from .names import short_arm
+from .outcome import GateResult, StopChange, TaskChange
+from .outputs import MAX_TASKS, literal, task_text
+from .stop_words import trials
+
+
+def crash_groups(result: GateResult) -> list[list[StopChange]]:
+    """Return the trials that crash now and did not, those of one arm and exception together, the largest group first."""
+    found: dict[tuple[str, str], list[StopChange]] = {}
+    for change in result.stops:
+        if change.crashed:
+            found.setdefault((change.arm, change.reason), []).append(change)
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def crash_title(group: Sequence[StopChange], trials_of_arm: int | None) -> str:
+    """Return `finish/clean: 14 of 40 trials crash now (KeyError: 'x')`; without the 40 where the arm was not judged."""
+    first = group[0]
+    raised = f" ({shortened(first.reason)})" if first.reason else ""
+    of = "" if trials_of_arm is None else f"of {trials_of_arm:,} "
+    crash = counted(len(group), f"{of}trial{'s' * bool(trials_of_arm and trials_of_arm > 1)} crashes", f"{of}trials crash")
+    return f"{short_arm(first.arm)}: {crash} now{raised}"
+
+
+def lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:
+    """Return the tasks that got worse, those of one arm and cause together, the largest group first."""
+    found: dict[tuple[str, str | None], list[TaskChange]] = {}
+    for change in changes:
+        if change.became == "worse":
+            found.setdefault((change.arm, change.cause), []).append(change)
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def cause_title(group: Sequence[TaskChange]) -> str:
+    """Return `finish/clean: 12 tasks worse by parse`."""
+    return f"{short_arm(group[0].arm)}: {counted(len(group), 'task')} worse by {group[0].cause or 'a cause that no trace shows'}"
+
+
+def cause_text(group: Sequence[TaskChange]) -> str:
+    """Return the first task with its command, and the names of some others."""
+    first, *others = group
+    names = [literal(change.task) for change in others[:MAX_TASKS]]
+    more = [f"and {len(others) - len(names)} more"] * (len(others) > len(names))
+    return "\n".join([task_text(first), *([f"likewise: {', '.join([*names, *more])}"] if others else [])])
+
+
+def stop_text(group: Sequence[StopChange]) -> str:
+    """Return the trials of one kind of other stop, and the command that shows the first."""
+    return "\n".join(map(literal, filter(None, (trials(group, MAX_TASKS), group[0].command))))

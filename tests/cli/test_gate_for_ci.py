@@ -1,0 +1,95 @@
+"""What `loopbench gate` writes for CI servers and programs: JUnit, summaries, annotations and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.conftest import SMALL_RUN
+from tests.cli.test_gate import FLAKY, WORSE
+
+pytestmark = pytest.mark.thorough
+
+
+def test_junit_summary_and_annotations(loopbench, blessed, here, monkeypatch):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    blessed(*FLAKY)
+    ended = loopbench(*WORSE, "--junit", "out/gate.xml", "--summary", "summary.md", "--annotations")
+    assert ended.code == 1
+    root = ElementTree.parse(here / "out/gate.xml").getroot()
+    assert root.find("testsuite/testcase/failure") is not None
+    assert (here / "summary.md").read_text().startswith("## Gate: regression\n")
+    assert any(line.startswith("::error title=loopbench gate%3A regression::") for line in ended.err.split("\n"))
+    assert "::" not in ended.out
+    loopbench(*WORSE, "--summary", "summary.md")
+    assert (here / "summary.md").read_text().count("## Gate: regression\n") == 2
+
+
+def test_in_github_actions_annotations_and_the_step_summary_are_written_unasked(loopbench, blessed, here, monkeypatch):
+    run = blessed()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here / "step.md"))
+    ended = loopbench("gate", run, "--baseline", "b.json", "--json")
+    assert ended.json["outcome"] == "identical"
+    assert "::notice title=loopbench gate%3A identical::behaviour unchanged in all 12 trials\n" in ended.err
+    assert (here / "step.md").read_text().startswith("## Gate: identical\n")
+    assert "::" not in loopbench("gate", run, "--baseline", "b.json", "--no-annotations").err
+
+
+def test_in_github_actions_an_error_in_a_loop_is_annotated_with_its_file_and_line(loopbench, blessed, here, monkeypatch):
+    blessed("--loop", "bare")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
+    (here / "unreadable.py").write_text("def a():\n    return (\n")
+    (here / "unable.py").write_text("import json\n\njson.nothing()\n")
+    for module, line, said in (("unreadable", 2, "SyntaxError"), ("unable", 3, "AttributeError")):
+        ended = loopbench("gate", "--baseline", "b.json", "--loop", f"{module}:Mine", "--quiet")
+        assert ended.code == 2
+        annotation, error = ended.err.strip().split("\n")
+        assert annotation.startswith(
+            f"::error file={module}.py,line={line},title=loopbench gate%3A not judged::loop '{module}:Mine': "
+        )
+        assert said in annotation
+        assert error.startswith("error: loop ")
+    other = loopbench("gate", "--baseline", "b.json", "--metric", "speed", "--quiet").err
+    assert other.startswith("::error title=loopbench gate%3A not judged::unknown metric 'speed'")
+    assert "::" not in loopbench("gate", "--baseline", "b.json", "--metric", "speed", "--no-annotations").err
+
+
+def test_json_is_one_object(loopbench, blessed):
+    run = blessed()
+    made = loopbench("gate", run, "--baseline", "b.json", "--json")
+    assert json.loads(made.out)["baseline"] == str(Path("b.json").resolve())
+    assert made.out.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(loopbench, here, monkeypatch):
+    assert loopbench("compare", "--loop", "bare", *SMALL_RUN).code == 0
+    assert loopbench("bless", "latest", "--output", "b.json").code == 0
+    before = sorted((here / "runs").iterdir())
+    ended = loopbench("gate", "--baseline", "b.json", "--junit", ".")
+    assert (ended.code, ended.err) == (2, "error: --junit .: cannot be written; nothing was judged\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here))
+    ended = loopbench("gate", "--baseline", "b.json")
+    assert ended.code == 2
+    assert "--summary" in ended.err
+    assert sorted((here / "runs").iterdir()) == before
+
+
+def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopbench, here):
+    assert loopbench("compare", "--loop", "bare", *SMALL_RUN).code == 0
+    assert loopbench("bless", "latest", "--output", "b.json").code == 0
+    command = [sys.executable, "-m", "loopbench", "gate", "latest", "--baseline", "b.json", "--junit", "g.xml"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (here / "g.xml").is_file()

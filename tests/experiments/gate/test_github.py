@@ -1,0 +1,43 @@
+"""What GitHub Actions shows: annotations in their order, and files as seen from the repository."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopbench.experiments.gate import github_annotations, headline, judge
+from loopbench.experiments.gate.github import append_summary
+from loopbench.metrics.record import Record
+from tests.experiments.gate.conftest import ALL, failing, task
+
+
+def crashing(record: Record) -> Record:
+    """Of `bare/clean` seven tasks crash and lose their score, one is lost otherwise, and one ends otherwise."""
+    if record.arm != "bare/clean":
+        return record
+    if record.task in ALL[:7]:
+        return replace(record, stop="crashed", reason="KeyError: 'x'", scores={"accuracy": 0.0})
+    if record.task == ALL[7]:
+        return replace(record, stop="crashed", reason="ValueError: y")
+    return failing(ALL[8])(replace(record, stop="max_steps") if record.task == ALL[9] else record)
+
+
+def test_crashes_count_as_the_first_line_does_and_stand_first(altered, baseline):
+    judged = judge(altered(crashing), baseline)
+    assert "16 trials crash now (KeyError: 'x') and 1 other exception" in headline(judged)
+    titles = [line.split("title=")[1].split("::")[0] for line in github_annotations(judged)[1:]]
+    assert titles[:2] == [
+        "bare/clean%3A 14 of 24 trials crash now (KeyError%3A 'x')",
+        "bare/clean%3A 2 of 24 trials crash now (ValueError%3A y)",
+    ]
+    assert titles[2].startswith("bare/clean%3A 1 task worse by ")
+    assert titles[3] == "bare/clean%3A 2 trials with the same score%2C finished → max_steps"
+    assert len(titles) == 4
+
+
+def test_files_are_named_as_seen_from_the_repository(altered, baseline, tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    judged = judge(altered(crashing), baseline, path=tmp_path / "gates" / "b.json")
+    append_summary(tmp_path / "step.md", judged)
+    for said in ((tmp_path / "step.md").read_text(encoding="utf-8"), "\n".join(github_annotations(judged))):
+        assert str(tmp_path) not in said
+        assert f"loopbench show run-0 bare/clean/{task(1)}/0" in said.replace("\\", "")

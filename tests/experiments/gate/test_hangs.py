@@ -1,0 +1,127 @@
+"""Loops that hang where the blessed ones did not: the run is ended, and the gate says regression by what there is of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from loopbench.experiments.gate import (
+    bless,
+    github_annotations,
+    headline,
+    judge,
+    prepare_again,
+    run_unless_it_hangs,
+    text,
+    to_junit,
+    to_markdown,
+)
+from loopbench.experiments.gate.hangs import HANG_TRIALS
+from loopbench.experiments.gate.rerun import RerunSettings
+from loopbench.metrics.record import Record
+from loopbench.runs.engine.runner import Progress, Unwatched
+from loopbench.runs.store.files import RunError
+from tests.experiments.gate.conftest import arm_of, task
+
+ARM = "bare/clean"
+WHY = "no end, and no request or call for 60 s"
+
+
+def hanging(record: Record) -> Record:
+    return replace(record, stop="timeout", reason=WHY, scores={"accuracy": 0.0}) if record.arm == ARM else record
+
+
+def begun(record: Record) -> Record | None:
+    """A run that ends after three tasks."""
+    return hanging(record) if record.repeat == 0 and record.task in (task(1), task(2), task(3)) else None
+
+
+def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):
+    judged = judge(altered(begun), baseline, path=Path("b.json"))
+    said = f"{ARM} hangs: each of its 3 trials ended at its time limit ({WHY}), and none of the baseline's did; "
+    assert headline(judged) == f"regression: {said}84 of the run's 96 trials were left out"
+    assert (judged.lines, judged.reasons, judged.bless) == ((), (), "")
+    assert {change.arm for change in judged.tasks} == {ARM}, "the others have a part of their trials"
+    left = "finish/clean, bare/flaky-tools, finish/flaky-tools"
+    assert f"Not judged, since the run ended before all of their trials did: {left}." in text(judged)
+    (failure,) = ElementTree.fromstring(to_junit(judged)).findall(".//failure")
+    assert failure.attrib["message"].startswith(said)
+    assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A regression::{said}")
+    assert said in to_markdown(judged).replace("\\", "")
+
+
+def test_a_whole_run_of_a_loop_that_hangs_is_a_regression_with_its_lines_however_few_there_are(altered, baseline):
+    judged = judge(altered(hanging), baseline, metrics={"accuracy": 0.9, "tokens": 0.1})
+    assert headline(judged).startswith(f"regression: {ARM} hangs: each of its 24 trials ended at its time limit")
+    assert arm_of(judged, ARM).lines[0].outcome == "regression"
+    assert {line.outcome for arm in judged.arms if arm.arm != ARM for line in arm.lines} == {"identical"}
+
+
+def test_where_the_baseline_hung_too_or_a_trial_ended_nothing_is_said_of_hanging(altered, baseline):
+    def once(record: Record) -> Record:
+        return hanging(record) if record.task == task(1) else record
+
+    was = bless(altered(once))
+    assert judge(altered(begun), was).outcome == "invalid"
+    answered = judge(altered(once), baseline)
+    assert not any(arm.hangs for arm in answered.arms)
+
+
+def test_a_loop_that_hangs_is_not_blessed(altered):
+    with pytest.raises(RunError, match=r"bare/clean hangs: each of its 3 trials .*; nothing was blessed"):
+        bless(altered(begun))
+
+
+class Told(Unwatched):
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.notes: list[str] = []
+
+    def finished(self, record: Record) -> None:
+        self.records.append(record)
+
+    def noted(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def play(records: Sequence[Record], experiment: Any, baseline: Any = None) -> Told:
+    """Let a run give these records one after the other."""
+    told = Told()
+
+    def run(_: Any, progress: Progress) -> str:
+        for record in records:
+            progress.finished(record)
+        return ""
+
+    assert run_unless_it_hangs(experiment, told, baseline, run) == ""
+    return told
+
+
+@pytest.fixture(scope="module")
+def experiment(wind, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("again")
+    return prepare_again(bless(wind), folder / "b.json", RerunSettings(runs=folder))
+
+
+def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, experiment):
+    told = play(list(map(hanging, wind.records)), experiment, baseline)
+    assert [record.arm for record in told.records].count(ARM) == HANG_TRIALS == 3
+    assert told.records[-1].arm == ARM
+    assert told.notes == [
+        "bare/clean hangs: its first 3 trials ended at their time limit, so the run ends, and the other trials are left out"
+    ]
+    assert len(play(list(map(hanging, wind.records)), experiment).records) == len(told.records), "nothing is to be blessed either"
+
+
+def test_the_run_goes_on_where_a_trial_ended_by_itself_or_the_baseline_hung(wind, altered, baseline, experiment):
+    records = [record if record.task == task(1) else hanging(record) for record in sorted(wind.records, key=lambda r: r.task)]
+    assert len(play(records, experiment, baseline).records) == len(records)
+    was = bless(altered(lambda record: hanging(record) if record.task == task(1) else record))
+    assert len(play(list(map(hanging, wind.records)), experiment, was).records) == len(wind.records)
+    errored = [replace(record, status="errored") for record in map(hanging, wind.records)]
+    assert len(play(errored, experiment, baseline).records) == len(errored), "a provider's failure is no loop that hangs"
