@@ -40,7 +40,7 @@ def made() -> type:
     return Local
 
 
-if Base:
+if __name__:
 
     class Conditional:
         place: int = 0
