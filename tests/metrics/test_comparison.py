@@ -352,7 +352,14 @@ def test_the_object_for_scripts():
     assert first["faults"] == {"scheduled": 3, "landed": 3, "absorbed": 0, "recovered": 3, "unmet": 0} | implicit
     assert first["recovery"]["value"] == 1.0
     assert first["false_success"]["count"] == 0
-    assert [item["metric"] for item in made["pairs"]] == ["accuracy", "steps", "lm_calls", "tokens", "seconds"]
+    assert [item["metric"] for item in made["pairs"]] == [
+        "accuracy",
+        "steps",
+        "lm_calls",
+        "tokens",
+        "seconds",
+        "false_success_rate",
+    ]
     accuracy = made["pairs"][0]
     assert accuracy.keys() >= {"a", "b", "metric", "difference", "p", "p_holm", "verdict", "within_margin", "family", "margin"}
     assert (accuracy["verdict"], accuracy["within_margin"], accuracy["difference"]["n"]) == ("undecided", False, 3)

@@ -10,7 +10,7 @@ import typer
 
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
 from loopbench.metrics.factors.factorial import EFFECT_METRICS
-from loopbench.runs.config import IfAbsent, load_config
+from loopbench.runs.config import FILE_ONLY, IfAbsent, load_config
 
 from .environment import load_env
 from .options import ConfigFlags, OptionGroup, ResultsOptions, with_options
@@ -18,10 +18,7 @@ from .own_prints import own_prints_aside
 from .running import carry_out
 
 CONFIG_FLAGS = ConfigFlags(
-    only=(
-        *("suite", "data", "profiles", "models", "base_url", "split", "tasks", "repeats", "seed"),
-        *("alpha", "margin", "runs", "mlflow"),
-    ),
+    without=("loops", "looks", *FILE_ONLY),
     helps={"repeats": "Number of trials for each cell and task. [default: 1]"},
 )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
@@ -88,7 +88,7 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
 
     Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
     """
-    said = answer(found.comparison)
+    said = found.answer
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
     room = MAX_LINES - 1 - len(title)
     sentences = list(_sentences(found, said.said, width))
@@ -248,14 +248,14 @@ def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellFo
     """Return the heading and the rows of a matrix in one form."""
     heads = [*names.heads, *(plain_line(said.heading(column)) for column in said.columns)]
     if form.cost is not None:
-        heads.append(form.head.format(UNITS[said.unit]))
+        heads += [f"{form.head.format(UNITS[said.unit])}{plain_line(of)}" for of in said.cost_heads]
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
         names_of, found = (Text(plain_line(name)) for name in names.of(row)), zip(row.cells, most, strict=True)
         line = [*names_of, *(_cell(cell, form, of) for cell, of in found)]
         if form.cost is not None:
-            line.append(Text("–" if row.cost is None else form.cost(row.cost, said.unit)))
+            line += [Text("–" if cost is None else form.cost(cost, said.unit)) for cost in said.costs_of(row)]
         made.append(line)
     return made
 

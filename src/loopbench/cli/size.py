@@ -43,8 +43,8 @@ class SizeOptions(OptionGroup):
     """Significance level of the tests."""
     metric: str = "accuracy"
     """accuracy, steps, lm_calls, tokens, cost_usd, nominal_usd, seconds, retention, prefix_stability, tokens_with_cache,
-    injection_shown, injection_attempted, injection_executed, answer_changed, utility_kept, calls_lost, calls_doubled,
-    results_mispaired, calls_overlapped, user_calls, user_tokens or user_cost_usd."""
+    injection_shown, injection_attempted, injection_executed, answer_changed, utility_kept, false_success_rate, calls_lost,
+    calls_doubled, results_mispaired, calls_overlapped, user_calls, user_tokens or user_cost_usd."""
 
     @property
     def request(self) -> sizing.SizeRequest:

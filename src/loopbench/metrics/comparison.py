@@ -29,6 +29,7 @@ from .record_table import alike, records_by_arm
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import COSTS, FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .trial_limits import NO_LIMITS, TrialLimits
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -169,6 +170,8 @@ class Comparison:
     `a` and `b` are the arms' names without the profile."""
     remarks: tuple[str, ...] = ()
     """What else a reader has to know, such as the look at which a run was stopped."""
+    limits: TrialLimits = NO_LIMITS
+    """What each trial might spend at most, where the run itself set such limits."""
 
     def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
         """The object that `compare --json` prints; what this module does not know comes from the caller."""
@@ -178,6 +181,7 @@ class Comparison:
             "wall_s": wall_s,
             "alpha": self.alpha,
             "margin": self.margin,
+            "limits": self.limits.words or None,
             "invalid": self.invalid,
             "warnings": list(self.warnings),
             "arms": [arm.to_json() for arm in self.arms],

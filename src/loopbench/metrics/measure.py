@@ -11,7 +11,7 @@ from loopbench.protocol.modules import module_in, names_in
 from .record import Record
 
 MEASURES = "loopbench.metrics.measures"
-TableName = Literal["arms", "context", "injection", "calls"]
+TableName = Literal["arms", "context", "injection", "calls", "troubles"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,17 @@ class Interval:
     """What was counted: tasks, or events where the interval is one of events."""
 
     def as_dict(self) -> dict[str, float | int]:
-        """Plain JSON, whose zeros have no sign."""
-        return {"value": self.value + 0.0, "low": self.low + 0.0, "high": self.high + 0.0, "n": self.n}
+        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0."""
+        return {"value": self.value + 0.0, "low": _plain_end(self.low), "high": _plain_end(self.high), "n": self.n}
 
     @property
     def turned(self) -> Interval:
         """The interval of the negative: of b minus a where this is one of a minus b."""
         return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n)
+
+
+def _plain_end(end: float) -> float:
+    return 0.0 if abs(end) <= NO_SPREAD else end
 
 
 # One arm.

@@ -113,8 +113,6 @@ class ArmSummary:
     """Share of the landed implicit failures whose trial was scored wrong."""
     false_success: int | None
     """Trials."""
-    false_success_rate: Interval | None
-    """Share of the scored trials, as a mean over tasks."""
     right_unseen: int | None
     """Trials scored right though no prompt showed the scripted model what the answer rests on."""
     exclusions: Mapping[str, int]
@@ -135,6 +133,11 @@ class ArmSummary:
     @property
     def accuracy(self) -> Interval | None:
         return self.means[PRIMARY]
+
+    @property
+    def false_success_rate(self) -> Interval | None:
+        """Share of the scored trials with a wrong answer given as done, as a mean over tasks."""
+        return self.means["false_success_rate"]
 
     @property
     def errored_share(self) -> float:
@@ -248,7 +251,6 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
         false_success=_trials_with("false_success", scored, told_by="false_success"),
-        false_success_rate=_share(scored, _false_success, alpha),
         right_unseen=_trials_with("right_unseen", scored, told_by="answer_unseen"),
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
@@ -313,10 +315,6 @@ def false_success(
     claimed = stop in (StopReason.FINISHED, StopReason.FORCED) and not abstained
     hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
     return accuracy < 1 and claimed and (hurt or planned_call_unknown)
-
-
-def _false_success(record: Record) -> float | None:
-    return None if "false_success" in record.unknown else float(record.false_success)
 
 
 def _share(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:

@@ -151,18 +151,36 @@ class Views:
 
 
 def views(
-    records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN, seed: int = 0
+    records: Sequence[Record],
+    arms: Sequence[ArmInfo],
+    budgets: Sequence[AtBudget] | None = None,
+    *,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    seed: int = 0,
 ) -> Views:
-    """All views of one record per trial. `seed`: of the bootstrap draws."""
-    scored = {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
+    """All views of one record per trial. `budgets`: what `at_budgets` found, if it is known; `seed`: of the bootstrap draws."""
+    scored = _scored(records, arms)
     groups = _groups(arms, scored)
     return Views(
         tuple(front for group in groups for front in _fronts(group, alpha, seed)),
-        tuple(found for group in groups for unit in COSTS for found in _budgets(group, unit, alpha, margin)),
+        at_budgets(records, arms, alpha=alpha, margin=margin) if budgets is None else tuple(budgets),
         tuple(found for arm, own in scored.items() for unit in COSTS for found in _per_solved(arm, own, unit, alpha)),
         tuple(known for arm, own in scored.items() if (known := calibration(arm, own, alpha))),
         tuple(tried for arm, own in scored.items() if (tried := reliability(arm, own, alpha))),
     )
+
+
+def at_budgets(
+    records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN
+) -> tuple[AtBudget, ...]:
+    """The view at equal budgets alone, which takes no bootstrap."""
+    groups = _groups(arms, _scored(records, arms))
+    return tuple(found for group in groups for unit in COSTS for found in _budgets(group, unit, alpha, margin))
+
+
+def _scored(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, Sequence[Record]]:
+    return {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
 
 
 COSTS: Mapping[Unit, Callable[[Record], float | None]] = {"cost_usd": dollars, "tokens": METRICS["tokens"]}

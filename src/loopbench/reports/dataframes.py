@@ -19,7 +19,6 @@ import numpy as np
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
@@ -133,7 +132,7 @@ class Loaded:
     @property
     def verdicts(self) -> list[str]:
         """Return sentences that say which loop to adopt, what is undecided, and what is worse."""
-        return said_in_python([f"{sentence}." for sentence in answer(self.comparison).sentences])
+        return said_in_python([f"{sentence}." for sentence in self.results.answer.sentences])
 
     @property
     def comparison(self) -> Comparison:

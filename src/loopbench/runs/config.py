@@ -33,7 +33,7 @@ Engine = Literal["local", "ray"]
 COMMAND_LINE = "command line"
 FLAGS: Mapping[str, str] = {"loops": "loop", "profiles": "profile", "models": "model"}
 """Fields whose flags have other names."""
-FILE_ONLY = ("trial_budget", "provider.top_p", "provider.seed")
+FILE_ONLY = ("provider.top_p", "provider.seed")
 """Fields that have no flag: only a configuration file sets them."""
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, IN_FLIGHT_LOCAL = 32, 8, 2
 """Trials in flight by default: with real models, without waiting, and with a model that this machine computes."""

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
+from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, is_narrow
 
 
 def dollars(amount: float) -> str:
-    """Return dollars with cents, or with two digits if less than a cent: `3.10`, `1,200.00`, `0.0042`."""
-    return f"{amount:,.2f}" if amount >= 0.1 or amount == 0 else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
+    """Return dollars with cents, or with two digits if less than a cent: `3.10`, `1,200.00`, `0.0042`; nothing is `0.00`."""
+    if amount < -NO_SPREAD:
+        return f"-{dollars(-amount)}"
+    return f"{amount:z,.2f}" if amount >= 0.1 or amount <= NO_SPREAD else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
 def hundredths(share: float, *, sign: bool = False) -> str:
@@ -56,15 +58,30 @@ def interval(value: Interval | None, digits: int) -> str:
 
     Where an interval lies on one side of 0 and an end would round to 0, that end has one digit more, or is told as `>0` or `<0`.
     """
-    if value is None:
-        return "–"
+    return "–" if value is None else interval_of(value, rounded_in(value, digits))
+
+
+def signed_interval(value: Interval, digits: int) -> str:
+    """Return a difference with its interval, signs written out: `+0.025 [-0.011, +0.060]`; what rounds to 0 has none."""
+    written = rounded_in(value, digits)
+
+    def signed(number: float) -> str:
+        text = written(number)
+        return f"+{text}" if number > 0 and text[0].isdigit() and float(text) else text
+
+    low, middle, high = map(signed, (value.low, value.value, value.high))
+    return f"{middle} [{low}, {high}]"
+
+
+def rounded_in(value: Interval, digits: int) -> Callable[[float], str]:
+    """Return what writes the numbers of an interval: an end that would round to 0 is told from it where all lie on one side."""
     is_beside_zero = value.low > 0 or value.high < 0
 
     def written(number: float) -> str:
         rounded = f"{number:z.{digits}f}"
         return _beside_zero(number, digits + 1) if is_beside_zero and float(rounded) == 0 else rounded
 
-    return interval_of(value, written)
+    return written
 
 
 def _beside_zero(number: float, digits: int) -> str:

@@ -90,7 +90,8 @@ def test_a_better_value_is_used_and_what_is_undecided_is_left_as_it_is(ablated):
         tokens=lambda retries, ending: 100 + 10 * int(retries),
         default={"retries": "0", "ending": "off"},
     )
-    assert first(found) == f"Use bare(retries=2): retries=2 is better than 0; undecided against retries=5; {IDLE}"
+    price = "retries=2 takes 20 more tokens a trial than 0 (+20 %)"
+    assert first(found) == f"Use bare(retries=2): retries=2 is better than 0; {price}; undecided against retries=5; {IDLE}"
     assert "would tell it from " in sentences(found)[1]
     made = recommendation(found)
     assert made is not None
@@ -188,7 +189,10 @@ def test_of_values_as_accurate_the_cheaper_is_used(ablated):
         for effect in found.effects.effects
     ]
     found = replace(found, effects=replace(found.effects, effects=tuple(equal)))
-    assert first(found) == "Use bare(extra=off): extra=off is as accurate as on, and cheaper; errors=show is better than end"
+    price = "extra=off takes 200 fewer tokens a trial than on (-66 %)"
+    assert (
+        first(found) == f"Use bare(extra=off): extra=off is as accurate as on, and cheaper; errors=show is better than end; {price}"
+    )
 
 
 def test_a_value_that_is_better_under_one_profile_only_is_left_alone(ablated):
@@ -238,3 +242,35 @@ def test_no_value_is_used_that_another_is_shown_to_beat(ablated, shares, tokens)
     assert sorted(tuple(row.split()[:2]) for row in rows) == sorted(cells)
     assert max(map(len, lines)) <= 80
     assert used in found.ablation.cells
+
+
+def test_under_a_measured_profile_the_answer_begins_with_what_its_rates_rest_on(ablated):
+    found = ablated(
+        {"style": ("a", "b")},
+        lambda style: {"a": 0.3, "b": 0.9}[style],
+        default={"style": "a"},
+        tokens=lambda style: {"a": 100, "b": 150}[style],
+        profiles=("text-2024",),
+    )
+    made = recommendation(found)
+    assert made is not None
+    before, verdict = made.said
+    assert (before.is_basis, verdict.is_basis) == (True, False)
+    assert before.text.startswith(
+        "text-2024 holds means over models, and some of its rates come from few of them (text-2024: wire."
+    )
+    assert before.text.endswith("add --profile text-2024-median to see what holds for the median model")
+    price = "style=b takes 50 more tokens a trial than a (+50 %)"
+    assert verdict.text == f"Use bare(style=b): style=b is better than a; {price}"
+    assert ablation_answer_json(found)["recommendation"] == verdict.text
+    assert sentences(found) == [before.text, verdict.text]
+
+
+def test_a_price_is_told_for_each_profile_and_only_where_costs_are_told_apart(ablated):
+    shares = {"a": 0.3, "b": 0.9}
+    both = ablated(
+        {"m": ("a", "b")}, lambda _, m: shares[m], default={"m": "a"}, tokens=lambda m: {"a": 100, "b": 90}[m], profiles=("x", "y")
+    )
+    assert "m=b takes 10 fewer tokens a trial than a (-10 %) under x, 10 fewer tokens a trial than a (-10 %) under y" in first(both)
+    alike = ablated({"m": ("a", "b")}, lambda m: shares[m], default={"m": "a"})
+    assert first(alike) == "Use bare(m=b): m=b is better than a"

@@ -363,8 +363,8 @@ def test_up_to_seven_loops_are_all_shown_however_long_their_names(wind, width):
 
 def _with_answer(run: Results, made: ComparisonAnswer, width: int = 80) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loopbench.cli.render_answer.answer", lambda comparison: made)
-        return [line.plain for line in answer_lines(run, width)]
+        patch.setattr(Results, "answer", made)
+        return [line.plain for line in answer_lines(replace(run), width)]  # without what is kept
 
 
 @given(st.text())
@@ -375,7 +375,7 @@ def test_a_name_can_neither_break_a_line_nor_reach_the_terminal(compared, name):
     manifest = SimpleNamespace(arms=(), imported=None)  # all that the lines need of one but for the title
     found = Results(Path("x"), manifest, (), comparison)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loopbench.cli.render_answer.answer", lambda comparison: replace(made, rows=(row,)))
+        patch.setattr(Results, "answer", replace(made, rows=(row,)))
         patch.setattr(Results, "title", "title")
         lines = [line.plain for line in answer_lines(found, 80)]
     assert lines == [plain(line) for line in lines]

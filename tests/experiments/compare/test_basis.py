@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.basis import basis
 from loopbench.experiments.compare.measured_forms import are_mixed, estimated_twice
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
 from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.reports.html.verdict import matrix
 from loopbench.runs.built_in import builtin_names, form_option
 from loopbench.runs.registry import find
 
@@ -83,6 +85,20 @@ def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
     assert any(line.startswith(f"Under {MEANS}: Adopt finish (") for line in lines)
     assert any(line.startswith(f"Under {MEDIANS}: Nothing is decided") for line in lines)
     assert not any("together" in line for line in lines)
+
+
+def test_over_profiles_judged_by_themselves_a_line_closes_the_verdicts_and_costs_stand_for_each(compared):
+    found = compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 5]})
+    lines = answer(found).sentences
+    assert "Under both profiles finish is the highest, or not told apart from it" in lines
+    others = answer(compared([MEANS, MEDIANS], {FINISH: [9, 5], BARE: [5, 9], NATIVE: [9, 9]})).sentences
+    (closing,) = [line for line in others if line.startswith("The profiles name different loops") or line.startswith("Under both")]
+    assert "bare(decision_format=native)" in closing
+    made = answer_json(found)
+    assert {loop["cost"] for loop in made["loops"]} == {None}
+    assert all([*loop["costs"]] == [MEANS, MEDIANS] for loop in made["loops"])
+    assert matrix(answer(found)).columns[3:] == (f"tokens a trial under {MEANS}", f"tokens a trial under {MEDIANS}")
+    assert not any("both profiles" in line for line in answer(compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9]})).sentences)
 
 
 def test_an_arm_in_the_other_form_shows_what_the_form_does_and_what_the_loop(compared):

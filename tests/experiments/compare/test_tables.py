@@ -239,7 +239,7 @@ def test_tables_show_arms_troubles_and_pairs(compared):
     assert happened.rows[0][1:5] == ("finished 40", "tool.x 40", "40 of 40", "0")
     assert primary.columns[:3] == ("a", "b", "difference")
     assert [row[:2] for row in primary.rows] == [("a", "b")]
-    assert {row[2] for row in secondary.rows} == {"steps", "lm_calls", "tokens"}
+    assert {row[2] for row in secondary.rows} == {"steps", "lm_calls", "tokens", "false_success_rate"}
 
 
 def test_an_undecided_pair_shows_the_size_that_would_decide_it(compared):

@@ -154,3 +154,22 @@ def test_the_adopted_loop_is_named_with_its_share_where_it_gave_more_wrong_answe
     )
     fewer = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims | {"a": (2, 0)}))
     assert fewer.said[-1].text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 2"
+
+
+def test_a_paired_test_tells_wrong_answers_apart_where_intervals_overlap(priced):
+    made = answer(priced({"a": (0.9,), "b": (0.4,)}, {"a": 100, "b": 100}, 0.02, {"a": (15, 0), "b": (5, 0)}))
+    told = made.said[-1]
+    assert re.search(r"; paired: a gave more than b \(0\.050 \[0\.0\d+, 0\.\d+\], p = 0\.00\d\)$", told.text)
+    assert told.brief.endswith("; paired: a more than b")
+    few = answer(priced({"a": (0.9,), "b": (0.4,)}, {"a": 100, "b": 100}, 0.02, {"a": (3, 0), "b": (0, 0)}))
+    assert "paired" not in few.said[-1].text
+
+
+def test_pairs_of_the_adopted_loop_are_told_and_many_are_counted(priced):
+    shares = dict.fromkeys("abcdef", (0.5,)) | {"a": (0.9,)}
+    claims = {name: (number, 0) for name, number in zip("abcdef", (40, 20, 0, 0, 0, 0), strict=True)}
+    told = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims)).said[-1].text
+    paired = told.partition("; paired: ")[2]
+    assert paired.count("a gave more than ") == 2
+    assert paired.endswith(", and 3 more pairs")
+    assert "b gave more" not in paired

@@ -48,7 +48,15 @@ def test_it_holds_what_the_trials_gave(wind, blessed):
         assert line.outcome[record.repeat] == outcome_of(record)
         assert line.course is not None
         assert len(line.course[record.repeat].split()) >= 2
-    context = ("retention", "prefix_stability", "tokens_with_cache", "calls_lost", "calls_doubled", "results_mispaired")
+    context = (
+        "retention",
+        "prefix_stability",
+        "tokens_with_cache",
+        "false_success_rate",
+        "calls_lost",
+        "calls_doubled",
+        "results_mispaired",
+    )
     assert blessed.metrics == ("accuracy", "steps", "lm_calls", "tokens", "seconds", *context)
     assert (blessed.seed, blessed.repeats, blessed.suite.tasks) == (0, 2, 12)
     known = config_from(blessed.config, "baseline").public()  # what is left out is what a comparison does by itself

@@ -14,14 +14,15 @@ from .recommendation import recommendation, said_of
 def ablation_answer_json(made: AblationResult) -> dict[str, Any]:
     """Return the answer under the names of a comparison's, where `loops` are the settings; `choices`: the value of each factor.
 
-    `recommendation` is the first sentence; None where nothing is recommended. Costs are means over profiles, in `unit`.
+    `recommendation` is the first sentence after those that say what it rests on; None where nothing is recommended. Costs are means
+    over profiles, in `unit`.
     """
     compared, found = answer_json(made.results.comparison), recommendation(made)
-    said = [sentence.text for sentence in said_of(made, found)]
+    said = said_of(made, found)
     choices = {} if found is None else {choice.factor: choice.value for choice in found.choices}
     own = {name: value_text(value) for name, value in made.ablation.own.items()}
     return compared | {
-        "recommendation": said[0] if said else None,
-        "sentences": said,
+        "recommendation": next((each.in_full for each in said if not each.is_basis), None),
+        "sentences": [each.in_full for each in said],
         "choices": [{"factor": name, "value": value, "own": own.get(name)} for name, value in choices.items()],
     }

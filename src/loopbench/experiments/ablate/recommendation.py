@@ -7,16 +7,17 @@ depend on it is decided by what it does at the value that was chosen there. Of a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
 from loopbench.experiments.compare.air import STILL
+from loopbench.experiments.compare.basis import basis
 from loopbench.experiments.compare.matrix import unit_of_cost
 from loopbench.experiments.compare.measured_forms import applies, fitting
 from loopbench.experiments.compare.sentence import AnswerSentence, DecidingRun
+from loopbench.experiments.compare.trial_limits import limits_sentences
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
@@ -28,6 +29,7 @@ from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words
 
 from .ablation import AblationResult, setting
+from .price import mean_cost, price_in_words
 
 Word = Literal[VerdictWord, "mixed"]
 """How one value stands to another over all profiles; mixed: better under one, and worse under another."""
@@ -86,13 +88,15 @@ def recommendation(result: AblationResult) -> Recommendation | None:
     values = {choice.factor: choice.value for choice in chosen}
     arms = tuple(arm for arm, cell in result.ablation.cells.items() if _texts(cell) == values)
     not_run = () if arms or not all(choice.is_tried for choice in chosen) else (AnswerSentence(NOT_RUN),)
-    said = (AnswerSentence(_sentence(result, chosen)), *not_run, *_deciding(result, chosen, arms))
+    shown = {e.profile for e in result.effects.effects if e.metric == PRIMARY and e.verdict.word in SHOWN}
+    before = (*limits_sentences(compared), *basis(compared, shown))
+    said = (*before, AnswerSentence(_sentence(result, chosen)), *not_run, *_deciding(result, chosen, arms))
     return Recommendation(chosen, arms, said)
 
 
 def sentences(result: AblationResult) -> list[str]:
     """Return what is recommended, in words, and which settings measured profiles apply to; nothing where nothing is to say."""
-    return [sentence.text for sentence in said_of(result, recommendation(result))]
+    return [sentence.in_full for sentence in said_of(result, recommendation(result))]
 
 
 def said_of(result: AblationResult, found: Recommendation | None) -> tuple[AnswerSentence, ...]:
@@ -126,15 +130,15 @@ class _Choosing:
         value, saves = own, ""
         if own not in factor.levels:
             beaten = len(unbeaten) < len(factor.levels)
-            value = min(unbeaten, key=lambda each: self._cost(factor, each)) if beaten and unbeaten else own
+            value = min(unbeaten, key=lambda each: mean_cost(self.result, factor.name, each)) if beaten and unbeaten else own
         elif own not in unbeaten:
             better = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "better"]
-            value = min(better or unbeaten or [own], key=lambda each: self._cost(factor, each))
+            value = min(better or unbeaten or [own], key=lambda each: mean_cost(self.result, factor.name, each))
         else:
             equal = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "equivalent"]
             cheaper = [each for each in equal if self._is_cheaper(factor, each, own)]
             if cheaper:
-                value, saves = min(cheaper, key=lambda each: self._cost(factor, each)), own
+                value, saves = min(cheaper, key=lambda each: mean_cost(self.result, factor.name, each)), own
         against = {b: found for (a, b), found in relations.items() if a == value}
         return Choice(factor.name, value, against, saves, value in factor.levels, self._is_idle(factor))
 
@@ -187,14 +191,6 @@ class _Choosing:
         words += [OPPOSITE.get(word, word) for word in back]
         return "better" in words and "worse" not in words
 
-    def _cost(self, factor: Factor, value: str) -> float:
-        """Return the mean cost of the arms with a value; infinite where it is not known."""
-        arms, cells = self.result.results.comparison.arms, self.result.ablation.cells
-        unit = unit_of_cost(arms)
-        means = [arm.summary.means[unit] for arm in arms if value_text(cells[arm.info.arm][factor.name]) == value]
-        known = [mean.value for mean in means if mean is not None]
-        return math.fsum(known) / len(known) if known else math.inf
-
 
 def start_of(result: AblationResult, factor: Factor) -> str:
     """Return the value of a factor in the loop as typed; the base where that is not known, as of an option that it requires."""
@@ -230,7 +226,7 @@ def _sentence(result: AblationResult, chosen: Sequence[Choice]) -> str:
         open_ones.append(f"{STILL} disturbs nothing: add --profile flaky-format or flaky-tools")
     loop, is_changed = _loop(result, chosen)
     if is_changed:
-        return f"Use {loop}: {'; '.join([*facts, *open_ones])}"
+        return f"Use {loop}: {'; '.join([*facts, *_prices(result, chosen), *open_ones])}"
     return f"Keep {loop} as it is: {'; '.join([*(facts or ['nothing else is shown to be better']), *open_ones])}"
 
 
@@ -253,6 +249,15 @@ def _facts(choice: Choice) -> Iterator[str]:
         yield f"{name} is equivalent to {listed(equal)}"
     if mixed := choice.against("mixed"):
         yield f"{name} is better than {listed(mixed)} under some profile, and worse under another"
+
+
+def _prices(result: AblationResult, chosen: Sequence[Choice]) -> Iterator[str]:
+    """Yield what each changed value costs beside the loop's own, or beside one that it beats where its own was not tried."""
+    for factor, choice in zip(result.layout.factors, chosen, strict=True):
+        own = start_of(result, factor)
+        others = [own] if own in factor.levels else choice.against("better")
+        if choice.value != own and choice.is_tried and others:
+            yield from filter(None, [price_in_words(result, choice.factor, choice.value, others[0])])
 
 
 def _loop(result: AblationResult, chosen: Sequence[Choice]) -> tuple[str, bool]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from loopbench.experiments.compare.results import MAX_PAIRED
+from loopbench.experiments.compare.tables import FAMILY
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
@@ -29,7 +31,8 @@ def tables(result: AblationResult) -> tuple[Table, ...]:
         _secondary(result),
         _cells(result),
     )
-    return tuple(table for table in candidates if table.rows)
+    limits = result.results.comparison.limits
+    return tuple(replace(table, title=limits.title(table.title)) for table in candidates if table.rows)
 
 
 def to_markdown(result: AblationResult) -> str:
@@ -66,8 +69,8 @@ def notes(result: AblationResult) -> list[str]:
     texts += result.effects.notes
     texts += _design(result)
     texts.append(
-        "p is a sign-flip test on the tasks' contrasts, adjusted over all effects on a metric (Holm); brackets are intervals at "
-        "the level that this leaves the effect, so that they hold 0 unless a difference is shown; equivalent means within "
+        f"p is a sign-flip test on the tasks' contrasts, adjusted over all effects on a metric ({FAMILY}); brackets are intervals "
+        "at the level that this leaves the effect, so that they hold 0 unless a difference is shown; equivalent means within "
         f"{compared.margin:g}."
     )
     if ablation.default is not None:
@@ -128,7 +131,7 @@ def _dependence(result: AblationResult, profile: str, name: str, steps: int) -> 
         if is_relevant and name in effect.factors and is_shown(effect):
             (other,) = (factor for factor in effect.factors if factor != name)
             matching = [one for one in effect.conditional if one.change.startswith(f"{name}: ")]
-            by_value = ", ".join(f"{one.given.partition(' = ')[2]} {one.difference.value:+.3f}" for one in matching)
+            by_value = ", ".join(f"{one.given.partition(' = ')[2]} {one.difference.value:+z.3f}" for one in matching)
             which = f" ({matching[0].change.partition(': ')[2]})" if matching and steps > 1 else ""
             sentences.setdefault(other, f"; with {other} {by_value}{which}" if matching else f"; may depend on {other}")
     return "".join(sentences.values())
@@ -144,7 +147,7 @@ def is_shown(effect: Effect) -> bool:
 
 def _effects(result: AblationResult, kind: str, title: str) -> Table:
     several = len(_profiles(result)) > 1
-    columns = ("effect", *(("profile",) if several else ()), "difference", "p (Holm)", "verdict", "odds ratio")
+    columns = ("effect", *(("profile",) if several else ()), "difference", "p (adj.)", "verdict", "odds ratio")
     rows = tuple(
         (
             " = ".join((effect.term, *effect.aliases)),
@@ -192,7 +195,8 @@ def _marked(effect: Effect | None) -> str:
 def signed(difference: Interval, digits: int) -> str:
     """Return `+0.310 [0.220, 0.400]`."""
     text = interval(difference, digits)
-    return text if text.startswith("-") else f"+{text}"
+    number = text.partition(" ")[0]
+    return f"+{text}" if number[0].isdigit() and float(number) else text
 
 
 def _cells(result: AblationResult) -> Table:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopbench.metrics.comparison import Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.views import AtBudget
 from loopbench.text.numbers import short_name
 
 from .basis import basis
-from .claims import claims_in_words
+from .claims import RATE, claims_in_words
 from .exposure import exposures
-from .matrix import AnswerColumn, AnswerMatrix, matrix_rows, unit_of_cost
+from .matrix import AnswerMatrix, matrix_of
 from .measured_forms import are_mixed, are_of_different_replies, fitting
+from .over_estimates import over_estimates
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
 from .sentence import AnswerSentence
+from .tighter import tighter_limits
+from .trial_limits import limits_sentences
+from .unreadable import unreadable_replies
 from .verdicts import Verdicts
 
 NOT_POOLED = ": each profile is judged by itself, and nothing is pooled, because they are of different replies"
@@ -34,32 +39,47 @@ class ComparisonAnswer(AnswerMatrix):
         return tuple(sentence.in_full for sentence in self.said)
 
 
-def answer(comparison: Comparison) -> ComparisonAnswer:
-    """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds."""
+def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> ComparisonAnswer:
+    """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds.
+
+    `budgets`: how arms stand where each trial may cost less; where another loop than the adopted one is then ahead, it is said.
+    """
     whole = _matrix(comparison)
     if comparison.invalid:
-        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, ())
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
-    is_mixed = are_mixed(infos)
-    verdicts = list(_each_by_itself(comparison) if is_mixed else _verdicts(that_apply(comparison)).told())
+    judged = _judged(comparison)
+    verdicts = (
+        [*_each_by_itself(judged), *over_estimates(whole, judged)] if are_mixed(infos) else [*next(iter(judged.values()), ())]
+    )
     verdicts[1:1] = _only_difference(that_apply(comparison))
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(comparison)) if verdicts else ()
+    adopted = {profile: loop for profile, said in judged.items() if (loop := next(filter(None, (s.adopts for s in said)), ""))}
     said = (
+        *(limits_sentences(comparison) if verdicts else ()),
+        *unreadable_replies(comparison.arms),
         *rests_on,
         *verdicts,
+        *tighter_limits(whole, budgets, adopted),
         *fits,
-        *_claims(whole, next((each.adopts for each in verdicts if each.adopts), "")),
+        *_claims(whole, _pairs(comparison, RATE), next(iter(adopted.values()), "")),
         *_of_injection(comparison),
     )
-    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, said)
+    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said)
+
+
+def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
+    """Return profile → the verdict on the loops that it applies to; the same under each, unless each is judged by itself."""
+    infos = [arm.info for arm in comparison.arms]
+    profiles = dict.fromkeys(info.profile for info in infos)
+    if are_mixed(infos):
+        return {profile: tuple(_verdicts(under_profile(comparison, profile)).told()) for profile in profiles}
+    return dict.fromkeys(profiles, tuple(_verdicts(that_apply(comparison)).told()))
 
 
 def _matrix(comparison: Comparison) -> AnswerMatrix:
-    arms, unit = comparison.arms, unit_of_cost(comparison.arms)
-    columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
-    pairs = () if comparison.invalid else _pairs(comparison, PRIMARY)
-    return AnswerMatrix(columns, matrix_rows(arms, pairs, columns, unit), unit)
+    return matrix_of(comparison.arms, () if comparison.invalid else _pairs(comparison, PRIMARY))
 
 
 def _pairs(comparison: Comparison, metric: str) -> tuple[Pair, ...]:
@@ -72,13 +92,14 @@ def _verdicts(comparison: Comparison) -> Verdicts:
     return Verdicts(found, _pairs(comparison, PRIMARY), costs, comparison.pooled, comparison.alpha)
 
 
-def _each_by_itself(comparison: Comparison) -> Iterator[AnswerSentence]:
-    """Yield what each profile says of the loops that it applies to; what the matrix shows is left out."""
-    for profile in dict.fromkeys(arm.info.profile for arm in comparison.arms):
-        for said in _verdicts(under_profile(comparison, profile)).told():
-            if not said.may_be_left_out:
-                brief = said.brief and f"Under {profile}: {said.brief}"
-                yield replace(said, text=f"Under {profile}: {said.text}", brief=brief)
+def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]]) -> list[AnswerSentence]:
+    """Return what each profile says of the loops that it applies to; what the matrix shows is left out."""
+    return [
+        replace(each, text=f"Under {profile}: {each.text}", brief=each.brief and f"Under {profile}: {each.brief}")
+        for profile, said in judged.items()
+        for each in said
+        if not each.may_be_left_out
+    ]
 
 
 def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:
@@ -101,9 +122,9 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
         yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief)
 
 
-def _claims(found: AnswerMatrix, adopted: str) -> Iterator[AnswerSentence]:
+def _claims(found: AnswerMatrix, pairs: Sequence[Pair], adopted: str) -> Iterator[AnswerSentence]:
     """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loop to adopt, if one is."""
-    said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns], adopted)
+    said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns], adopted, pairs)
     if said:
         yield AnswerSentence(said, brief)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, Pair
@@ -21,8 +21,11 @@ MAX_KINDS = 2
 """Kinds of fault that are told of a profile."""
 
 
-def basis(comparison: Comparison) -> Iterator[AnswerSentence]:
-    """Yield what stands before the verdict on several loops; nothing under profiles that were not measured."""
+def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[AnswerSentence]:
+    """Yield what stands before the verdict on several loops, or settings; nothing under profiles that were not measured.
+
+    `shown`: profiles under which effects show a difference, beside those whose pairs do.
+    """
     infos = [arm.info for arm in comparison.arms]
     twice = estimated_twice(infos)
     for means, medians in twice:
@@ -31,7 +34,8 @@ def basis(comparison: Comparison) -> Iterator[AnswerSentence]:
         yield AnswerSentence(f"{said}: {estimates}", f"{said}: each is judged by itself", is_basis=True)
     decided = {arm for pair in comparison.pairs if _is_decided(pair) for arm in (pair.a, pair.b)}
     told = {means for means, _ in twice}
-    yield from _of_few_models([info for info in infos if info.arm in decided and info.profile not in told])
+    weighed = [info for info in infos if info.arm in decided or info.profile in shown]
+    yield from _of_few_models([info for info in weighed if info.profile not in told])
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
         yield from _OneColumn(comparison, profile).told()
 
@@ -101,8 +105,9 @@ class _OneColumn:
         if not rivals:
             return AnswerSentence(form, is_basis=True)
         best = max(rivals, key=lambda rival: rival.difference.value)
-        loop = f"the loop {interval(best.difference, 3)} ({short_name(self.infos[best.a])} minus {native})"
-        return AnswerSentence(f"{form}, and {loop}", is_basis=True)
+        what = "another setting" if self.infos[best.a].loop == self.infos[pair.a].loop else "the loop"
+        other = f"{what} {interval(best.difference, 3)} ({short_name(self.infos[best.a])} minus {native})"
+        return AnswerSentence(f"{form}, and {other}", is_basis=True)
 
     def _command(self, apart: Sequence[Pair]) -> tuple[str, ...]:
         """Return the command that compares the forms of one of the loops; none where no built-in loop of them has both."""

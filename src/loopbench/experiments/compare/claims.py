@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from loopbench.metrics.comparison import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.text.counts import MAX_NAMES
-from loopbench.text.numbers import hundredths, interval_of
+from loopbench.text.numbers import hundredths, interval, interval_of, p_value
 
 from .matrix import NOT_APPLICABLE, AnswerRow
 
+RATE = "false_success_rate"
+MAX_TESTED = 2
+"""Pairs that a paired test tells apart and that are named; of more it is said how many."""
 MAX_COLUMNS = 2
 """Columns that are told one by one; more are added up."""
 
@@ -26,23 +30,58 @@ class FalseClaims:
     """The share of its trials, of one column."""
 
 
-def claims_in_words(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str = "") -> tuple[str, str]:
+def claims_in_words(
+    rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str = "", pairs: Sequence[Pair] = ()
+) -> tuple[str, str]:
     """Return which loops gave wrong answers as done, without a full stop, and the same in fewer words.
 
     Both are empty where it is not known of every loop, or where all loops gave equally many of equally many trials. `headings`: the
     column's, of which one alone is not named. `adopted`: the loop that is to be adopted, which is always among the named ones;
-    where it gave more than the most accurate other one, the shares of both are told with their intervals.
+    where it gave more than the most accurate other one, the shares of both are told with their intervals. `pairs`: of arms on
+    `RATE`, by which loops are told apart where a paired test shows it.
     """
     differing = [(heading, found) for number, heading in enumerate(headings) if _differ(found := list(_in_column(rows, number)))]
     if not differing:
         return "", ""
+    tested, tested_brief = _tested(rows, headings, adopted, pairs)
     together = [_added_up(row, len(headings)) for row in rows]
     all_of_them = [each for each in together if each is not None]
-    brief = f"Wrong answers given as done{_range(all_of_them, adopted)}"
+    brief = f"Wrong answers given as done{_range(all_of_them, adopted)}{tested_brief}"
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
-        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{_shares(all_of_them, adopted)}", brief
+        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{_shares(all_of_them, adopted)}{tested}", brief
     parts = "; ".join(f"under {heading}{_counts(found, adopted)}{_shares(found, adopted)}" for heading, found in differing)
-    return f"Wrong answers given as done {parts}", brief
+    return f"Wrong answers given as done {parts}{tested}", brief
+
+
+def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str, pairs: Sequence[Pair]) -> tuple[str, str]:
+    """Return which loops gave more wrong answers as done by a paired test, as a sentence's end, and the same in few words.
+
+    Told are the adopted loop and others, or, where none is adopted, the loops with the fewest and the others.
+    """
+    places = {cell.arm.info.arm: (row.loop, n) for row in rows for n, cell in enumerate(row.cells) if cell is not None}
+    told: list[tuple[str, str]] = []
+    for number, heading in enumerate(headings):
+        found = _in_column_by(rows, number)
+        least = min(found.values(), default=0)
+        about = {adopted} & {*found} or {loop for loop, wrong in found.items() if wrong == least}
+        under = f" under {heading}" if len(headings) > 1 else ""
+        own = [pair if pair.verdict.word == "worse" else pair.turned for pair in pairs if pair.verdict.word in ("better", "worse")]
+        shown = [(places[p.a], places[p.b], p) for p in own if p.metric == RATE and places.get(p.a, ("", -1))[1] == number]
+        for (more, _), (fewer, _), pair in sorted(shown, key=lambda each: -each[2].difference.value):
+            if more in about or fewer in about:
+                p = p_value(pair.p_holm)
+                gap = f"{interval(pair.difference, 3)}, p {p if p.startswith('<') else f'= {p}'}"
+                told.append((f"{more} gave more than {fewer}{under} ({gap})", f"{more} more than {fewer}{under}"))
+    if not told:
+        return "", ""
+    hidden = f", and {len(told) - MAX_TESTED} more pairs" if len(told) > MAX_TESTED + 1 else ""
+    kept = told if not hidden else told[:MAX_TESTED]
+    return f"; paired: {', '.join(full for full, _ in kept)}{hidden}", f"; paired: {kept[0][1]}"
+
+
+def _in_column_by(rows: Sequence[AnswerRow], number: int) -> dict[str, int]:
+    """Return loop → wrong answers given as done in one column."""
+    return {each.loop: each.wrong for each in _in_column(rows, number)}
 
 
 def _in_column(rows: Sequence[AnswerRow], number: int) -> Iterator[FalseClaims]:

@@ -12,9 +12,12 @@ from loopbench.runs.registry import with_size
 
 from .sentence import DecidingRun
 
-KEPT = ("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "alpha", "margin", "real_time")
+KEPT = (
+    *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "trial_budget", "trial_timeout_s"),
+    *("tool_timeout_s", "alpha", "margin", "real_time"),
+)
 """Settings of the run that the new one keeps."""
-UNTOLD = ("user", "base_url", "provider", "cassette", "split", "trial_budget")
+UNTOLD = ("user", "base_url", "provider", "cassette", "split")
 """Settings with which no command is told: it would have to repeat an address, a recording, or the size of another split."""
 
 
@@ -52,7 +55,9 @@ def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
     defaults = CompareConfig().model_dump(mode="json")
     for name in KEPT:
         value = config.get(name, defaults[name])
-        if value != defaults[name]:
+        if isinstance(value, dict):
+            yield from (word for part, limit in _known(value).items() for word in (flag_of([name, part]), str(limit)))
+        elif value != defaults[name]:
             yield from [flag_of([name])] if value is True else [flag_of([name]), str(value)]
 
 

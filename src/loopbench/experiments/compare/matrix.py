@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loopbench.metrics.comparison import ArmResult, Pair
@@ -12,7 +12,7 @@ from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.text.numbers import dollars, short_name
 
-from .measured_forms import applies
+from .measured_forms import applies, are_mixed
 
 Place = Literal["highest", "not told apart", "lower", "does not apply"]
 """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it; does not apply: the
@@ -53,7 +53,10 @@ class AnswerRow:
     loop: str
     cells: tuple[AnswerCell | None, ...]
     cost: Interval | None
-    """Mean over the columns, in the answer's unit. Its ends are the means of the columns' ends: at least as far apart as needed."""
+    """Mean over the columns, in the answer's unit. Its ends are the means of the columns' ends: at least as far apart as needed.
+    None too where each column is judged by itself."""
+    costs: tuple[Interval | None, ...]
+    """The same for each column."""
 
     @property
     def accuracy(self) -> float:
@@ -95,6 +98,17 @@ class AnswerMatrix:
     columns: tuple[AnswerColumn, ...]
     rows: tuple[AnswerRow, ...]
     unit: Unit
+    is_apart: bool
+    """Whether each of several columns is judged by itself, so that no mean over them is told."""
+
+    @property
+    def cost_heads(self) -> tuple[str, ...]:
+        """What stands behind the unit above costs: nothing above their mean over all columns, else each column's heading."""
+        return tuple(f" under {self.heading(column)}" for column in self.columns) if self.is_apart else ("",)
+
+    def costs_of(self, row: AnswerRow) -> tuple[Interval | None, ...]:
+        """Return what a trial of a loop costs, one for each of `cost_heads`."""
+        return row.costs if self.is_apart else (row.cost,)
 
     def heading(self, column: AnswerColumn) -> str:
         """Return the profile, with the suite where there are several."""
@@ -127,12 +141,18 @@ def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
 
 def amount(value: float, unit: Unit) -> str:
     """Return a cost without its unit."""
-    return dollars(value) if unit == "cost_usd" else f"{value:,.0f}"
+    return dollars(value) if unit == "cost_usd" else f"{value:z,.0f}"
 
 
-def matrix_rows(
-    arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[AnswerColumn], unit: Unit
-) -> tuple[AnswerRow, ...]:
+def matrix_of(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> AnswerMatrix:
+    """Return the matrix of arms. `pairs`: on accuracy; empty where no verdict holds."""
+    columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))
+    unit, is_apart = unit_of_cost(arms), len(columns) > 1 and are_mixed([arm.info for arm in arms])
+    rows = _rows(arms, pairs, columns, unit)
+    return AnswerMatrix(columns, tuple(replace(row, cost=None) for row in rows) if is_apart else rows, unit, is_apart)
+
+
+def _rows(arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[AnswerColumn], unit: Unit) -> tuple[AnswerRow, ...]:
     cells: dict[str, list[AnswerCell | None]] = {short_name(arm.info): [None] * len(columns) for arm in arms}
     for number, column in enumerate(columns):
         own = [arm for arm in arms if (arm.info.suite, arm.info.profile) == (column.suite, column.profile)]
@@ -141,7 +161,10 @@ def matrix_rows(
         place = places({arm: accuracy for arm, accuracy in known.items() if arm not in other_form}, pairs) | other_form
         for arm in own:
             cells[short_name(arm.info)][number] = AnswerCell(arm, place.get(arm.info.arm))
-    rows = [AnswerRow(loop, tuple(found), _cost(found, unit)) for loop, found in cells.items()]
+    rows = [
+        AnswerRow(loop, tuple(found), _cost(found, unit), tuple(_cost([cell], unit) for cell in found))
+        for loop, found in cells.items()
+    ]
     return tuple(sorted(rows, key=lambda row: -row.accuracy))
 
 

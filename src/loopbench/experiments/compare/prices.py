@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from loopbench.metrics.comparison import Pair
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
+from loopbench.text.numbers import interval_of
 
 from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of
 
@@ -63,10 +64,11 @@ class Prices:
         shown = self._shown_cheaper(best, among)
         least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
         if cheapest is not None and least is cheapest:
-            return f"; {least.loop} is cheaper ({self.per_trial(least)} against {self.price(best)}){crashes(least)}"
+            less = self.paired_saving(least, best)
+            return f"; {least.loop} is cheaper ({self.per_trial(least)} against {self.price(best)}{less}){crashes(least)}"
         spends = ""
         if least is not None:
-            spent = f"({self.price(least)}{self._unit} against {self.price(best)})"
+            spent = f"({self.price(least)}{self._unit} against {self.price(best)}{self.paired_saving(least, best)})"
             spends = f"; {least.loop} spends less on a trial {spent}{crashes(least)}"
         if cheapest is not None:
             solved = f"({self._per_solved(cheapest)}{self._unit} against {self._per_solved(best)})"
@@ -74,6 +76,16 @@ class Prices:
         if least is None:
             return self._not_told_apart(best, among, has_costs=True)
         return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
+
+    def paired_saving(self, row: AnswerRow, than: AnswerRow) -> str:
+        """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, of a single column.
+
+        Empty where every trial costs less by the same: then the two costs say it all.
+        """
+        gaps = [pair.turned.difference for pair in pairs_of(self.costs, row, than)]
+        if len(gaps) != 1 or self._written(gaps[0].low) == self._written(gaps[0].high):
+            return ""
+        return f", paired difference {interval_of(gaps[0], lambda value: amount(value, self.found.unit))}"
 
     def saved(self, best: AnswerRow) -> str:
         """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""

@@ -14,7 +14,7 @@ from loopbench.metrics.harness import Harness, harness
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
-from loopbench.metrics.views import Views, views
+from loopbench.metrics.views import AtBudget, Views, at_budgets, views
 from loopbench.protocol.counts import counted
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
@@ -24,10 +24,12 @@ from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import traces_damage
 from loopbench.runs.store.traces import TracesSize, traces_size
 
+from .answer import ComparisonAnswer, answer
 from .answer_json import answer_json
 from .exposure import exposures
 from .measured_forms import are_mixed
 from .misleading_plans import misleading_plans
+from .trial_limits import trial_limits
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
@@ -73,11 +75,19 @@ class Results:
     def title(self) -> str:
         """A line with suite, size, seed and state."""
         suite, repeats = self.manifest.suite, self.manifest.settings.repeats
-        state = "" if self.is_complete else f", incomplete: {len(self.records):,} of {counted(self.scheduled, 'trial')}"
+        state = "" if self.is_complete else f", incomplete: {self._so_far}"
         if self.looked is not None and self.looked.stopped:
             state = f", stopped after {self.looked.tasks} of them"
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
-        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {repeats}{seed}{state}"
+        limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
+        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {repeats}{seed}{limits}{state}"
+
+    @property
+    def _so_far(self) -> str:
+        """How many trials have ended, and of how many tasks any where some have none."""
+        trials = f"{len(self.records):,} of {counted(self.scheduled, 'trial')}"
+        seen, tasks = len({record.task for record in alike(self.records)}), self.manifest.suite.tasks
+        return trials if seen >= tasks else f"{trials}, {seen:,} of {counted(tasks, 'task')} seen"
 
     @property
     def level(self) -> float:
@@ -88,7 +98,19 @@ class Results:
     def views(self) -> Views:
         """The views of accuracy against cost, equal budgets, repeats and confidence; computed on first use."""
         compared = self.comparison
-        return views(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
+        infos = [arm.info for arm in compared.arms]
+        return views(self.records, infos, self.budgets, alpha=self.level, margin=compared.margin)
+
+    @cached_property
+    def budgets(self) -> tuple[AtBudget, ...]:
+        """The view of accuracy at equal budgets, which the answer reads too."""
+        compared = self.comparison
+        return at_budgets(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
+
+    @cached_property
+    def answer(self) -> ComparisonAnswer:
+        """Which loop to adopt, and what follows."""
+        return answer(self.comparison, self.budgets)
 
     @cached_property
     def harness(self) -> tuple[Harness, ...]:
@@ -107,7 +129,7 @@ class Results:
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
-            "answer": answer_json(self.comparison),
+            "answer": answer_json(self.comparison, self.answer),
             "views": self.views.to_json(),
             "harness": [found.to_json() for found in self.harness],
             "exposure": [found.to_json() for found in ([] if self.comparison.invalid else exposures(self.comparison))],
@@ -137,7 +159,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     if are_mixed(arms):
         compared = replace(compared, pooled=())
     warnings = (*compared.warnings, *_warnings(folder, manifest, records))
-    compared = replace(compared, warnings=warnings, remarks=tuple(_remarks(manifest)))
+    compared = replace(compared, warnings=warnings, remarks=tuple(_remarks(manifest)), limits=trial_limits(manifest.config))
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))

@@ -151,7 +151,7 @@ def tables(result: SeveralRuns) -> tuple[Table, ...]:
         for title, column in zip(columns, result.columns, strict=True)
         for pair in column.pairs
     )
-    heads = ("compared", "a", "b", "difference", *([OTHERS] if over else []), "tasks", "p", "p (Holm, all runs)", "verdict")
+    heads = ("compared", "a", "b", "difference", *([OTHERS] if over else []), "tasks", "p", "p (adj., all runs)", "verdict")
     return tuple(table for table in (matrix, Table("Accuracy, a minus b", heads, pairs)) if table.rows)
 
 
@@ -204,7 +204,7 @@ def readings(result: SeveralRuns) -> list[str]:
     """Return what p and brackets say."""
     pairs = sum(len(column.pairs) for column in result.columns)
     line = (
-        f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(result.runs)} runs (Holm); "
+        f"p is a paired sign-flip test on task means, adjusted over all {pairs} pairs of all {len(result.runs)} runs; "
         f"brackets of an arm are {100 * (1 - result.alpha):.4g} % intervals, those of a difference at the level that this leaves "
         f"it; equivalent means within {result.margin:g}."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
@@ -44,7 +45,8 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
         candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in UNITS]
         if secondary:
             candidates += [*_budgets(views.budgets), _reliability(views.reliability), _confidence(views.confidence)]
-    return tuple(table for table in candidates if table.rows)
+    limits = comparison.limits
+    return tuple(replace(table, title=limits.title(table.title)) for table in candidates if table.rows)
 
 
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
@@ -61,6 +63,8 @@ def _spent(size: Chance) -> str:
     return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
 
 
+FAMILY = "Bonferroni; by Holm's steps where pairs are decided both ways"
+"""What a family of pairs with both tests of each comes to: a pair that differs may be the margin apart, and so goes on counting."""
 INVALID_RUN = "This run is invalid: none of its verdicts holds."
 
 
@@ -73,9 +77,9 @@ def notes(comparison: Comparison) -> list[str]:
     level = f"{100 * (1 - comparison.alpha):.4g} %"
     lines.append(
         f"Brackets of an arm are {level} intervals; p is a paired sign-flip test on task means. Verdicts are adjusted over all "
-        "pairs of a metric (Holm), and a difference's brackets are at the level that this leaves it, so that they hold 0 unless "
-        f"the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of the "
-        "mean (the rest, which are secondary)."
+        f"pairs of a metric ({FAMILY}), and a difference's brackets are at the level that this leaves it, so that they hold 0 "
+        f"unless the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of "
+        "the mean (the rest, which are secondary)."
     )
     if any(arm.summary.over_templates is not None for arm in comparison.arms):
         lines.append(TEMPLATES_NOTE)
@@ -239,7 +243,7 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
         "difference",
         "tasks",
         "p",
-        "p (Holm)",
+        "p (adj.)",
         "verdict",
         *(["would decide"] if plans else []),
     )
@@ -269,7 +273,8 @@ OTHERS = "others like them"
 """Heading of intervals with templates as units."""
 TEMPLATES_NOTE = (
     "Tasks come from templates: the intervals that decide say what new tasks of these templates would give, those under "
-    f"{OTHERS} what tasks of templates not yet written would give."
+    f"{OTHERS} what tasks of templates not yet written would give. Where those are the narrower ones, the few templates differed "
+    "less than their tasks do, by chance or because each mixes easy and hard ones: then take the wider interval for both questions."
 )
 
 
@@ -387,7 +392,9 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
 
 def to_markdown(title: str, comparison: Comparison, views: Views | None = None) -> str:
     """Return the answer, tables and notes as Markdown for a pull request."""
-    return markdown_page(title, tables(comparison, views), notes(comparison), answer(comparison).sentences)
+    return markdown_page(
+        title, tables(comparison, views), notes(comparison), answer(comparison, () if views is None else views.budgets).sentences
+    )
 
 
 def to_csv(comparison: Comparison) -> str:

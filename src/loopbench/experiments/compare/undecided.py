@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
+from loopbench.metrics.outlook import Chance
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words
@@ -26,6 +27,15 @@ class _Plan:
     """How many, and under which profile."""
     chance: str
     decides: DecidingRun
+
+
+MAX_TASKS = 100_000
+"""Tasks beyond which a run that would decide is not told: in practice nobody can run it."""
+
+
+def _feasible(pair: Pair) -> Chance | None:
+    """Return the size of a run that is likely to decide a pair; None where there is none that anybody can run."""
+    return None if pair.outlook is None or pair.outlook.more.tasks > MAX_TASKS else pair.outlook.more
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ class UndecidedPairs:
 
     def _soonest(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> _Plan | None:
         """Return the run of fewest tasks that is likely to decide one of these pairs; None if no feasible one is."""
-        plans = [(pair.outlook.more, pair, row) for pair, row in undecided if pair.outlook is not None]
+        plans = [(found, pair, row) for pair, row in undecided if (found := _feasible(pair)) is not None]
         if not plans:
             return None
         size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))

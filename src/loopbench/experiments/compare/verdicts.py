@@ -128,7 +128,7 @@ class Verdicts:
         advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
         margin = f"within the margin of {gap.margin:g}"
         saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
-        costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)})"
+        costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)})"
         return AnswerSentence(
             f"Adopt {cheaper.loop}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
             f"Adopt {cheaper.loop}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
@@ -152,8 +152,8 @@ class Verdicts:
             if len(named) > 1 and all(self._is_as_good(row, named[0]) for row in named[1:]):
                 equal = ", and neither accuracy nor cost tells them apart"
             said = f"Adopt {names}: {beaten}{equal}{cheapest}{prices.cheaper_than(named[0])}{alone}"
-            brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(said, brief, adopts=named[0].loop)
+            brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{cheapest}{prices.saved(named[0])}{alone}"
+            return AnswerSentence(said, brief, adopts=named[0].loop, is_cheapest=bool(cheapest))
         others = [row for row in self.found.rows if row is not named[0]]
         own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
         cheaper = f"{prices.cheaper_than(named[0])}{alone}"

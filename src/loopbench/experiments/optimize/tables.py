@@ -108,7 +108,7 @@ def notes(result: OptimizationResult) -> list[str]:
     comparison = result.test.comparison
     lines.append(
         f"Brackets are {100 * (1 - comparison.alpha):g} % intervals; gains are paired over the test tasks, p is a sign-flip test "
-        f"on task means, adjusted over the designs (Holm); equivalent means within {comparison.margin:g}."
+        f"on task means, adjusted over the designs; equivalent means within {comparison.margin:g}."
     )
     lines.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
     lines.append(
@@ -181,7 +181,7 @@ def _designs(result: OptimizationResult) -> Table:
         "test before",
         "test after",
         "gain",
-        "p (Holm)",
+        "p (adj.)",
         "verdict",
         "optimism",
         "programs",

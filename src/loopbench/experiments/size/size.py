@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import DecidingRun
 from loopbench.metrics.summary import PRIMARY, SHARES
@@ -86,4 +85,4 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
 
 
 def _likely(run: Results) -> DecidingRun | None:
-    return next((said.decides for said in answer(run.comparison).said if said.decides is not None), None)
+    return next((said.decides for said in run.answer.said if said.decides is not None), None)

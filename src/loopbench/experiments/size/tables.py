@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
+from loopbench.datasets.generating import MAX_SIZE
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import duration
 from loopbench.text.table import Table
@@ -20,6 +21,10 @@ _REACHES: dict[Purpose, tuple[str, str, str]] = {
 
 
 _KINDS: dict[Purpose, str] = {"compare": "a comparison", "gate": "a gate"}
+
+
+MAX_TASKS = MAX_SIZE
+"""Tasks beyond which no number is told: no built-in suite makes more, and no model is paid for more."""
 
 
 def answers(sizing: Sizing) -> list[str]:
@@ -63,6 +68,8 @@ def _answer(sizing: Sizing, plan: SizeOption) -> str:
     if not plan.sizes:
         return f"{question}: no feasible number of tasks is enough"
     smallest = min(plan.sizes, key=lambda size: size.tasks)
+    if smallest.tasks > MAX_TASKS:
+        return f"{question}: more than {count(MAX_TASKS)} tasks, which in practice nobody can run"
     shortage = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
     return f"{question}: {shortage}; {_tasks(smallest)} × {smallest.repeats} would do, which is {_cost(smallest)}"
 
@@ -101,7 +108,7 @@ def _size_row(size: Size) -> tuple[str, ...]:
     larger = f"--suite {shlex.quote(size.suite)}" if size.suite else ""
     return (
         str(size.repeats),
-        count(size.tasks),
+        count(size.tasks) if size.tasks <= MAX_TASKS else f"over {count(MAX_TASKS)}",
         "" if size.clusters is None else count(size.clusters),
         count(size.trials),
         "" if size.lm_calls is None else count(size.lm_calls),

@@ -117,7 +117,7 @@ def pairs_section(comparison: Comparison) -> PageSection | None:
 def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -> Grid:
     """Return a table with a row per pair, `arms` under their short names, and what is likely to decide it if known of any."""
     names = {arm.info.arm: short_name(arm.info) for arm in arms}
-    columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(Holm)", "verdict"]
+    columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(adj.)", "verdict"]
     several = len({pair.metric for pair in pairs}) > 1
     planned = any(pair.outlook is not None for pair in pairs)
     rows = []

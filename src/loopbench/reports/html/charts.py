@@ -15,7 +15,7 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.metrics.views import CostPoint, Front
-from loopbench.text.numbers import interval, short_name
+from loopbench.text.numbers import interval, short_name, signed_interval
 
 from .grouping import arms_by_group, group_by
 from .names import chart_names, group_name
@@ -48,8 +48,7 @@ FRONT_LEGEND: Legend = (("dot", "on the front"), ("undecided", "another is as go
 
 def signed(value: Interval, digits: int) -> str:
     """Return a difference with its interval, signs written out: `+0.025 [−0.011, +0.060]`."""
-    low, middle, high = (f"{number:+.{digits}f}".replace("-", "−") for number in (value.low, value.value, value.high))
-    return f"{middle} [{low}, {high}]"
+    return signed_interval(value, digits).replace("-", "−")
 
 
 # --- accuracy and pairs ---

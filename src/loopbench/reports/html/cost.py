@@ -92,7 +92,7 @@ def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
         if pair.verdict.word in ("better", "worse")
     )
     columns = ("budget", "a", "is", "b", "difference, a minus b")
-    return Grid("Pairs that are told apart at a budget, adjusted over pairs and budgets (Holm)", columns, rows) if rows else None
+    return Grid("Pairs that are told apart at a budget, adjusted over pairs and budgets", columns, rows) if rows else None
 
 
 def harness_section(found: Sequence[Harness]) -> PageSection | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from markupsafe import Markup
@@ -189,6 +189,20 @@ def under_headings(parts: Iterable[tuple[str, Sequence[Block]]]) -> list[Block]:
 def count_bar(count: int, whole: int) -> Cell:
     """Return a count with a bar for its share of the whole; no bar for 0."""
     return Amount(str(count), count / whole) if count else "0"
+
+
+def with_captions(blocks: Iterable[Block], written: Callable[[str], str]) -> tuple[Block, ...]:
+    """Return the blocks with every table's caption written in another way."""
+    return tuple(_with_caption(block, written) for block in blocks)
+
+
+def _with_caption(block: Block, written: Callable[[str], str]) -> Block:
+    match block:
+        case Grid():
+            return replace(block, caption=written(block.caption))
+        case Folded() | Subsection():
+            return replace(block, blocks=with_captions(block.blocks, written))
+    return block
 
 
 @dataclass(frozen=True, slots=True)

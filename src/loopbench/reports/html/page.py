@@ -23,6 +23,7 @@ from loopbench.experiments.compare.several_runs import SeveralRuns
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.validate.outcome import Validity
 from loopbench.metrics.ranking import ranked
+from loopbench.metrics.trial_limits import TrialLimits
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
@@ -32,7 +33,7 @@ from .ablations import effects_section
 from .arms import arms_section, pairs_section
 from .causes import find_losses, tasks_section, traces_section, why_section
 from .cost import confidence_section, cost_section, fronts_section, harness_section, reliability_section
-from .document import Banner, Chapter, Page, PageSection, kind_of
+from .document import Banner, Chapter, Page, PageSection, kind_of, with_captions
 from .failures import errors_section, recovery_section, steps_section
 from .optimized import optimization_sections
 from .overview import overview_section
@@ -81,8 +82,9 @@ def _chapter(run: Results, name: str) -> Chapter:
     comparison = ranked(run.comparison)
     infos = [arm.info for arm in comparison.arms]
     main = (verdict_section(run), arms_section(comparison, in_full=False), fronts_section(run.views, infos))
+    shown = _under_limits(comparison.limits, _present(main, name))
     command = f"loopbench report {shlex.quote(run_name(run.folder))}"
-    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", _present(main, name))
+    return Chapter(name, run_title(run), f"{_subtitle(run)}. All of it: {command}", shown)
 
 
 def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[PageSection, ...]:
@@ -103,11 +105,12 @@ def optimization_html(found: OptimizationResult) -> str:
 def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
     ablation = ablation_result(found)
+    verdict = verdict_section(found, None if ablation is None else conclusions(ablation))
     views, harnesses, found = found.views, found.harness, replace(found, comparison=ranked(found.comparison))
     comparison, records = found.comparison, found.records
     infos = [arm.info for arm in comparison.arms]
     every = (
-        verdict_section(found, None if ablation is None else conclusions(ablation)),
+        verdict,
         None if ablation is None else effects_section(ablation),
         arms_section(comparison),
         pairs_section(comparison),
@@ -122,7 +125,12 @@ def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
         validity_section(found.folder),
         manifest_section(found),
     )
-    return _present(every, prefix)
+    return _under_limits(comparison.limits, _present(every, prefix))
+
+
+def _under_limits(limits: TrialLimits, found: tuple[PageSection, ...]) -> tuple[PageSection, ...]:
+    """Return the sections of a run whose tables say under which limits of its own to each trial they hold."""
+    return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in found) if limits.words else found
 
 
 def _loss_sections(found: Results, prefix: str) -> tuple[PageSection | None, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.manifest import OptimizationManifest
 from loopbench.runs.folders import run_name
@@ -27,7 +26,9 @@ def compared(found: Results) -> str:
     models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
     has_faults = manifest.imported is None and "scripted" in models
     profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
-    return _joined([_subject(found, models), manifest.suite.name, ", ".join(profiles), _real(models)])
+    return _joined(
+        [_subject(found, models), manifest.suite.name, ", ".join(profiles), _real(models), found.comparison.limits.words]
+    )
 
 
 def _subject(found: Results, models: Sequence[str]) -> str:
@@ -35,7 +36,7 @@ def _subject(found: Results, models: Sequence[str]) -> str:
     if ablation is not None:
         return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
     same = f"/{models[0]}" if len(models) == 1 else "/"
-    first, *others = (row.loop.removesuffix(same) for row in answer(found.comparison).rows)
+    first, *others = (row.loop.removesuffix(same) for row in found.answer.rows)
     if len(others) < MAX_LOOPS:
         return f"{first} vs {', '.join(others)}" if others else first
     return f"{first} vs {', '.join(others[: MAX_LOOPS - 1])} and {len(others) - MAX_LOOPS + 1} others"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount
 from loopbench.experiments.compare.results import Results
@@ -24,7 +24,7 @@ PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
     """Return the first section: warnings, the answer and its matrix. `conclusions`: what to say instead of an answer."""
-    found = answer(results.comparison)
+    found = results.answer
     if conclusions is not None:
         said: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
     else:
@@ -39,16 +39,21 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
-    heads = ("loop", *(found.heading(column) for column in found.columns), f"{UNITS[found.unit]} a trial")
+    heads = (
+        "loop",
+        *(found.heading(column) for column in found.columns),
+        *(f"{UNITS[found.unit]} a trial{of}" for of in found.cost_heads),
+    )
     several = bool(found.compared)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
     caption = f"Accuracy under each fault profile, with its interval in brackets{order}{marks}"
-    return Grid(caption, heads, tuple(_row(row, found.unit) for row in found.rows))
+    return Grid(caption, heads, tuple(_row(row, found) for row in found.rows))
 
 
-def _row(row: AnswerRow, unit: Unit) -> tuple[Cell, ...]:
-    return row.loop, *map(_cell, row.cells), UNKNOWN if row.cost is None else _cost(row.cost, unit)
+def _row(row: AnswerRow, found: ComparisonAnswer) -> tuple[Cell, ...]:
+    costs = (UNKNOWN if cost is None else _cost(cost, found.unit) for cost in found.costs_of(row))
+    return row.loop, *map(_cell, row.cells), *costs
 
 
 def _cell(cell: AnswerCell | None) -> Cell:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
@@ -41,7 +41,7 @@ def note(found: Results) -> str:
     primary = [pair for pair in ranked(found.comparison).pairs if pair.metric == PRIMARY]
     over = any(pair.over_templates is not None for pair in primary)
     head, rows = _head(found), [_row(pair, over) for pair in primary]
-    columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (Holm)", "verdict", "to decide")
+    columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (adj.)", "verdict", "to decide")
     shown = [f"{_cells(*columns)}\n|{':---|' * len(columns)}"]
     left = MAX_TAG - len(head) - len(shown[0]) - 40
     for row in rows:
@@ -59,7 +59,7 @@ def _head(found: Results) -> str:
     warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
     if hidden := len(comparison.warnings) - len(warnings):
         warnings.append(f"{counted(hidden, 'more warning')}: {REPORT}")
-    found_answer = answer(comparison)
+    found_answer = found.answer
     said = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]
     state = f"{len(found.records):,} of {counted(found.scheduled, 'trial')}. The whole report is among the artifacts: `{REPORT}`."
     invalid = f"**{INVALID_RUN}**" if comparison.invalid else ""

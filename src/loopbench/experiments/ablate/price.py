@@ -1,0 +1,61 @@
+"""What a recommended value of a factor costs beside the value that it replaces, in words, by the paired effect on costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from loopbench.experiments.compare.matrix import amount, unit_of_cost
+from loopbench.metrics.statistics import Interval
+from loopbench.protocol.names import value_text
+from loopbench.text.numbers import interval_of
+
+from .ablation import AblationResult, setting
+
+
+def price_in_words(result: AblationResult, factor: str, value: str, instead_of: str) -> str:
+    """Return `style=b takes 120 [100, 140] more tokens a trial than a (+49 %)`, for each profile where they differ.
+
+    Empty where no effect tells the two apart in cost. Where costs were not among the metrics of the ablation, the means are told.
+    """
+    arms = result.results.comparison.arms
+    unit, profiles = unit_of_cost(arms), list(dict.fromkeys(map(setting, arms)))
+    found = list(_effects(result, factor, value, instead_of))
+    if not found and unit not in result.ablation.metrics:
+        own, other = (mean_cost(result, factor, each, profiles) for each in (value, instead_of))
+        written = [f"{'$' if unit == 'cost_usd' else ''}{amount(each, unit)}" for each in (own, other) if math.isfinite(each)]
+        of = "" if unit == "cost_usd" else " tokens"
+        return f"{factor}={value} takes {written[0]}{of} a trial, {instead_of} {written[1]}" if len(set(written)) == 2 else ""
+    told = []
+    for profile, difference in found:
+        more = "more" if difference.value > 0 else "less" if unit == "cost_usd" else "fewer"
+        size = difference if difference.value > 0 else difference.turned
+        ends = {amount(end, unit) for end in (size.low, size.high)}
+        gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: amount(number, unit))
+        base = mean_cost(result, factor, instead_of, [profile])
+        percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
+        share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""
+        what = f"${gap} {more}" if unit == "cost_usd" else f"{gap} {more} tokens"
+        told.append(f"{what} a trial than {instead_of}{share}{f' under {profile}' if len(profiles) > 1 else ''}")
+    return f"{factor}={value} takes {', '.join(told)}" if told else ""
+
+
+def _effects(result: AblationResult, factor: str, value: str, instead_of: str) -> Iterator[tuple[str, Interval]]:
+    """Yield for each profile where it is shown by how much more one value costs than another."""
+    unit = unit_of_cost(result.results.comparison.arms)
+    for effect in result.effects.effects:
+        if (effect.kind, effect.metric) != ("main", unit) or effect.verdict.word not in ("better", "worse"):
+            continue
+        if effect.term == f"{factor}: {instead_of} → {value}":
+            yield effect.profile, effect.difference
+        elif effect.term == f"{factor}: {value} → {instead_of}":
+            yield effect.profile, effect.difference.turned
+
+
+def mean_cost(result: AblationResult, factor: str, value: str, profiles: Sequence[str] = ()) -> float:
+    """Return the mean cost of a trial of the settings with a value, under some profiles or all; infinite where it is not known."""
+    arms, cells = result.results.comparison.arms, result.ablation.cells
+    own = [arm for arm in arms if value_text(cells[arm.info.arm][factor]) == value and (not profiles or setting(arm) in profiles)]
+    means = [arm.summary.means[unit_of_cost(arms)] for arm in own]
+    known = [mean.value for mean in means if mean is not None]
+    return math.fsum(known) / len(known) if known else math.inf

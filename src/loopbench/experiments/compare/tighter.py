@@ -1,0 +1,61 @@
+"""Which loop would be ahead of the adopted one if each trial might spend less, where a paired test shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopbench.metrics.comparison import Pair
+from loopbench.metrics.views import AtBudget
+from loopbench.text.numbers import interval
+
+from .matrix import AnswerMatrix, AnswerRow, amount
+from .sentence import AnswerSentence
+
+MAX_COLUMNS = 2
+"""Columns that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """A loop that is better than the adopted one where only what cost at most `budget` counts as solved."""
+
+    budget: float
+    pair: Pair
+    """The other loop's arm minus that of the adopted one."""
+    loop: str
+    adopted: str
+
+    def told(self, found: AnswerMatrix) -> str:
+        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
+        written = amount(self.budget, found.unit)
+        most = f"${written}" if found.unit == "cost_usd" else f"{written} tokens"
+        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
+
+
+def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Mapping[str, str]) -> Iterator[AnswerSentence]:
+    """Yield below which cost of a trial another loop is ahead, of each column the highest that shows it.
+
+    `adopted`: profile → the loop that the answer adopts under it. Budgets and tests are those of the views of a run: quartiles of
+    what its trials cost, all pairs and budgets of a column being one family.
+    """
+    rows = {cell.arm.info.arm: row for row in found.rows for cell in row.cells if cell is not None}
+    shown = [made for profile, loop in adopted.items() if (made := _highest(budgets, rows, profile, loop, found.unit)) is not None]
+    if not shown:
+        return
+    shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
+    each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
+    said = f"A tighter limit reverses this: {'; '.join(each)} (counting as lost what cost more)"
+    yield AnswerSentence(said, f"A tighter limit reverses this: {shown[0].told(found)}")
+
+
+def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
+    """Return the reversal at the highest budget of one profile, the largest one there; None where no test shows any."""
+    made = []
+    for at in budgets:
+        if (at.profile, at.unit) != (profile, unit):
+            continue
+        for pair in (turned for each in at.pairs for turned in (each, each.turned)):
+            if pair.verdict.word == "better" and rows[pair.b].loop == adopted:
+                made.append(Reversal(at.budget, pair, rows[pair.a].loop, adopted))
+    return max(made, key=lambda each: (each.budget, each.pair.difference.value), default=None)

@@ -1,0 +1,59 @@
+"""The limits that a run set to what each trial may spend, in words, and how many trials of each loop ended at one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.trial_limits import TrialLimits
+from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
+from loopbench.runs.config import CompareConfig
+from loopbench.text.counts import MAX_NAMES, listed
+from loopbench.text.numbers import dollars, short_name
+
+from .sentence import AnswerSentence
+
+
+def trial_limits(config: Mapping[str, Any]) -> TrialLimits:
+    """Return the limits of a trial that a run set itself. `config`: a manifest's, which of an imported run has none."""
+    found = list(_limits(config))
+    words = f"at most {listed([words for words, _ in found])} a trial" if found else ""
+    return TrialLimits(words, frozenset(stop for _, stops in found for stop in stops))
+
+
+def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, ...]]]:
+    """Yield each limit with its unit, and how trials end that reach it."""
+    budget = config.get("trial_budget") or {}
+    for name, unit in (("tokens", "token"), ("calls", "model call")):
+        if (limit := budget.get(name)) is not None:
+            yield counted(limit, unit), (StopReason.BUDGET,)
+    if (limit := budget.get("dollars")) is not None:
+        yield f"${dollars(limit)}", (StopReason.BUDGET,)
+    if (limit := budget.get("seconds")) is not None:
+        yield f"{limit:g} s of the budget", (StopReason.BUDGET,)
+    if (limit := config.get("max_tool_steps")) is not None:
+        yield counted(limit, "tool step"), (StopReason.MAX_STEPS, StopReason.FORCED)
+    by_default = CompareConfig.model_fields["trial_timeout_s"].default
+    if (limit := config.get("trial_timeout_s", by_default)) != by_default:
+        yield f"{limit:g} s", (StopReason.TIMEOUT,)
+
+
+def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield that the verdict holds under the run's limits to a trial, and how many trials of each loop ended at one."""
+    limits, trials = comparison.limits, dict[str, int]()
+    if not limits.words:
+        return
+    for arm in comparison.arms:
+        name = short_name(arm.info)
+        trials[name] = trials.get(name, 0) + sum(arm.summary.stops.get(stop, 0) for stop in limits.stops)
+    holds = f"All of this is for {limits.words}"
+    if not any(trials.values()):
+        yield AnswerSentence(f"{holds}, which no trial reached", is_basis=True)
+        return
+    ordered = sorted(trials, key=lambda loop: -trials[loop])
+    shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
+    told = ", ".join(f"{loop} {trials[loop] or 'none'}" for loop in shown)
+    reached = told if shown is ordered else f"from {told}"
+    yield AnswerSentence(f"{holds}; trials that ended there: {reached}", is_basis=True)

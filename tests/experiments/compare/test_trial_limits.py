@@ -1,0 +1,168 @@
+"""Limits to what each trial may spend: they stand wherever a verdict does, and a tighter one that turns it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.cli import running
+from loopbench.cli.main import app
+from loopbench.cli.render_answer import answer_lines
+from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.deciding import deciding_command
+from loopbench.experiments.compare.prepare import Experiment, prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.experiments.compare.tables import tables, to_markdown
+from loopbench.experiments.compare.trial_limits import trial_limits
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.record import Record
+from loopbench.metrics.trial_limits import NO_LIMITS
+from loopbench.metrics.views import at_budgets
+from loopbench.reports.html.page import report_html
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+
+LIMIT = "at most 2,000 tokens a trial"
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    config = CompareConfig(
+        loops=("bare", "finish"),
+        profiles=("flaky-format",),
+        suite="arithmetic(size=8)",
+        runs=tmp_path_factory.mktemp("runs"),
+        trial_budget=BudgetConfig(tokens=2000),
+        mlflow=False,
+    )
+    made = prepare(config)
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+@given(
+    st.fixed_dictionaries({}, optional={name: st.integers(1, 10**6) for name in BudgetConfig.model_fields}),
+    st.none() | st.integers(1, 50),
+    st.sampled_from([60.0, 20.0]),
+)
+def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
+    config = CompareConfig(trial_budget=BudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
+    found = trial_limits(config.model_dump(mode="json"))
+    named = len(budget) + (steps is not None) + (timeout != 60)
+    assert (found == NO_LIMITS) == (named == 0)
+    assert found.title("Arms") == (f"Arms; {found.words}" if named else "Arms")
+    assert bool(found.words) == bool(found.stops)
+
+
+def test_an_imported_run_has_none():
+    assert trial_limits({}) == NO_LIMITS
+
+
+def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(limited):
+    assert LIMIT in limited.title
+    first, *others = limited.answer.said
+    stopped = {arm.info.loop: arm.summary.stops.get("budget", 0) for arm in limited.comparison.arms}
+    assert sum(stopped.values()) > 0
+    assert first.is_basis
+    assert first.text.startswith(f"All of this is for {LIMIT}; trials that ended there: ")
+    assert all(f"{loop} {count or 'none'}" in first.text for loop, count in stopped.items())
+    assert not any(each.is_basis for each in others)
+    assert all(LIMIT in table.title for table in tables(limited.comparison, limited.views))
+    assert to_markdown("run", limited.comparison).count(LIMIT) > 3
+    for width in (80, 10_000):
+        assert " ".join(line.plain for line in answer_lines(limited, width)).count(LIMIT) >= 2
+    told = json.loads(json.dumps(limited.to_json()))
+    assert told["limits"] == told["answer"]["limits"] == LIMIT
+    assert told["answer"]["recommendation"] == next(each.in_full for each in others)
+
+
+def test_the_page_names_it_in_its_title_and_in_every_caption(limited):
+    page = report_html(limited)
+    captions = page.split("<caption")[1:]
+    assert LIMIT in page.partition("</h1>")[0]
+    assert captions
+    assert all(LIMIT in text.partition("</caption>")[0] for text in captions)
+
+
+def test_a_limit_is_typed_and_the_command_that_decides_keeps_it(limited, monkeypatch, tmp_path):
+    arms = [arm.arm for arm in limited.manifest.arms]
+    words = list(deciding_command(limited.manifest, DecidingRun((arms[0], arms[1]), 40, 0.8)))
+    assert words[-2:] == ["--trial-budget-tokens", "2000"]
+    seen: list[Experiment] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "carry_out", lambda made, *_: seen.append(made))
+    app(words[1:], standalone_mode=False)
+    assert seen[0].config.trial_budget == BudgetConfig(tokens=2000)
+
+
+# --- a tighter limit ---
+
+Spent = Mapping[str, tuple[float, int, int]]
+"""Loop → share of tasks solved, tokens of a trial, and how many more every second trial costs."""
+
+
+@pytest.fixture(scope="session")
+def spending(record: Callable[..., Record]) -> Callable[[Spent], tuple[Comparison, Any]]:
+    def make(loops: Spent, tasks: int = 100) -> tuple[Comparison, Any]:
+        infos = [ArmInfo(f"{loop}/calm", loop, {}, "scripted", "calm", "s") for loop in loops]
+        records = [
+            record(
+                arm=f"{loop}/calm",
+                task=f"t{task:03}",
+                scores={"accuracy": float((task * 37 % tasks) < share * tasks)},
+                input_tokens=tokens + more * (task % 2),
+                output_tokens=0,
+            )
+            for loop, (share, tokens, more) in loops.items()
+            for task in range(tasks)
+        ]
+        return compare(records, infos), at_budgets(records, infos)
+
+    return make
+
+
+def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(spending):
+    comparison, budgets = spending({"dear": (0.9, 500, 0), "thrifty": (0.6, 100, 10)})
+    told = [each for each in answer(comparison, budgets).said if each.text.startswith("A tighter limit")]
+    (only,) = told
+    assert only.text.startswith(
+        "A tighter limit reverses this: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
+    )
+    assert only.text.endswith("] (counting as lost what cost more)")
+    assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each != only)
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [{"dear": (0.9, 500, 0), "thrifty": (0.02, 100, 10)}, {"same": (0.9, 100, 5), "bad": (0.2, 100, 5)}],
+    ids=["not shown", "no cheaper"],
+)
+def test_nothing_is_told_of_a_tighter_limit_that_no_test_shows(spending, loops):
+    comparison, budgets = spending(loops)
+    assert not any("tighter limit" in line for line in answer(comparison, budgets).sentences)
+
+
+def test_an_unpaired_lead_at_a_budget_is_not_told(spending):
+    comparison, budgets = spending({"dear": (0.9, 500, 0), "thrifty": (0.6, 100, 10)})
+    open_ones = [
+        replace(at, pairs=tuple(replace(pair, verdict=replace(pair.verdict, word="undecided")) for pair in at.pairs))
+        for at in budgets
+    ]
+    assert answer(comparison, open_ones).said == answer(comparison).said
+
+
+def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited, tmp_path):
+    some = tuple(record for record in limited.records if record.task != limited.records[0].task)
+    assert "incomplete: 14 of 16 trials, 7 of 8 tasks seen" in Results(Path("x"), limited.manifest, some, limited.comparison).title
+    one_arm = tuple(record for record in limited.records if record.arm == limited.records[0].arm)
+    assert Results(Path("x"), limited.manifest, one_arm, limited.comparison).title.endswith("incomplete: 8 of 16 trials")
