@@ -37,8 +37,8 @@ def loops_for(suite: str) -> tuple[str, ...]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("suite", NAMES)
 def test_all_designs_solve_the_first_tasks(tmp_path: Path, suite: str) -> None:
-    """Of the templates that most suites have, each once, and one without an answer."""
-    assert solved(tmp_path, suite, loops_for(suite), tasks=13) == dict.fromkeys(LOOPS, 1.0)
+    """Of the templates that most suites have, each once, and one without an answer; fewer of those that take 20 to 60 calls."""
+    assert solved(tmp_path, suite, loops_for(suite), tasks=6 if suite == "long_haul" else 13) == dict.fromkeys(LOOPS, 1.0)
 
 
 @pytest.mark.thorough

@@ -43,7 +43,7 @@ def packages(tmp_path_factory):
     return folder
 
 
-COMPARED = ("compare", *THREE, "--tasks", "8", "--profile", "flaky-tools")
+COMPARED = ("compare", *THREE, "--tasks", "5", "--profile", "flaky-tools")
 QUESTIONS = (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites"))
 BLESSED = ("bless", "latest", "--output", "baseline.json")
 GATED = ("gate", "latest", "--baseline", "baseline.json")

@@ -30,7 +30,7 @@ from tests.cases import cases
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, READERS, RECORDING, check_mutations, make_artefacts
 from tests.sealing import reseal
 
-FEW = cases(30)
+FEW = cases(12)
 SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 

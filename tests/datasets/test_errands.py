@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import carry_out
 from loopbench.datasets.worlds import InvalidRequest, UnknownName
 from loopbench.protocol import Toolbox, ToolCall, run_sync
+from tests.cases import cases
 
 READS = {"check_price", "find_address", "look_up_bill", "count_purse"}
 
@@ -40,7 +42,7 @@ def state_after(task: Task, suite: Suite, twice: str = "", without: str = "") ->
 
 
 def test_plans_give_the_expected_answers(many: Suite) -> None:
-    assert task_problems(many) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(40)])) == []
 
 
 @settings(max_examples=8, deadline=None)

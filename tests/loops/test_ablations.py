@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import make_loop
+from loopbench.runs.store.records import read_records
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loops.md"
 LISTED = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0].split("\n")[:-1]
@@ -45,7 +45,7 @@ def test_in_clean_air_an_ablation_solves_what_its_preset_solves(tmp_path: Path) 
     experiment = prepare(config)
     run(experiment, Unwatched())
     scores: dict[str, list[float]] = {}
-    for record in results(experiment.folder).records:
+    for record in read_records(experiment.folder):
         scores.setdefault(record.arm.removesuffix("/clean"), []).append(record.accuracy)
     imperfect = {arm for arm, found in scores.items() if sum(found) < len(found)}
     assert len(scores) == len(LISTED)

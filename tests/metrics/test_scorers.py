@@ -9,13 +9,14 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import is_abstention, scorer_named, scorer_names
 from loopbench.protocol import Query
+from tests.cases import cases
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -24,6 +25,7 @@ JSON = st.recursive(
 )
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15)
 EVERY = pytest.mark.parametrize("name", scorer_names())
+FEWER = settings(max_examples=cases(10))  # of each scorer
 
 ABSTENTIONS = [
     "not determined",
@@ -77,6 +79,7 @@ def score(name: str, expected: Any, answer: Any, schema: dict[str, Any] | None =
 
 
 @EVERY
+@FEWER
 @given(expected=JSON, answer=JSON)
 @example(expected=1, answer=10**400)
 @example(expected=10**400, answer=1.5)
@@ -88,12 +91,14 @@ def test_any_answer_scores_within_the_scale(name, expected, answer):
 
 
 @EVERY
+@FEWER
 @given(expected=JSON)
 def test_no_answer_scores_nothing(name, expected):
     assert score(name, expected, None) == 0.0
 
 
 @EVERY
+@FEWER
 @given(answer=JSON)
 def test_a_task_without_answer_rewards_only_saying_so(name, answer):
     assert score(name, None, answer) == float(is_abstention(answer))

@@ -31,25 +31,25 @@ def written(trace: Trace) -> bytes:
     return f"{json.dumps(trace.to_json(), separators=(',', ':'))}\n".encode("ascii")
 
 
-@pytest.mark.parametrize(
-    ("profile", "loop"),
-    [
-        (profile, loop)
-        for profile in built_in_profiles()
-        for loop in ("bare", "finish", "phased", "react_extract", "stateless")
-        if loop != "phased" or not profile.startswith("measured-")  # which need to know in which form a loop has its calls written
-    ],
-)
+WRITERS = [
+    (profile, loop)
+    for profile in built_in_profiles()
+    for loop in ("bare", "finish", "phased", "react_extract", "stateless")
+    if loop != "phased" or not profile.startswith("measured-")  # which need to know in which form a loop has its calls written
+]
+
+
+@pytest.mark.parametrize(("profile", "loop", "place"), [(*writer, place) for place, writer in enumerate(WRITERS)])
 def test_what_a_trial_wrote_is_written_again_byte_for_byte(
-    one_trial: RunTrial, suites: list[Suite], loop: str, profile: str
+    one_trial: RunTrial, suites: list[Suite], loop: str, profile: str, place: int
 ) -> None:
-    for suite in suites:
-        line = one_trial(make_loop(Spec(loop, {})), suite, profile=profile).trace
-        assert line is not None
-        trace = Trace.from_json(json.loads(line))
-        assert written(trace) == line
-        numbers = [event.number for event in trace.events if isinstance(event, ModelExchange)]
-        assert numbers == list(range(1, len(numbers) + 1))
+    """Each loop under each profile, on the suites in turn."""
+    line = one_trial(make_loop(Spec(loop, {})), suites[place % len(suites)], profile=profile).trace
+    assert line is not None
+    trace = Trace.from_json(json.loads(line))
+    assert written(trace) == line
+    numbers = [event.number for event in trace.events if isinstance(event, ModelExchange)]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 EVENTS = (

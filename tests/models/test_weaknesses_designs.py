@@ -108,7 +108,7 @@ def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path,
         file.write_text(json.dumps(state), encoding="utf-8")
         reseal(file)
         files.append(f"{design}@{file}")
-    found = compared(tmp_path, suite, profile, *designs, *files, tasks=12)
+    found = compared(tmp_path, suite, profile, *designs, *files, tasks=8)
     before, after = found[:5], found[5:]
     assert 0.35 <= before[0] <= 0.6
     assert before == [before[0]] * 5
@@ -140,7 +140,7 @@ def test_the_same_over_http(over_http: Callable[[], AbstractContextManager[None]
 
 @pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
 def test_the_predictor_that_decides_needs_the_hint_about_calls(design: str) -> None:
-    suite = suite_of("arithmetic(size=10)")
+    suite = suite_of("arithmetic(size=6)")
     tasks, name = list(suite.tasks), design.partition("(")[0]
     plain, _ = of(design)
     assert accuracy(plain, design, suite, tasks, "teachable") < 0.7
@@ -201,7 +201,7 @@ def heard(design: str, spec: str, profile: str, slipped: str | None = None, coun
 @pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
 def test_demonstrations_of_trials_that_went_right_cover_both(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
-    tasks = list(suite.tasks)[:10]
+    tasks = list(suite.tasks)[:6]
     loop = shown(design, heard(design, "arithmetic(size=30)", "clean"))
     assert accuracy(loop, design, suite, tasks, "teachable") == 1.0
 
@@ -209,7 +209,7 @@ def test_demonstrations_of_trials_that_went_right_cover_both(design: str) -> Non
 @pytest.mark.parametrize("design", [*DESIGNS, *FORMATS])
 def test_demonstrations_of_trials_that_slipped_do_not_cover_it(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
-    tasks = list(suite.tasks)[:10]
+    tasks = list(suite.tasks)[:6]
     plain, _ = of(design)
     demos = heard(design, "arithmetic(size=30)", "teachable", "weakness.unit")
     before, after = (records(loop, design, suite, tasks, "teachable") for loop in (plain, shown(design, demos)))
@@ -223,7 +223,7 @@ def unit_slips(made: list[Record]) -> list[list[str]]:
 @pytest.mark.parametrize("design", ["bare", "finish", "phased", "react_extract", WHOLE])
 def test_demonstrations_cover_dates_and_steps(design: str) -> None:
     suite = suite_of("events(size=30)")
-    tasks = list(suite.tasks)[:10]
+    tasks = list(suite.tasks)[:6]
     plain, _ = of(design)
     assert accuracy(plain, design, suite, tasks, "teachable-dates") < 0.7
     loop = shown(design, heard(design, "events(size=48)", "clean", count=30))
@@ -233,7 +233,7 @@ def test_demonstrations_cover_dates_and_steps(design: str) -> None:
 @pytest.mark.parametrize("design", ["bare", "finish", "phased", "react_extract", *FORMATS[:2]])
 def test_labelled_examples_cover_the_form_of_the_answer_alone(design: str) -> None:
     suite = suite_of("arithmetic(size=30)")
-    tasks = list(suite.tasks)[:10]
+    tasks = list(suite.tasks)[:6]
     labelled = tuple({"query": task.query.full_text, "task": task.id, "answer": task.expected} for task in suite.tasks[-4:])
     _, program = of(design)
     made = records(shown(design, dict.fromkeys(program, labelled)), design, suite, tasks, "teachable")

@@ -196,7 +196,7 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
                 assert own[metric].mean() == pytest.approx(interval.value)
 
 
-@settings(max_examples=cases(15))
+@settings(max_examples=cases(6))
 @given(runs())
 def test_types_and_columns_do_not_depend_on_what_came_out(drawn):
     run, empty = loaded(*drawn), loaded(drawn[0], [])

@@ -25,8 +25,11 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 from loopbench.protocol import HARNESS_STOPS, Outcome, StopReason
+
+BEGUN = Path(__file__).with_suffix(".begun")  # is there once a trial has begun
 
 
 class Base:
@@ -43,6 +46,7 @@ class Base:
         return type(self).__name__
 
     async def run(self, query, tools, model, observer=None):
+        BEGUN.touch()
         await self.misbehave()
         return Outcome("done", StopReason.FINISHED, 0)
 

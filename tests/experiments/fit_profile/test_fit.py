@@ -59,7 +59,7 @@ def test_marks_of_injected_faults_are_not_read(disturbed, fitted):
 
 def test_a_clean_run_fits_a_clean_profile():
     for loop in LOOPS:
-        found = fitted_to(run([loop], load_profile("clean"), size=60, repeats=1))
+        found = fitted_to(run([loop], load_profile("clean"), size=40, repeats=1))
         assert not any((found.profile.rates, found.profile.forget, found.profile.weaknesses)), (loop, found.profile.rates)
         assert all(rate.count == 0 for rate in found.rates.values())
         bound = found.rates["wire.empty"].interval
@@ -69,8 +69,9 @@ def test_a_clean_run_fits_a_clean_profile():
 
 def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
     """Four equal arms: the same rates, and intervals as wide as one arm's."""
-    one = fitted_to(run(["bare"], known(), size=40))
-    same = [trace | {"arm": f"arm {number}"} for trace in traces(run(["bare"], known(), size=40)) for number in range(4)]
+    done = run(["bare"], known(), size=40)
+    one = fitted_to(done)
+    same = [trace | {"arm": f"arm {number}"} for trace in traces(done) for number in range(4)]
     four = fit_json(same, timed=False, paired=True)
     for kind in KNOWN:
         alone, pooled = one.rates[kind].interval, four.rates[kind].interval
@@ -92,9 +93,9 @@ def test_what_clears_a_fault_comes_out():
 
 
 def test_the_fitted_profile_makes_a_similar_run():
-    before = run(["bare"], known(bluff=0.0), size=60)
+    before = run(["bare"], known(bluff=0.0), size=40)
     profile = fitted_to(before).profile
-    after = run(["bare"], profile, size=60, seed=1)
+    after = run(["bare"], profile, size=40, seed=1)
     right = [sum(item.record.accuracy for item in done) for done in (before, after)]
     assert abs(right[0] - right[1]) <= 0.15 * len(before)
     calls = [sum(item.record.lm_calls for item in done) for done in (before, after)]

@@ -33,7 +33,7 @@ def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
     """A configuration: bare, few tasks, a weakness that examples teach away, without MLflow."""
     defaults: dict[str, Any] = {
         "loops": ("bare",),
-        "suite": "arithmetic(size=60)",
+        "suite": "arithmetic(size=40)",
         "profiles": ("teachable",),
         "optimizer": "BootstrapFewShotWithRandomSearch(num_candidate_programs=1)",
         "train": 8,
@@ -90,7 +90,7 @@ def test_equal_input_gives_equal_programs_and_equal_tests(configured: Configured
 
 
 def test_what_is_learned_holds_on_the_test_split(configured: Configured, watcher: Any) -> None:
-    folder = finished(prepare(configured(suite="arithmetic(size=200)")), watcher)
+    folder = finished(prepare(configured(suite="arithmetic(size=140)")), watcher)
     before, after = (arm.summary.accuracy for arm in results(folder / "test").comparison.arms)
     assert before is not None
     assert after is not None

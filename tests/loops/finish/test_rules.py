@@ -66,7 +66,7 @@ def test_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any
 
 
 @pytest.mark.parametrize("forced", ["both", "tool_choice", "xml", "off"])
-@pytest.mark.parametrize("limit", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("limit", [None, 0, 1, 3])
 @pytest.mark.parametrize("consume", [True, False])
 @pytest.mark.parametrize("retries", [0, 2])
 @row("X-21")
@@ -82,7 +82,7 @@ def test_finish_declares_exactly_the_stops_that_it_can_reach(limit: int | None, 
     ]
     reached = set()
     for many in range(4):
-        for first in (ADD, BAD):
+        for first in (ADD, BAD) if many else (ADD,):
             for end in ends:
                 reached.add(run(loop, Script(*[first] * many, then=end)).stop)
     assert reached == loop.stops

@@ -33,6 +33,7 @@ from loopbench.reports.progress.trials import ProgressCounts, clock, watching
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.journal import Journal
+from tests.prepared import Prepared
 
 LOOPS = tuple(f"bare(max_steps={number})" for number in range(1, 4))
 
@@ -314,10 +315,11 @@ def on_a_terminal(folder: Path, arms: int, height: int) -> tuple[float, bytes]:
     """Seconds that it took, and all that the terminal was sent."""
     shown, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, 100, 0, 0))
-    command = [sys.executable, "-c", WATCHED, str(folder), str(arms)]
+    (folder / "watched.py").write_text(WATCHED)
+    command = [sys.executable, "-m", "watched", str(folder), str(arms)]
     known = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     pipes: dict[str, Any] = {"stdin": terminal, "stdout": subprocess.PIPE, "stderr": terminal}
-    with subprocess.Popen(command, env=known | {"TERM": "xterm-256color"}, **pipes) as child:
+    with Prepared(command, cwd=folder, env=known | {"TERM": "xterm-256color"}, **pipes) as child:
         os.close(terminal)
         seen = b""
         with contextlib.suppress(OSError):  # Linux: the other end was closed

@@ -1,4 +1,4 @@
-"""One run that is killed over and over: `python killed_at_random.py FOLDER KILLS [--ray]`.
+"""One run that is killed over and over: `python -m tests.runs.engine.killed_at_random FOLDER KILLS [--ray]`.
 
 Each sitting is a process of its own, split off one that has imported everything, and goes on with the run directory by the next
 engine. It, or a worker of it, is killed by SIGKILL at a random moment. What is left after so many kills is run undisturbed. Prints

@@ -20,11 +20,12 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.traces import read_trace
+from tests.prepared import Prepared
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
 SLOW = """\
 name = "slow"
-latency_s = 0.03
+latency_s = 0.06
 [rates]
 "wire.malformed" = 0.1
 "decision.no_tool" = 0.1
@@ -37,7 +38,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 @pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_leave_no_trace_in_the_records(kills: int, tmp_path: Path):
     """A hundred among the slow tests, where Ray takes part; a dozen come by every engine of this machine."""
-    tasks = 10 * kills
+    tasks = 5 * kills
     (tmp_path / "slow.toml").write_text(SLOW)
     config = CompareConfig(
         loops=("bare", "finish"),
@@ -53,13 +54,16 @@ def test_kills_leave_no_trace_in_the_records(kills: int, tmp_path: Path):
     assert run(reopen(whole, session=SessionSettings({"concurrency": 64})), Unwatched()) == ""
 
     with_ray = kills == 100 and find_spec("ray") is not None  # a cluster starts as long as all else takes; see test_ray.py
-    command = [sys.executable, str(HERE / "killed_at_random.py"), str(disturbed), str(kills), *(["--ray"] if with_ray else [])]
+    module = "tests.runs.engine.killed_at_random"
+    command = [sys.executable, "-m", module, str(disturbed), str(kills), *(["--ray"] if with_ray else [])]
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:  # for Ray's sockets
         own = os.environ | {"HOME": short, "TMPDIR": short, "RAY_TMPDIR": short}
-        done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["exit"] == 0, done.stderr
+        pipe = subprocess.PIPE
+        with Prepared(command, cwd=ROOT, env=own, stdout=pipe, stderr=pipe, text=True) as process:
+            said, erred = process.communicate()
+    assert process.returncode == 0, erred
+    told = json.loads(said.splitlines()[-1])
+    assert told["exit"] == 0, erred
     assert sum(told["killed"].values()) >= kills, told
     engines = ("in process", "workers", "ray") if with_ray else ("in process", "workers")
     assert all(any(who.startswith(engine) for who in told["killed"]) for engine in engines), told

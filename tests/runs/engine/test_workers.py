@@ -203,7 +203,7 @@ def test_where_python_itself_cannot_be_started_it_is_told(configured, told, monk
 
 @pytest.mark.thorough
 def test_ctrl_c_leaves_no_worker_and_a_resumable_run(ran, configured, told, workers_of):
-    asked = {"loops": ("finish",), "suite": "arithmetic(size=40)", "repeats": 3}
+    asked = {"loops": ("finish",), "suite": "arithmetic(size=40)"}
     whole = ran(**asked)
     experiment = prepare(configured(**asked, workers=2))
 

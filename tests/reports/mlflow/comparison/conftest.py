@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from mlflow import MlflowClient
 
@@ -13,7 +11,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, served
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +37,3 @@ def tracked(run, uri) -> tracking.Tracked:
 @pytest.fixture(scope="session")
 def client(uri, tracked) -> MlflowClient:
     return MlflowClient(tracking_uri=uri)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory) -> Iterator[str]:
-    """The address of a server with a store of its own."""
-    folder = tmp_path_factory.mktemp("server")
-    with served(f"sqlite:///{folder}/server.db", folder) as address:
-        yield address

@@ -22,6 +22,7 @@ from loopbench.reports.mlflow.store import open_store, run_name
 from loopbench.reports.tracking_beside import NO_ANSWER, MlflowLog, run_log
 from loopbench.runs import forking
 from loopbench.runs.config import CompareConfig
+from tests.prepared import Prepared
 
 SCRIPT = """
 import ctypes, json, os, signal, sys
@@ -68,10 +69,12 @@ print(json.dumps([lines, os.path.exists(f"/proc/{left}"), "mlflow" in sys.module
 @pytest.mark.skipif(sys.platform != "linux", reason="forking is safe on Linux only")
 def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path):
     uri = f"sqlite:///{tmp_path}/beside.db"
-    command = [sys.executable, "-c", SCRIPT, str(run.folder), uri]
-    one_thread = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    ended = subprocess.run(command, env=one_thread, capture_output=True, text=True, check=True)
-    (logged, refused, killed, failed), left, imported, forked = json.loads(ended.stdout)
+    (tmp_path / "logs_beside.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "logs_beside", str(run.folder), uri]
+    with Prepared(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        said, _ = process.communicate()
+    assert process.returncode == 0
+    (logged, refused, killed, failed), left, imported, forked = json.loads(said)
     assert logged == f"MLflow: {tracking.ui_command(uri)}"
     assert refused.startswith("warning: nothing was logged to MLflow: tracking address 'ftp://here': it must begin with")
     assert killed == failed == f"warning: nothing was logged to MLflow: {NO_ANSWER}"

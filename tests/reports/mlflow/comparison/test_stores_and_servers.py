@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from loopbench.runs.store.traces import Traces
 from tests.reports.mlflow.comparison.helpers import LOOPS, children, fetch, free_port, models, of_size, served, traces, wait_for
 
 LOG = """
-import os, sys
+import os, sys, traceback
 def no_network(event, arguments):
     if event == "socket.connect" and isinstance(arguments[1], tuple) and arguments[1][0] not in ("127.0.0.1", "::1"):
         os.write(2, f"{event} {arguments[1]}".encode()); os._exit(7)
@@ -37,10 +38,23 @@ sys.addaudithook(no_network)
 from pathlib import Path
 from loopbench.reports import mlflow as tracking
 from loopbench.experiments.compare.results import results
-tracked = tracking.track(results(Path(sys.argv[1])), sys.argv[2], "loopbench")
-assert isinstance(tracked, tracking.Tracked), tracked
-assert not {"litellm", "dspy"} & set(sys.modules)
+
+def log(folder):
+    code = 1
+    try:
+        tracked = tracking.track(results(Path(folder)), sys.argv[1], "loopbench")
+        assert isinstance(tracked, tracking.Tracked), tracked
+        assert not {"litellm", "dspy"} & set(sys.modules)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+children = [os.fork() or log(folder) for folder in sys.argv[2:]]
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 """
+"""Two processes that log at once: forks of one that has imported MLflow, which takes longer than all else, and opened nothing."""
 
 
 @pytest.mark.thorough
@@ -51,66 +65,78 @@ def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(r
     names = ["one", "two"]
     for name in names:
         shutil.copytree(run.folder, tmp_path / name)
-    command = [sys.executable, "-c", LOG]
-    pipe = subprocess.PIPE
-    running = [
-        subprocess.Popen([*command, str(tmp_path / name), uri], cwd=here, stdout=pipe, stderr=pipe, text=True) for name in names
-    ]
-    said = [process.communicate(timeout=120) for process in running]
-    assert said == [("", ""), ("", "")]
-    assert [process.returncode for process in running] == [0, 0]
+    command = [sys.executable, "-c", LOG, uri, *(str(tmp_path / name) for name in names)]
+    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert done.returncode == 0
     assert list(here.iterdir()) == []
     client = MlflowClient(tracking_uri=uri)
     logged = client.search_runs([client.get_experiment_by_name("loopbench").experiment_id], "tags.`loopbench.kind` = 'run'")
     assert {run.data.tags["loopbench.run"] for run in logged} == set(names)
 
 
-@pytest.mark.thorough
-def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, tracked, tmp_path, capsys):
-    port = free_port()
-    command = tracked.ui
-    assert command == tracking.ui_command(uri)
-    assert shlex.split(command)[-6:-4] == ["--backend-store-uri", uri]
-    assert "--port 5000" in command
-    command = command.replace("--port 5000", f"--port {port}")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "LITELLM", "DO_NOT"))}
-    address = f"http://127.0.0.1:{port}"
-    with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen(
-            command, shell=True, cwd=tmp_path, start_new_session=True, env=environment, stdout=log, stderr=log
-        )
-    try:
-        wait_for(f"{address}/health")
-        assert b"<html" in fetch(address)
-        manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
-        assert manifest == (run.folder / "manifest.json").read_bytes()
+@dataclass(frozen=True)
+class Opened:
+    """A server that the printed command has started."""
 
-        over_http = tracking.log_run(run, f"http://user:secret1@127.0.0.1:{port}", "served")
-        assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"
-        assert "secret1" not in over_http.uri
-        assert tracking.log_run(run, address, "served").parent_run_id == over_http.parent_run_id
-        client = MlflowClient(tracking_uri=address)
-        assert b"<svg" in fetch(f"{address}/get-artifact?path=charts/accuracy.svg&run_uuid={over_http.parent_run_id}")
-        assert len(models(client, over_http.experiment_id)) == len(LOOPS)
-        logged = children(client, over_http)
-        for arm in run.comparison.arms:
-            child = logged[arm.info.arm]
-            assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
-            assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
-            records = [record for record in run.records if record.arm == arm.info.arm]
-            found = traces(client, over_http, child.info.run_id)
-            shown = {trace.info.tags["loopbench.task"] for trace in found}
-            assert shown == {record.task for record in tracking.sample(records)}
-            assert all(len(trace.data.spans) > 1 for trace in found)
-        assert capsys.readouterr() == ("", "")
-        assert "LiteLLM" not in (tmp_path / "log").read_text()
+    port: int
+    log: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture(scope="module")
+def opened(uri: str, tracked: tracking.Tracked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    """The store opened by the command that is printed, but for its port."""
+    folder = tmp_path_factory.mktemp("opened")
+    made = Opened(free_port(), folder / "log")
+    assert "--port 5000" in tracked.ui
+    command = tracked.ui.replace("--port 5000", f"--port {made.port}")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "LITELLM", "DO_NOT"))}
+    with made.log.open("w") as log:
+        server = subprocess.Popen(command, shell=True, cwd=folder, start_new_session=True, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(f"{made.address}/health")
+        yield made
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(20)
 
 
 @pytest.mark.thorough
-def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monkeypatch):
+def test_the_ui_command_opens_the_store_and_a_server_takes_a_run(run, uri, tracked, opened, capsys):
+    assert tracked.ui == tracking.ui_command(uri)
+    assert shlex.split(tracked.ui)[-6:-4] == ["--backend-store-uri", uri]
+    address = opened.address
+    assert b"<html" in fetch(address)
+    manifest = fetch(f"{address}/get-artifact?path=manifest.json&run_uuid={tracked.parent_run_id}")
+    assert manifest == (run.folder / "manifest.json").read_bytes()
+
+    over_http = tracking.log_run(run, f"http://user:secret1@127.0.0.1:{opened.port}", "served")
+    assert over_http.ui == f"{address}/#/experiments/{over_http.experiment_id}/runs/{over_http.parent_run_id}"
+    assert "secret1" not in over_http.uri
+    assert tracking.log_run(run, address, "served").parent_run_id == over_http.parent_run_id
+    client = MlflowClient(tracking_uri=address)
+    assert b"<svg" in fetch(f"{address}/get-artifact?path=charts/accuracy.svg&run_uuid={over_http.parent_run_id}")
+    assert len(models(client, over_http.experiment_id)) == len(LOOPS)
+    logged = children(client, over_http)
+    for arm in run.comparison.arms:
+        child = logged[arm.info.arm]
+        assert child.data.metrics["accuracy"] == arm.summary.accuracy.value
+        assert [file.path for file in client.list_artifacts(child.info.run_id)] == ["trials.parquet"]
+        records = [record for record in run.records if record.arm == arm.info.arm]
+        found = traces(client, over_http, child.info.run_id)
+        shown = {trace.info.tags["loopbench.task"] for trace in found}
+        assert shown == {record.task for record in tracking.sample(records)}
+        assert all(len(trace.data.spans) > 1 for trace in found)
+    assert capsys.readouterr() == ("", "")
+    assert "LiteLLM" not in opened.log.read_text()
+
+
+@pytest.mark.thorough
+def test_requests_to_a_server_do_not_grow_with_the_trials(opened, tmp_path, monkeypatch):
     sent: list[str] = []
     send = HTTPAdapter.send
 
@@ -120,13 +146,13 @@ def test_requests_to_a_server_do_not_grow_with_the_trials(server, tmp_path, monk
 
     monkeypatch.setattr(HTTPAdapter, "send", counting)
     counts = []
-    for repeats in (1, 8):
+    for repeats in (1, 4):
         found = of_size(tmp_path, repeats)
         assert len(found.records) == 20 * repeats
         sent.clear()
-        tracked = tracking.log_run(found, server, f"of {repeats}")
+        tracked = tracking.log_run(found, opened.address, f"of {repeats}")
         counts.append(Counter(line.partition(" ")[0] for line in sent if not line.endswith("/version")))  # asked once
-        client = MlflowClient(tracking_uri=server)
+        client = MlflowClient(tracking_uri=opened.address)
         (child,) = children(client, tracked).values()
         assert child.data.metrics["trials.counts.trials"] == 20 * repeats
     assert counts[0] == counts[1]
@@ -142,7 +168,7 @@ def test_of_many_trials_only_the_traces_that_are_shown_are_read(uri, tmp_path, m
         return own(self, record)
 
     monkeypatch.setattr(Traces, "read", reading)
-    tracked = tracking.log_run(of_size(tmp_path, 8), uri, "many")
+    tracked = tracking.log_run(of_size(tmp_path, 4), uri, "many")
     shown = MlflowClient(tracking_uri=uri).search_traces(locations=[tracked.experiment_id])
     assert len(read) == len(shown) == tracking.USUAL_TRACES
 
