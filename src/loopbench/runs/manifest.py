@@ -24,7 +24,7 @@ Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 class ManifestPart(BaseModel):
     """A part of a manifest. It is written in the order of its fields; unknown ones are kept."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as it is written: a field that was never set is left out."""
@@ -186,7 +186,7 @@ class RunNote(ManifestPart):
 class Settings(BaseModel):
     """The settings of a run that its results are read with, and that a resumed run may change."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     name: str | None = None
     """What the user calls the run."""

@@ -19,7 +19,8 @@ from loopbench.metrics.statistics import Verdict
 from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
 from loopbench.models.profiles import built_in_profiles, load_profile
 from loopbench.reports.html.verdict import matrix
-from loopbench.runs.registry import builtin_names, find, form_option
+from loopbench.runs.built_in import builtin_names, form_option
+from loopbench.runs.registry import find
 
 MEANS, MEDIANS = "measured-2024", "measured-2024-median"
 Solved = Mapping[tuple[str, Any, str], Sequence[int]]
