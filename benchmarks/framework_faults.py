@@ -16,7 +16,8 @@ from loopbench.checks.program import ProgramReport, Trouble, check_program
 from loopbench.checks.program.agent_faults import BY_NAME
 from loopbench.checks.program.naming import TOLD_STEPS
 from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import builtin_names, make_loop
+from loopbench.runs.built_in import builtin_names
+from loopbench.runs.registry import make_loop
 from pages import write_block
 
 GROUPS: Mapping[str, tuple[str, ...]] = {

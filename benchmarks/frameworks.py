@@ -21,9 +21,10 @@ from loopbench.experiments.compare.run import run
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridlines, middle_cut, percent, scale, standalone
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import builtin_names, find
+from loopbench.runs.registry import find
 from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"

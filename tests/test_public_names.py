@@ -16,6 +16,7 @@ PACKAGES = (
     "loopbench.cli",
     "loopbench.experiments.why",
     "loopbench.loops",
+    "loopbench.protocol",
     "loopbench.reports.html",
 )
 

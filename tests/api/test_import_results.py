@@ -72,7 +72,7 @@ def test_gaps_and_other_types_of_a_frame_are_read_as_the_file_has_them(frame: pd
         assert imported("gaps.csv").results.digest == found.results.digest
     blank = "left out: 1 of 24 trials, errored: the score is blank"
     said = [str(each.message) for each in (*told, *of_file)]
-    assert said == ["DataFrame: columns left out: when", blank, "gaps.csv: columns left out: when", blank]
+    assert said == [f"DataFrame: columns left out: when\n{blank}", f"gaps.csv: columns left out: when\n{blank}"]
     assert {each.filename for each in told} == {__file__}
     assert found.trials["accuracy"].isna().sum() == 1
 
@@ -200,6 +200,12 @@ def test_errors_of_the_agents_own_are_advised_on_in_words_of_python(frame: pd.Da
     ):
         loopbench.bless(run, "base.json")
     loopbench.bless(imported(failed, errors_as_failures=True), "base.json")
+    with pytest.warns(loopbench.LoopbenchWarning, match=r"2 errored trials stay left out; .* map=\{'error': 'COLUMN'\} errors_as"):
+        blank = imported(failed.drop(columns="error"), errors_as_failures=True)
+    with pytest.raises(RunError, match=r"write 0 as their score, or name the column .*: map=\{'error': 'COLUMN'\} errors_as_fail"):
+        loopbench.bless(blank, "blank.json")
+    whole = imported(failed.drop(columns="error").fillna({"right": 0}))
+    loopbench.bless(whole, "blank.json")
 
 
 def test_several_agents_in_a_frame_are_told_in_words_of_python(frame: pd.DataFrame) -> None:

@@ -115,6 +115,7 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     assert pair.why(task="arithmetic-0001").pairs[0].tasks <= 1
     size = loopbench.size(pair, purpose="compare")
     assert "To decide each pair within 0.020" in repr(size)
+    assert "Sizes for any difference down to the margin" in repr(size)
     assert "<table" in size._repr_html_()
 
 

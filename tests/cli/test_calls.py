@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.runs.registry import loop_names
+from loopbench.runs.built_in import loop_names
 
 DESIGNS = ("bare", "finish", "finish(parallel_tools=true)", "phased", "react_extract", "stateless")
 PARALLEL = "stateless(execution_mode=parallel)"

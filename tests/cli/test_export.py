@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 pytestmark = pytest.mark.thorough
@@ -10,11 +12,12 @@ pytestmark = pytest.mark.thorough
 def test_a_run_is_exported_and_read_back(loopbench, here):
     loopbench("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--profile", "flaky-tools", "--no-mlflow")
     accuracy = loopbench("report", "latest", "--json").json["arms"][0]["accuracy"]
-    for name, out in (("atif", "a"), ("otlp", "b.jsonl")):
+    for name, out in (("atif", "a"), ("otlp", "b.jsonl"), ("otlp", "c d.log"), ("otlp", "e"), ("otlp", "f.csv")):
         written = loopbench("export", "latest", "--format", name, "--out", out, "--runs", "runs")
         assert (written.code, written.out) == (0, "")
-        assert f"wrote 2 trials to {out}; read them back: loopbench import {out}" in written.err
-        back = loopbench("import", out, "--runs", f"back-{name}", "--name", "back", "--json").json
+        said, _, command = written.err.strip().partition("; read them back: loopbench ")
+        assert said == f"wrote 2 trials to {out}"
+        back = loopbench(*shlex.split(command), "--runs", f"back {out}", "--name", "back", "--json").json
         assert back["arms"][0]["accuracy"] == accuracy
 
 

@@ -222,4 +222,4 @@ def test_the_page_names_every_column():
     text = PAGE.read_text(encoding="utf-8")
     words = {word.removesuffix("_s") for names in COLUMNS.values() for word in names}
     assert not [word for word in words if f"`{word}`" not in text]
-    assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model"} <= set(ForeignTrial.__dataclass_fields__)
+    assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model", "error"} <= set(ForeignTrial.__dataclass_fields__)

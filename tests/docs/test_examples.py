@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.runs.registry import builtin_names
+from loopbench.runs.built_in import builtin_names
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OFFLINE = """\

@@ -14,7 +14,8 @@ import pytest
 from loopbench.experiments.optimize.built_in import built_in
 from loopbench.protocol import Optimizable
 from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import builtin_names, make_loop
+from loopbench.runs.built_in import builtin_names
+from loopbench.runs.registry import make_loop
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")

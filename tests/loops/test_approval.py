@@ -14,6 +14,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, Replay
 from loopbench.loops.finish import Finish
 from loopbench.loops.resumable import EDITED, REJECTED, Resumable
+from loopbench.loops.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync
@@ -166,10 +167,10 @@ def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts():
     call = ToolCall("wipe", {"order": "A"}, "a")
     for verdicts in ([True, False], [False, True], [False, False], [True, True]):
         checkpoint = Checkpoint()
-        Replay(checkpoint).wait_for_person(call, Toolbox())
+        Replay(checkpoint, RunFailure()).wait_for_person(call, Toolbox())
         reviewers = [Checkpoint(list(checkpoint.entries), on_entry=checkpoint.entries.append) for _ in verdicts]
         for reviewer, verdict in zip(reviewers, verdicts, strict=True):
             reviewer.approve("a") if verdict else reviewer.reject("a", "no")
-        decision = Replay(Checkpoint(checkpoint.entries)).decision(call)
+        decision = Replay(Checkpoint(checkpoint.entries), RunFailure()).decision(call)
         assert decision is not None
         assert decision["approved"] == all(verdicts)

@@ -54,9 +54,10 @@ from loopbench.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.registry import builtin_names, find
+from loopbench.runs.registry import find
 from loopbench.runs.store.records import read_records
 from loopbench.runs.trial import trial as trial_module
 from loopbench.runs.trial.recorder import Recorder

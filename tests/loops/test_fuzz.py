@@ -39,7 +39,8 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.names import parse_spec
-from loopbench.runs.registry import builtin_names, make_loop
+from loopbench.runs.built_in import builtin_names
+from loopbench.runs.registry import make_loop
 from tests.rows import row
 
 LIMIT = 3

@@ -24,6 +24,7 @@ from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.resumable import ReplayedModel, Resumable
+from loopbench.loops.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
@@ -393,7 +394,7 @@ def test_a_stream_that_ends_without_its_whole_reply_is_recorded_as_far_as_it_cam
     request = Request((Message("user", QUESTION),))
 
     async def streamed() -> list[Chunk]:
-        return [chunk async for chunk in ReplayedModel(model, Replay(checkpoint)).stream(request)]
+        return [chunk async for chunk in ReplayedModel(model, Replay(checkpoint, RunFailure())).stream(request)]
 
     assert [chunk.text for chunk in run_sync(streamed())] == ["Tea ", "costs."]
     assert [chunk.text for chunk in run_sync(streamed())] == ["Tea costs.", ""]

@@ -14,7 +14,8 @@ from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry
 from loopbench.models.metering import MeteredToolbox
 from loopbench.protocol import Observation, Query, Tool, Toolbox, ToolCall, run_sync
-from loopbench.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
+from loopbench.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tools import bounded_toolbox
 from tests.loops.helpers import Script, answer, call
 from tests.loops.looking import looks_once, watched_limits
 

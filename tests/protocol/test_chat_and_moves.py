@@ -233,11 +233,3 @@ def test_the_search_for_dataclasses_finds_them() -> None:
     names = {kind.__name__ for kind in public_dataclasses()}
     assert {"Message", "Request", "Plan", "Tool", "Observation", "Act", "Outcome", "Arguments", "Usage"} <= names
     assert CallDelta in public_dataclasses()
-
-
-def test_every_public_name_is_there_and_the_list_is_sorted() -> None:
-    names = loopbench.protocol.__all__
-    assert all(hasattr(loopbench.protocol, name) for name in names)
-    assert len(set(names)) == len(names)
-    loaded = {name for name, item in vars(loopbench.protocol).items() if name[0] != "_" and not isinstance(item, type(pkgutil))}
-    assert loaded == set(names)

@@ -18,18 +18,10 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import Loop, Outcome, StopReason
 from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import (
-    builtin_names,
-    checked_options,
-    find,
-    generated_suites,
-    is_generated,
-    loops_named,
-    make_loop,
-    make_suite,
-)
+from loopbench.runs.registry import checked_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
 from tests.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -17,8 +17,9 @@ from loopbench.datasets.task import Suite
 from loopbench.models.profiles import Profile, built_in_profiles, check_own_name, load_profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import lives_in_one_process, parse_spec, value_text
+from loopbench.runs.built_in import FOREIGN, PACKAGES, builtin_names
 from loopbench.runs.config import shown_short
-from loopbench.runs.registry import FOREIGN, PACKAGES, builtin_names, find, loops_named, make_loop, make_suite
+from loopbench.runs.registry import find, loops_named, make_loop, make_suite
 
 AnySuite = str | Suite | Callable[..., Suite]
 AnyScorer = str | Callable[..., float]

@@ -215,7 +215,8 @@ def size(
     """
     request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
-    said = said_in_python([*size_tables.answers(found), *found.caveats])
+    scope = size_tables.scope(found)
+    said = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(found), *found.caveats])
     return SizeAnswer(found.run, said, size_tables.tables(found), found)
 
 

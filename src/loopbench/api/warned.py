@@ -13,12 +13,12 @@ class LoopbenchWarning(UserWarning):
 
 
 def warn_caller(notes: Sequence[str]) -> None:
-    """Warn at the line of the user's code that asked."""
+    """Warn once, a line for each note, at the line of the user's code that asked."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back
-    for note in notes:
-        warnings.warn(note, LoopbenchWarning, stacklevel=level)
+    if notes:  # one warning, for each shows the line of the call anew
+        warnings.warn("\n".join(notes), LoopbenchWarning, stacklevel=level)
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -1,12 +1,22 @@
 """The command line: parse, call, print.
 
-What carries out a run loads when it is called: the help of a command needs its flags alone.
+What carries out a run, and what the values of flags lead to, loads when it is called: the help of a command needs its flags alone.
 """
 
 from __future__ import annotations
 
 from loopbench._lazy import lazy
 
-_HOMES = {"loopbench.cli.running": ("carry_out_new",)}
+_HOMES = {
+    "loopbench.cli.env_file": ("variables_in",),
+    "loopbench.cli.mistakes": ("crash_text", "error_line", "exit_line", "usage_error_line"),
+    "loopbench.cli.running": ("carry_out_new",),
+    "loopbench.models.profiles": ("built_in_profiles",),
+    "loopbench.protocol.installed": ("package_version",),
+    "loopbench.runs.built_in": ("builtin_names", "loop_names"),
+    "loopbench.runs.folders": ("run_folder",),
+    "loopbench.runs.permissions": ("Permissions",),
+    "loopbench.runs.program_specs": ("program_spec",),
+}
 
 __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

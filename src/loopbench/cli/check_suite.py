@@ -19,8 +19,9 @@ from loopbench.checks.suite.reference_agents import Passed
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import IfAbsent
-from loopbench.runs.registry import builtin_names, make_suite
+from loopbench.runs.registry import make_suite
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table

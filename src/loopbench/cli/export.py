@@ -39,4 +39,4 @@ def export(choice: ReadRunChoice, options: ExportOptions) -> None:
     out = options.out or Path(f"{folder.resolve().name}-{name}{SUFFIXES.get(name, '')}")
     made = export_run(folder, name, out)
     left = f"; {made.untraced} have no trace" if made.untraced else ""
-    say(f"wrote {counted(made.trials, 'trial')} to {made.out}{left}; read them back: loopbench import {made.out}")
+    say(f"wrote {counted(made.trials, 'trial')} to {made.out}{left}; read them back: {made.read_back}")

@@ -50,7 +50,7 @@ from loopbench.text.plain_text import plain
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
 from .console import say
 from .environment import load_env
-from .main import error_words
+from .mistakes import error_words
 from .options import (
     ConfigFlags,
     OptionGroup,

@@ -90,7 +90,7 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
     made = import_files(options.files, options.request, run_place(options.name, below), below)
     found = results(made.folder)
     write_report(found)
-    for remark in made.remarks:
+    for remark in (*made.readings, *made.remarks):
         say(remark)
     say(f"run directory: {made.folder}")
     print_results(found, as_json=output.as_json, depth=depth.depth)

@@ -6,20 +6,18 @@ A subcommand's module is imported only when the subcommand is chosen, so `loopbe
 from __future__ import annotations
 
 import sys
-import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
-from importlib.metadata import version as version_of
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group, get_install_completion_arguments
 
+from loopbench import cli
 from loopbench._lazy import explained_imports
-from loopbench.protocol.redact import redact
 from loopbench.runs.silent_end import told_of_exit
-from loopbench.text.plain_text import plain
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
 from .help import GroupedCommand, UsageError, write_commands
@@ -100,14 +98,18 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         module, _, function = self.target.partition(":")
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(self.name, cls=GroupedCommand, context_settings=CONTEXT)(
-            getattr(import_module(f"{__package__}.{module}"), function)
-        )
-        return get_command(app)
+        return _command_of(self.name, getattr(import_module(f"{__package__}.{module}"), function))
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         return self.load().make_context(*args, **options)
+
+
+@cache
+def _command_of(name: str | None, function: Callable[..., None]) -> Any:
+    """Return a function as a command with its flags, made once: it takes as long as a short command, and several may follow."""
+    made = typer.Typer(add_completion=False, rich_markup_mode=None)
+    made.command(name, cls=GroupedCommand, context_settings=CONTEXT)(function)
+    return get_command(made)
 
 
 class Commands(TyperGroup):
@@ -132,8 +134,7 @@ class Commands(TyperGroup):
             print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         except SystemExit as left:  # commands raise typer.Exit
-            said = left.code if isinstance(left.code, str) else f"code of a loop, a tool or a suite called sys.exit({left.code!r})"
-            print(f"error: {plain(redact(said))}", file=sys.stderr)
+            print(cli.exit_line(left), file=sys.stderr)
             raise typer.Exit(INVALID) from None
 
 
@@ -141,14 +142,13 @@ def _told(error: Exception) -> Exception:
     """Say what is wrong with the words of a command, and return what ends it; a group that is typed alone shows its help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
-    line = import_module(f"{__package__}.usage").usage_line(error)
-    print(plain(redact(" ".join(line.split()))), file=sys.stderr)
+    print(cli.usage_error_line(error), file=sys.stderr)
     return typer.Exit(BAD_INPUT)
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
-        print(f"loopbench {version_of('loopbench')}")
+        print(f"loopbench {cli.package_version('loopbench')}")
         raise typer.Exit(DONE)
 
 
@@ -186,16 +186,8 @@ def main() -> None:
         with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
             app()
     except (ValueError, OSError) as error:
-        print(f"error: {plain(' '.join(redact(error_words(error)).split()))}", file=sys.stderr)
+        print(cli.error_line(error), file=sys.stderr)
         sys.exit(BAD_INPUT)
-    except Exception as error:  # a mistake of ours: what Python would print may quote a request
-        sys.stderr.write(redact("".join(traceback.format_exception(error))))
+    except Exception as error:  # a mistake of ours
+        sys.stderr.write(cli.crash_text(error))
         sys.exit(1)  # as Python does
-
-
-def error_words(error: ValueError | OSError) -> str:
-    """Return the error in words; an error about a file names the file first and no error number."""
-    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
-        return str(error)
-    words = {FileNotFoundError: "no such file", IsADirectoryError: "is a directory"}
-    return f"{error.filename}: {words.get(type(error), error.strerror)}"

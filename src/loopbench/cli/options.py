@@ -23,14 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo, OptionInfo
 
-from loopbench.models.profiles import built_in_profiles
+from loopbench import cli
 from loopbench.runs.config import FILE_ONLY, FLAGS, CompareConfig, IfAbsent, SettingError, flag_of
-from loopbench.runs.folders import run_folder
-from loopbench.runs.permissions import Permissions
-from loopbench.runs.program_specs import program_spec
-from loopbench.runs.registry import builtin_names, loop_names
+from loopbench.runs.field_docs import field_docs
 
-Texts = Annotated[list[str], Field(default_factory=list)]
+Texts = Annotated[list[str], Field(default=[])]
 """Values of a flag that may be repeated."""
 PROGRAM = "--program"
 METAVARS: Mapping[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
@@ -50,9 +47,9 @@ def _completing(names: Callable[[], Sequence[str]]) -> Callable[[str], list[str]
 
 
 COMPLETED: Mapping[str, Callable[[str], list[str]]] = {
-    "--loop": _completing(loop_names),
-    "--suite": _completing(functools.partial(builtin_names, "suite")),
-    "--profile": _completing(built_in_profiles),
+    "--loop": _completing(lambda: cli.loop_names()),
+    "--suite": _completing(lambda: cli.builtin_names("suite")),
+    "--profile": _completing(lambda: cli.built_in_profiles()),
 }
 """Flag → names that complete what was typed."""
 
@@ -63,7 +60,7 @@ COMPLETED: Mapping[str, Callable[[str], list[str]]] = {
 class OptionGroup(BaseModel):
     """Flags that belong together. A command that takes such a parameter gets a flag for each field, named like the field."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class JsonOption(OptionGroup):
@@ -109,7 +106,7 @@ class RunChoice(RunsOption):
     @property
     def folder(self) -> Path:
         """The run's directory. Raises RunError if there is none."""
-        return run_folder(self.run, self.runs)
+        return cli.run_folder(self.run, self.runs)
 
 
 LATEST = Path("latest")
@@ -141,9 +138,9 @@ class PermissionOptions(RerunPermissions):
     tracking_uri: str | None = None
     """Address of the MLflow tracking server or store of the run; has to be typed again."""
 
-    def permissions(self, address: str | None) -> Permissions:
+    def permissions(self, address: str | None) -> cli.Permissions:
         """Return what the run may do; `address`: the Ray cluster that was typed."""
-        return Permissions(self.allow, self.base_url, self.cassette, address, self.tracking_uri)
+        return cli.Permissions(self.allow, self.base_url, self.cassette, address, self.tracking_uri)
 
 
 # --- flags of a configuration ---
@@ -151,8 +148,6 @@ class PermissionOptions(RerunPermissions):
 
 class ProgramFlag(BaseModel):
     """The short way to name loops that are programs of the user's own."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     programs: tuple[str, ...] = ()
     """Program of your own to run as a loop: a command line, `my.module:function` or `FILE.py:function`; repeat it for more."""
@@ -176,15 +171,15 @@ class ConfigFlags:
 
     def each(self) -> Iterator[ConfigFlag]:
         """Yield the flags in the order of the fields."""
-        for path, info in _places(self.model):
+        for path, info, doc in _places(self.model):
             place = ".".join(path)
             is_in = not self.only or place in self.only or path[0] in self.only
             if is_in and place not in self.without and path[0] not in self.without:
-                text = self.helps.get(place) or help_text(info, self.default)
+                text = self.helps.get(place) or help_text(info, doc, self.default)
                 yield ConfigFlag(path, flag_of(path, {**FLAGS, **self.names}), info, text)
                 if self.model is CompareConfig and path == ("loops",):
                     info = ProgramFlag.model_fields["programs"]
-                    yield ConfigFlag(("programs",), PROGRAM, info, help_text(info))
+                    yield ConfigFlag(("programs",), PROGRAM, info, help_text(info, field_docs(ProgramFlag)["programs"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +201,15 @@ class ConfigFlag:
         return Parameter("_".join(self.path), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 
-def _places(model: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
+def _places(model: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo, str]]:
+    """Yield the path of each field, the field, and its docstring."""
+    docs = field_docs(model)
     for name, info in model.model_fields.items():
         section = info.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):
             yield from _places(section, (*before, name))
         else:
-            yield (*before, name), info
+            yield (*before, name), info, docs[name]
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -227,10 +224,10 @@ def _plain_type(annotation: Any) -> Any:
     return str if origin is typing.Literal else annotation
 
 
-def help_text(info: FieldInfo, default: str = "") -> str:
+def help_text(info: FieldInfo, doc: str, default: str = "") -> str:
     """Return a field's docstring, followed by its default."""
     shown = default or next((each.text for each in info.metadata if isinstance(each, IfAbsent)), "") or _shown(info.default)
-    return f"{info.description or ''}{f' [default: {shown}]' if shown else ''}"
+    return f"{doc}{f' [default: {shown}]' if shown else ''}"
 
 
 def _shown(default: Any) -> str:
@@ -293,11 +290,12 @@ def _is_group(annotation: Any) -> bool:
 
 def _parameters(group: type[OptionGroup]) -> Iterator[Parameter]:
     """Yield a group's fields as parameters that Typer understands."""
+    docs = field_docs(group)
     for name, info in group.model_fields.items():
         known = next((each for each in info.metadata if isinstance(each, OptionInfo | ArgumentInfo)), None)
         is_switch = info.annotation is bool and not info.default  # Typer would add a flag --no-…
         option = copy(known) if known else typer.Option(f"--{name.replace('_', '-')}") if is_switch else typer.Option()
-        option.help, option.show_default = help_text(info), False
+        option.help, option.show_default = help_text(info, docs[name]), False
         if isinstance(option, OptionInfo):
             option.metavar = option.metavar or METAVARS.get(_plain_type(info.annotation))
         default = Parameter.empty if info.is_required() else info.get_default(call_default_factory=True)
@@ -308,7 +306,7 @@ def _with_programs(flags: dict[str, Any]) -> dict[str, Any]:
     """Return what was typed with programs among the loops, behind those that are named as loops. Raises ValueError."""
     programs = flags.pop("programs", ())
     try:
-        loops = tuple(map(program_spec, programs))
+        loops = tuple(map(cli.program_spec, programs))
     except ValueError as error:
         raise SettingError("loops", str(error), PROGRAM) from None
     return {**flags, "loops": (*flags.get("loops", ()), *loops)} if loops else flags

@@ -246,17 +246,18 @@ def _cut_within(name: str, room: int) -> str:
 
 def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
     """Return the heading and the rows of a matrix in one form."""
-    heads = [*names.heads, *(plain_line(said.heading(column)) for column in said.columns)]
+    heads = [plain_line(said.heading(column)) for column in said.columns]
     if form.cost is not None:
-        heads += [f"{form.head.format(UNITS[said.unit])}{plain_line(of)}" for of in said.cost_heads]
+        heads = said.with_costs(heads, [form.head.format(UNITS[said.unit])] * (len(heads) if said.is_apart else 1))
+    heads = [*names.heads, *heads]
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
-        names_of, found = (Text(plain_line(name)) for name in names.of(row)), zip(row.cells, most, strict=True)
-        line = [*names_of, *(_cell(cell, form, of) for cell, of in found)]
+        line = [_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True)]
         if form.cost is not None:
-            line += [Text("–" if cost is None else form.cost(cost, said.unit)) for cost in said.costs_of(row)]
-        made.append(line)
+            costs = [Text("–" if cost is None else form.cost(cost, said.unit)) for cost in said.costs_of(row)]
+            line = said.with_costs(line, costs)
+        made.append([*(Text(plain_line(name)) for name in names.of(row)), *line])
     return made
 
 

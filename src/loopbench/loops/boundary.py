@@ -71,14 +71,17 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     """Carry out a run, and tell the observer its events if it takes any."""
     if not takes_events(observer):
         return await run(query, tools, model, observer)
-    watching = Watching(observer, ids_of(observer, query))
+    ids = ids_of(observer, query)
+    watching = Watching(observer, ids)
     watched_model = WatchedModel(model, tools, watching)
     outcome: Outcome[Any] | None = None
     error: BaseException | None = None
     started = time.perf_counter()
     try:
-        outcome = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
-        return outcome
+        with ids.failure.leaving():
+            ended = await run(query, WatchedToolbox(tools, watching, watched_model), watched_model, watching)
+        outcome = ended
+        return ended
     except BaseException as raised:  # a budget, a cancellation, a bug: told, and raised again
         error = raised
         raise
@@ -89,8 +92,9 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
 async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
     """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
     ids = ids_of(observer, query)
-    recorded, told = RecordedToolbox(tools, ids), ConversationModel(model, query.history or ())
-    given = await run(query.for_design, recorded, told, Within(observer, ids))
+    recorded, told = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
+    with ids.failure.leaving():
+        given = await run(query.for_design, recorded, told, Within(observer, ids))
     outcome = answered(query, given)
     messages = messages_after(query, recorded.made, outcome, given.answer, told.own)
     return replace(outcome, messages=messages, usage=usage_of(told, recorded, ids))

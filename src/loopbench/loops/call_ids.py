@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from loopbench.protocol import Message, Observation, Observer, Query, StopRun, ToolCall, render_value
+from loopbench.protocol import Message, Observation, Observer, Query, ToolCall, render_value
 from loopbench.protocol.digest import digest, sha256
+
+from .run_failure import RunFailure
 
 NAME_CHARS = 20
 """How much of a tool's name stands in an id: OpenAI takes ids of up to 40 characters."""
@@ -27,16 +29,8 @@ class CallId(str):
     __slots__ = ()
 
 
-class ObserverFailed(StopRun):
-    """An observer raised something, which leaves the run through designs that take other errors for those of a tool."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 class CallIds:
-    """Gives the calls of one run their ids."""
+    """Gives the calls of one run their ids, and holds what all that stands around its design has to know of it."""
 
     def __init__(self, history: Iterable[Message] = ()) -> None:
         """`history`: the turns before the run's."""
@@ -46,8 +40,8 @@ class CallIds:
         """Ids of a checkpoint's calls for which no tool was called."""
         self.guarded: frozenset[str] = frozenset()
         """Names of the tools whose calls a person has to know of."""
-        self.held: list[BaseException] | None = None
-        """What an observer raised when it was told of a result, until that is recorded; None where nothing records results."""
+        self.failure = RunFailure()
+        """What an observer or a checkpoint of the run has raised."""
         self._history = tuple(history)
         self._turn: str | None = None
         self._made = Counter[str]()
@@ -71,11 +65,6 @@ class CallIds:
             counted[like] += 1
             made.append(ToolCall(call.name, call.arguments, CallId(f"{like}-{self._made[like] + counted[like]}")))
         return made
-
-    def raise_held(self) -> None:
-        """Raise ObserverFailed where an observer has raised, now that the result of which it was told is recorded."""
-        if self.held:
-            raise ObserverFailed(self.held.pop())
 
     def _likeness(self, call: ToolCall) -> tuple[str, str]:
         """Return what equal calls of the turn have in common, and what it was in an earlier version."""

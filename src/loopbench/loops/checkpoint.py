@@ -31,6 +31,7 @@ from .checkpoint_entries import (
     reply_of,
     unsure_like,
 )
+from .run_failure import RunFailure
 from .toolbox_around import received_arguments, received_values, unlike_shown
 
 logger = logging.getLogger(__name__)
@@ -222,11 +223,7 @@ class Checkpoint:
         entry = {"kind": "decision", "call": call_id, "approved": approved, "reason": reason, **said, **edited}
         with self._deciding():
             self._check_waiting(call_id)
-            try:
-                self.add(entry)
-            except BaseException:  # it is not stored, and must not count here alone
-                self.entries = [one for one in self.entries if one is not entry]
-                raise
+            self.add(entry)
 
     def _deciding(self) -> contextlib.AbstractContextManager[None]:
         """Return what a decision is made within: a checkpoint that others write, too, takes what they have written first."""
@@ -242,10 +239,15 @@ class Checkpoint:
         raise ValueError(f"no call {call_id!r} waits for a decision{told}; waiting: {', '.join(waiting) or 'none'}")
 
     def add(self, entry: Entry) -> None:
-        """Add an entry, and tell `on_entry`. What that raises leaves the run."""
+        """Add an entry, and tell `on_entry`. What that raises leaves the run; the entry is not stored, and does not count here."""
         self.entries.append(entry)
-        if self.on_entry is not None:
+        if self.on_entry is None:
+            return
+        try:
             self.on_entry(entry)
+        except BaseException:
+            self.entries = [one for one in self.entries if one is not entry]
+            raise
 
 
 def _fate(entry: Entry) -> str:
@@ -261,8 +263,10 @@ def _fate(entry: Entry) -> str:
 class Replay:
     """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, failure: RunFailure) -> None:
+        """`failure`: of the run, which ends where an entry cannot be stored. Raises what `on_entry` does."""
         self._checkpoint = checkpoint
+        self._failure = failure
         made = made_of(checkpoint.entries)
         if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
             checkpoint.add({"kind": "resumed"})
@@ -293,10 +297,11 @@ class Replay:
         if not recorded:
             return None
         if recorded[0]["request"] != digest(request.as_dict()):
-            raise ResumeError(
+            told = (
                 f"a request of role {request.role.value} is not the one that was recorded: the loop, its prompts, the tools or the "
                 "query have changed since; begin a new run, with what was said as its history"
             )
+            raise self._failure.stopped_by(ResumeError(told))
         entry = recorded.popleft()
         self._left -= 1
         if entry["kind"] == "failure":
@@ -310,7 +315,7 @@ class Replay:
         self._keep_of(request, "failure", failure_entry(error))
 
     def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
-        self._checkpoint.add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
+        self._add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
 
     # --- the tools: calls have the run's ids ---
 
@@ -330,11 +335,11 @@ class Replay:
     def keep_result(self, call: ToolCall, seen: Observation) -> None:
         made = asdict(replace(seen, value=None))
         del made["call_id"]
-        self._checkpoint.add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
+        self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
 
     def begin(self, call: ToolCall) -> None:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made."""
-        self._checkpoint.add({"kind": "begun", "call": str(call.call_id)})
+        self._add({"kind": "begun", "call": str(call.call_id)})
 
     def was_cut_off(self, call: ToolCall) -> bool:
         """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
@@ -411,8 +416,13 @@ class Replay:
         entry |= {} if received == written else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
-        self._checkpoint.add(entry)
+        self._add(entry)
         return _pending(entry)
+
+    def _add(self, entry: Entry) -> None:
+        """Raises RunFailed for what `on_entry` raises."""
+        with self._failure.noticed():
+            self._checkpoint.add(entry)
 
 
 def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from loopbench.protocol.outcome import RunUsage
 from loopbench.protocol.wire import from_json
 
 from .call_ids import CallIds, as_asked
+from .run_failure import RunFailure
 from .toolbox_around import ToolboxAround
 
 UNTOLD = frozenset({Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT})
@@ -58,8 +59,10 @@ _ENCODER = Encoder(ensure_ascii=False)
 class ConversationModel(WrappedModel):
     """A model whose requests show the earlier turns of a conversation, and are counted."""
 
-    def __init__(self, model: Model, history: Sequence[Message]) -> None:
+    def __init__(self, model: Model, history: Sequence[Message], failure: RunFailure) -> None:
+        """`failure`: of the run; a design that has caught it gets it again."""
         super().__init__(model)
+        self._failure = failure
         self._turns = [(turn, _as_sent(turn)) for turn in _turns(history)]
         self.own: tuple[str, tuple[Message, ...]] | None = None
         """The run's own messages in its last request of a format that grows, and the name of that format."""
@@ -69,12 +72,14 @@ class ConversationModel(WrappedModel):
         self.tokens: Usage | None = None
 
     async def complete(self, request: Request) -> Reply:
+        self._failure.check_request()
         self.requests += 1
         reply = await self.model.complete(self._told(request))
         self._count(reply)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        self._failure.check_request()
         self.requests += 1
         reply: Reply | None = None
         try:
@@ -230,9 +235,11 @@ class RecordedToolbox(ToolboxAround):
         self._ids = ids
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        self._ids.failure.check_call()
         made = MadeCall(self._ids.named(call))
         self.made.append(made)
         made.seen = await self.within.call(made.call, validate=validate)
+        self._ids.failure.check_call()  # the observer may have raised when it was told of the result
         return as_asked(made.seen, call)
 
 

@@ -38,9 +38,10 @@ from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
 
 from .boundary import has_boundary, run_of, watched
-from .call_ids import CallIds, ObserverFailed, as_asked, ids_of
+from .call_ids import CallIds, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of, shown_arguments
 from .run_arguments import check_run, named
+from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, problem_of
 from .watching import Watching
 
@@ -97,15 +98,14 @@ class Resumable(WrappedLoop):
             return await watched(self._recorded, query, tools, model, observer)
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
-        replay, ids = Replay(self.checkpoint), ids_of(observer, query)
-        ids.recorded, ids.not_made, ids.held = replay.ids, replay.not_made, []
+        ids = ids_of(observer, query)
+        replay = Replay(self.checkpoint, ids.failure)
+        ids.recorded, ids.not_made = replay.ids, replay.not_made
         told = AfterReplay(observer, ids, replay)
         ids.guarded = self.checkpoint.guarded
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
-        try:
+        with ids.failure.resuming():
             return await run_of(self.loop)(query, approved, ReplayedModel(model, replay), told)
-        except ObserverFailed as failed:
-            raise failed.error from None
 
 
 class AfterReplay(Watching):
@@ -123,7 +123,8 @@ class AfterReplay(Watching):
             dropped = data.get("tools", data.get("tool_name"))
             told = ", ".join(dropped) if isinstance(dropped, list | tuple) else str(dropped)
             logger.warning("%s: called beside the answer, so that it was not called; see finish_with_tools", told)
-        self.observer.note(kind, **data)
+        with self.ids.failure.noticed():
+            self.observer.note(kind, **data)
 
 
 class ReplayedModel(WrappedModel):
@@ -188,7 +189,6 @@ class ReplayedToolbox(ToolboxAround):
         if seen is None:
             seen = await self._new(named, validate)
             self._replay.keep_result(named, seen)
-            self._told.ids.raise_held()
         return as_asked(seen, call)
 
     async def _new(self, call: ToolCall, validate: bool) -> Observation:
@@ -273,12 +273,12 @@ class ReplayedToolbox(ToolboxAround):
         if waiting.problem:
             self._problems.append(waiting.problem)
         self._is_stopping = True
-        self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem))
+        with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
+            self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem))
         await self._stop()
 
     async def _stop(self) -> NoReturn:
         """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""
         while self._under_way:
             await self._idle.wait()
-        self._told.ids.raise_held()
-        raise ApprovalRequired(self._checkpoint, "; ".join(self._problems))
+        raise self._told.ids.failure.stopped_by(ApprovalRequired(self._checkpoint, "; ".join(self._problems)))

@@ -38,6 +38,7 @@ from loopbench.protocol.events import (
 )
 
 from .call_ids import CallIds, as_asked
+from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, problem_of, told_arguments
 
 
@@ -50,11 +51,15 @@ class Watching(Observer):
         self.streams = observer.streams
 
     def on_event(self, event: EventOf[Any]) -> None:
-        self.observer.on_event(event)
+        """Raises RunFailed for what the observer raises."""
+        with self.ids.failure.noticed():
+            self.observer.on_event(event)
 
     def note(self, kind: str, **data: Any) -> None:
-        self.observer.note(kind, **data)
-        self.observer.on_event(LoopNote(kind, data))
+        """Raises as `on_event` does."""
+        with self.ids.failure.noticed():
+            self.observer.note(kind, **data)
+            self.observer.on_event(LoopNote(kind, data))
 
 
 class Within(Watching):
@@ -63,7 +68,8 @@ class Within(Watching):
     only_answers = True
 
     def note(self, kind: str, **data: Any) -> None:
-        self.observer.note(kind, **data)
+        with self.ids.failure.noticed():
+            self.observer.note(kind, **data)
 
 
 class WatchedModel(WrappedModel):
@@ -173,10 +179,6 @@ class WatchedToolbox(ToolboxAround):
         number = next(self._numbers)
         self._watching.on_event(ToolStarted(number, named, told_arguments(named, self.within)))
         seen = await self.within.call(named, validate=validate)
-        try:
+        with contextlib.suppress(RunFailed):  # raised again once the result is recorded: the tool has acted
             self._watching.on_event(ToolFinished(number, named, seen))
-        except BaseException as error:
-            if self._watching.ids.held is None:
-                raise
-            self._watching.ids.held.append(error)  # first the result is recorded: the tool has acted
         return as_asked(seen, call)

@@ -15,6 +15,9 @@ MAX_LEFT_OUT = 0.1
 """Share of tasks that an arm left out (quarantined, without a plan, not in a file), beyond which a warning says so."""
 MAX_REASON_CHARS = 160
 """Characters of the reason that a warning shows."""
+BLANK_SCORE = "the score is blank"
+"""Reason of an errored trial of an imported table, of which nothing says that an error ended it."""
+AS_FAILURES = "--errors-as-failures"
 
 
 def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
@@ -69,6 +72,18 @@ def overlap_warnings(scored: Mapping[str, int], common: Mapping[tuple[str, str],
         return [*apart, f"{a} and {b} are compared on the {both}: their accuracies are not over the same tasks."]
     many = f"{len(partial)} pairs are compared on fewer tasks than their accuracies are over"
     return [*apart, f"{many}: {a} and {b} on the {both}."]
+
+
+def made_failures(errored: Sequence[Record], *, imported_so: bool) -> str:
+    """Return what makes errored trials of an imported run failures of the agent's own, where that is what they are.
+
+    `imported_so`: the run was imported with that flag, so that it does not apply to what is still errored.
+    """
+    if all(record.reason == BLANK_SCORE for record in errored):
+        return f"write 0 as their score, or name the column that says which error ended them: --map error=COLUMN {AS_FAILURES}"
+    if imported_so:
+        return f"{AS_FAILURES} does not apply to trials that no error ended, that could not be scored, or never ran: score them 0"
+    return f"import with {AS_FAILURES}"
 
 
 def most_frequent(reasons: Mapping[str, int]) -> str:

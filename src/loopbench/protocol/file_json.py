@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .wire import finite_number, refuse_constant
+from .json_text import finite_number, refuse_constant
 
 
 class DuplicateKeyError(ValueError):

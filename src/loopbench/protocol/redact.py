@@ -75,6 +75,11 @@ USERINFO = re.compile(r"(?<=://)[^\s/'\"][^\s'\"]*@")  # to the last @: password
 _NAMED_SECRET = re.compile(r"(?i)(?<![\w/])(\w*(?:password|passwd|pwd|token|secret|key)=)[^\s&'\";]+")
 
 
+def anonymous_address(address: str) -> str:
+    """Return an address without its user and password, and without what `public_address` marks."""
+    return public_address(USERINFO.sub("", address))
+
+
 def public_address(address: str) -> str:
     """Return an address, or a text with addresses in it, without user, password, secret settings, and what `redact` takes out."""
     return redact(_NAMED_SECRET.sub(rf"\1{MARK}", USERINFO.sub(f"{MARK}@", address)))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from .quick_frozen import quick_frozen
 from .threads import call_here, caller_waits, in_thread
+from .tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ logger = logging.getLogger("loopbench.loops.tools")
 """Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
 
 _NAME = re.compile(r"[\w.:/-]+")  # wider than any provider's rule, for these differ; none takes white space or `<`
-DEFAULT_TIME_LIMIT_S = 30.0
-"""Seconds that a comparison grants one call; a toolbox of a product's own has no limit unless it is given one."""
-DEFAULT_MAX_CHARS = 20_000
-"""Characters of one result that a model reads in a comparison."""
 
 
 class StopRun(Exception):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import operator
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from .chat import NativeCall
-from .json_text import Encoder
+from .json_text import Encoder, finite_number, refuse_constant
 from .moves import Inexpressible, WireError
 from .tools import ToolCall
 
@@ -82,19 +81,6 @@ def read_call(call: NativeCall) -> ToolCall:
     if not isinstance(arguments, dict):
         raise WireError(f"The arguments of {call.name} must be a JSON object")
     return ToolCall(call.name, arguments, call.id)
-
-
-def refuse_constant(name: str) -> Any:
-    """Refuse NaN and infinity. Raises ValueError."""
-    raise ValueError(f"{name} is not JSON")
-
-
-def finite_number(text: str) -> float:
-    """Read a number that a float can hold. Raises ValueError."""
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is out of range")
-    return value
 
 
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)

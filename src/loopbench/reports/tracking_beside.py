@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from loopbench.experiments.compare.results import Results, results
 from loopbench.protocol.redact import redact
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.forking import fork, is_alone, may_fork
+from loopbench.runs.forking import fork, safe_forks
 
 from .tracking import log_results, logs, not_logged, tracking
 
@@ -49,7 +49,7 @@ class LoggingProcess:
         said = self.answers.readline()
         return str(json.loads(said)) if said.endswith(b"\n") else _in_words(NO_ANSWER)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the process, whatever it does, and wait for it."""
         with contextlib.suppress(ProcessLookupError, ChildProcessError):  # code of the user's own has waited for it
             os.kill(self.pid, signal.SIGKILL)
@@ -91,29 +91,14 @@ def run_log(config: CompareConfig) -> Iterator[MlflowLog]:
     The process of its own is a fork, which is safe on Linux and without other threads. Elsewhere, and where the system grants no
     further process, this process logs.
     """
-    beside = _started(config) if logs(config) and may_fork() else None
+    forks = safe_forks(partial(_fork, config), int(logs(config)))
     try:
-        yield MlflowLog(config, beside)
-    finally:
-        if beside is not None:
-            beside.end()
-
-
-def _started(config: CompareConfig) -> LoggingProcess | None:
-    """Return the process, which has been told to begin; None where it may not or cannot be had."""
-    try:
-        beside = _fork(config)
-    except OSError:  # no pipe, process or memory is left
-        return None
-    is_safe = False
-    try:
-        is_safe = is_alone()
-        if is_safe:
+        for beside in forks:
             beside.tell(BEGIN)
+        yield MlflowLog(config, forks[0] if forks else None)
     finally:
-        if not is_safe:
-            beside.end()
-    return beside if is_safe else None
+        for beside in forks:
+            beside.close()
 
 
 def _fork(config: CompareConfig) -> LoggingProcess:

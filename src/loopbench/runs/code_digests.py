@@ -14,8 +14,9 @@ from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.protocol import ForeignLoop, Loop
 from loopbench.protocol.digest import sha256, short_digest
 from loopbench.protocol.values import underlying
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import builtin_names, find, takes_loop, tools_named
+from loopbench.runs.registry import find, takes_loop, tools_named
 
 
 def _source_of_design(design: type) -> str:

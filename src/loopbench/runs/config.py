@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from loopbench import protocol
 from loopbench.metrics.record_fields import MAX_COUNT, MAX_SEED
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import is_local_model, nearest
-from loopbench.protocol.redact import USERINFO, public_address
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
 
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
@@ -55,7 +55,7 @@ class IfAbsent:
 class BudgetConfig(BaseModel):
     """Limits on what may be spent. None means no limit."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     calls: Positive | None = None
     """Maximum number of model calls of the run, counted over all its sessions."""
@@ -70,7 +70,7 @@ class BudgetConfig(BaseModel):
 class ProviderConfig(BaseModel):
     """How requests are sent to real models."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     call_timeout_s: Limit = 60.0
     """Time limit for one attempt at a reply of a real model, in seconds; at most half of a trial's time limit is used."""
@@ -105,7 +105,7 @@ class ProviderConfig(BaseModel):
 class CompareConfig(BaseModel):
     """A comparison: loops × models × profiles, each an arm, over the tasks of one suite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     loops: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "bare",
@@ -129,7 +129,7 @@ class CompareConfig(BaseModel):
     """Model that plays the users of a suite that has them, a real one, in place of their script."""
     base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
     """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
-    provider: ProviderConfig = ProviderConfig()
+    provider: ProviderConfig = Field(default_factory=ProviderConfig)
     """How requests are sent to real models."""
     cassette: Path | None = None
     """Folder that recorded model replies are read from or written to."""
@@ -167,9 +167,9 @@ class CompareConfig(BaseModel):
     """Which traces are kept: `all`, `failures`, `sample=N` (N trials per arm, the same for all arms) or `none`."""
     real_time: bool = False
     """Sleep through simulated delays instead of only counting them."""
-    budget: BudgetConfig = BudgetConfig()
+    budget: BudgetConfig = Field(default_factory=BudgetConfig)
     """Limits on what the whole run may spend."""
-    trial_budget: BudgetConfig = BudgetConfig()
+    trial_budget: BudgetConfig = Field(default_factory=BudgetConfig)
     """Limits on what each trial may spend."""
     alpha: Fraction = 0.05
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
@@ -287,7 +287,7 @@ class CompareConfig(BaseModel):
         made = self.model_dump(mode="json")
         for name in ("base_url", "tracking_uri", "address"):
             if made[name]:
-                made[name] = public_address(USERINFO.sub("", made[name]))
+                made[name] = protocol.anonymous_address(made[name])
         return made
 
 

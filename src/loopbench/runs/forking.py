@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, Protocol, TypeVar
 
 from loopbench.runs.silent_end import die_with, go_on_here, leave
 
@@ -34,6 +34,38 @@ class Fork:
     """File descriptor for what it writes."""
 
 
+class Closable(Protocol):
+    """A fork that can be ended."""
+
+    def close(self) -> None:
+        """End it, if it has not ended, and wait for that."""
+
+
+Made = TypeVar("Made", bound=Closable)
+
+
+def safe_forks(make: Callable[[], Made], count: int) -> list[Made]:
+    """Return so many forks as `make` makes them; none if they cannot be had, or if another thread may have run at a fork.
+
+    A fork must do nothing before its first order, which it may be given once this function has returned it.
+    """
+    if not count or not may_fork():
+        return []  # without a fork no thread ends, and to look whether this process is alone would take its second
+    made: list[Made] = []
+    is_safe = False
+    try:
+        while len(made) < count:
+            made.append(make())
+        is_safe = is_alone()
+    except OSError:  # no pipe, process or memory is left
+        pass
+    finally:
+        if not is_safe:
+            for each in made:
+                each.close()
+    return made if is_safe else []
+
+
 def may_fork() -> bool:
     """Say whether a fork of this process is safe, as far as Python knows: on Linux, and without other threads."""
     return sys.platform == "linux" and threading.active_count() == 1
@@ -42,8 +74,8 @@ def may_fork() -> bool:
 def is_alone() -> bool:
     """Say whether this process runs one thread, those included that Python does not know; False where that cannot be told.
 
-    To be called after a fork: it makes OpenBLAS, which NumPy and SciPy load, end its threads, and they take a moment to leave. A
-    fork must do nothing before its first order, which it gets only if this is True: a thread may have held a lock.
+    To be called after a fork: it makes OpenBLAS, which NumPy and SciPy load, end its threads, and they take a moment to leave. Any
+    other thread may have held a lock at the fork.
     """
     until = time.monotonic() + SETTLES_S
     try:

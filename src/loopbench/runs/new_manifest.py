@@ -18,6 +18,7 @@ from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, pro
 from loopbench.protocol.digest import canonical_json, digest, sha256, short_digest
 from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import is_local_model, parse_spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.code_digests import code_digest, own_code_digest, own_file_digests
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
@@ -32,7 +33,7 @@ from loopbench.runs.manifest import (
     WeightsEntry,
     timestamp,
 )
-from loopbench.runs.registry import builtin_names, limits_by_default
+from loopbench.runs.registry import limits_by_default
 from loopbench.runs.schedule import Arm, form_of
 from loopbench.text.plain_text import json_safe
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Unpack, get_args, get_origin, get_type_hints
+
+from .field_docs import field_docs
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def _options_of_class(target: type[Any]) -> Mapping[str, Option]:
 
 def _read(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
-    docs = _field_docs(target) if inspect.isclass(target) else _argument_docs(target)  # type: ignore[arg-type]  # classes hash
+    docs = _first_lines(target) if inspect.isclass(target) else _argument_docs(target)
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
     options: dict[str, Option] = {}
     for name, parameter in inspect.signature(target).parameters.items():
@@ -48,7 +48,7 @@ def _read(target: Callable[..., Any]) -> dict[str, Option]:
 
 def _shared_options(fields: type[Any]) -> dict[str, Option]:
     """Return the options that `**options: Unpack[SomeTypedDict]` takes; the default None means that one is left out."""
-    docs = _field_docs(fields)  # type: ignore[arg-type]  # classes hash
+    docs = _first_lines(fields)
     return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
 
 
@@ -61,26 +61,8 @@ def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
     return {}
 
 
-@cache
-def _field_docs(target: type[Any]) -> Mapping[str, str]:
-    """Return the first line of the string under each field of a class and its bases; every cell of an ablation asks."""
-    return {name: doc for base in reversed(target.__mro__) for name, doc in _own_field_docs(base).items()}
-
-
-def _own_field_docs(target: type[Any]) -> Mapping[str, str]:
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(target))).body[0]
-    except (OSError, TypeError, SyntaxError):
-        return {}
-    docs, field = {}, ""
-    for node in getattr(body, "body", ()):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            field = node.target.id
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            if field:
-                docs[field] = node.value.value.strip().splitlines()[0]
-            field = ""
-    return docs
+def _first_lines(target: type[Any]) -> dict[str, str]:
+    return {name: doc.splitlines()[0] for name, doc in field_docs(target).items() if doc}  # type: ignore[arg-type]  # classes hash
 
 
 def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:

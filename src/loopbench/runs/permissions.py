@@ -12,8 +12,9 @@ from pathlib import Path
 from loopbench._extras import is_installed, missing
 from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
+from loopbench.runs.built_in import FOREIGN, builtin_names
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.registry import FOREIGN, builtin_names, loops_named, programs_named
+from loopbench.runs.registry import loops_named, programs_named
 from loopbench.runs.store.files import RunError
 
 

@@ -5,14 +5,11 @@ Code is imported only for names in a configuration or on the command line, never
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -27,19 +24,12 @@ from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.installed import plugins_of
-from loopbench.protocol.modules import names_in
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
 
-PACKAGES = {
-    "loop": ("loopbench.loops", "LOOP"),
-    "framework": ("loopbench.frameworks", "LOOP"),
-    "program": ("loopbench.programs", "LOOP"),
-    "suite": ("loopbench.datasets", "SUITE"),
-}
-FOREIGN = ("framework", "program")
-"""Kinds of loops that start what is no part of loopbench."""
+from .built_in import FOREIGN, PACKAGES, builtin_names
+
 _STARTED = ("command", "venv", "python")
 """Their options that say what that is."""
 
@@ -94,17 +84,6 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 # --- names ---
 
 
-def builtin_names(kind: str) -> list[str]:
-    """Return the names of the built-in loops, frameworks or suites, one module each, sorted."""
-    package, attribute = PACKAGES[kind]
-    return list(_names_with(attribute, names_in(package), tuple(importlib.import_module(package).__path__)))
-
-
-def loop_names() -> list[str]:
-    """Return the names of the designs, the frameworks and what starts programs."""
-    return [name for kind in ("loop", *FOREIGN) for name in builtin_names(kind)]
-
-
 def generated_suites() -> dict[str, Source]:
     """Return the built-in suites that generate their tasks, by name."""
     sources = (getattr(find("suite", name), "__self__", None) for name in builtin_names("suite"))
@@ -122,43 +101,6 @@ def with_size(suite: str, tasks: int) -> str:
     if not is_generated(spec.name):
         return ""
     return str(replace(spec, options={**spec.options, "size": tasks}))
-
-
-@lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
-def _names_with(attribute: str, names: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of those modules in these folders that define the attribute."""
-    return tuple(name for name in names if re.search(rf"^{attribute}\b", _source_of(name, folders), re.MULTILINE))
-
-
-def _source_of(name: str, folders: tuple[str, ...]) -> str:
-    """Return a module's text without importing it, so that looking up one name does not load all modules."""
-    for folder in folders:
-        for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
-            if file.is_file():
-                return file.read_text(encoding="utf-8")
-    return ""
-
-
-def summary_of(kind: str, name: str) -> str:
-    """Return the first line of a built-in thing's docstring, without importing it."""
-    package, _ = PACKAGES[kind]
-    text = ast.get_docstring(ast.parse(_source_of(name, tuple(importlib.import_module(package).__path__)))) or ""
-    return text.partition("\n")[0]
-
-
-_FORM_OPTION = re.compile(r'^    (\w+): Literal\[[^\]]*"native"[^\]]*\] = "(\w+)"', re.MULTILINE)
-
-
-def form_option(loop: str) -> tuple[str, str]:
-    """Return the option by which a built-in loop has its calls written in the API's own form, `native`, and what the option is by
-    default, without importing the loop; both are empty where it has no such option."""
-    package, _ = PACKAGES["loop"]
-    found = (
-        _FORM_OPTION.search(_source_of(loop, tuple(importlib.import_module(package).__path__)))
-        if loop in builtin_names("loop")
-        else None
-    )
-    return ("", "") if found is None else (found[1], found[2])
 
 
 _READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}

@@ -15,8 +15,9 @@ from loopbench.protocol import (
     Loop,
 )
 from loopbench.protocol.names import parse_spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import builtin_names, find, make_loop
+from loopbench.runs.registry import find, make_loop
 from tests.checks.loop.altered_loops import FEW, findings, not_kept
 from tests.checks.loop.broken_runs import Unfrozen
 

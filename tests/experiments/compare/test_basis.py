@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.basis import basis
 from loopbench.experiments.compare.measured_forms import are_mixed, estimated_twice
+from loopbench.experiments.compare.over_estimates import over_estimates
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.statistics import Verdict
 from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
 from loopbench.models.profiles import built_in_profiles, load_profile
 from loopbench.reports.html.verdict import matrix
-from loopbench.runs.registry import builtin_names, find, form_option
+from loopbench.runs.built_in import builtin_names, form_option
+from loopbench.runs.registry import find
 
 MEANS, MEDIANS = "measured-2024", "measured-2024-median"
 Solved = Mapping[tuple[str, Any, str], Sequence[int]]
@@ -88,16 +92,25 @@ def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
 
 def test_over_profiles_judged_by_themselves_a_line_closes_the_verdicts_and_costs_stand_for_each(compared):
     found = compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 5]})
-    lines = answer(found).sentences
-    assert "Under both profiles finish is the highest, or not told apart from it" in lines
-    others = answer(compared([MEANS, MEDIANS], {FINISH: [9, 5], BARE: [5, 9], NATIVE: [9, 9]})).sentences
-    (closing,) = [line for line in others if line.startswith("The profiles name different loops") or line.startswith("Under both")]
-    assert "bare(decision_format=native)" in closing
+    no_cheaper = "none of its equals is shown to be cheaper under any"
+    assert f"Under both profiles finish is the highest; {no_cheaper}" in answer(found).sentences
+    others = answer(compared([MEANS, MEDIANS], {FINISH: [9, 5], BARE: [5, 9], NATIVE: [8, 8]})).sentences
+    assert f"Under both profiles bare(decision_format=native) is the highest, or not told apart from it; {no_cheaper}" in others
+    crossed = answer(compared([MEANS, MEDIANS], {FINISH: [9, 2], BARE: [2, 9]})).sentences
+    assert "No loop is among the best under both profiles" in crossed
     made = answer_json(found)
     assert {loop["cost"] for loop in made["loops"]} == {None}
     assert all([*loop["costs"]] == [MEANS, MEDIANS] for loop in made["loops"])
-    assert matrix(answer(found)).columns[3:] == (f"tokens a trial under {MEANS}", f"tokens a trial under {MEDIANS}")
-    assert not any("both profiles" in line for line in answer(compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9]})).sentences)
+    cost = "tokens a trial under "
+    assert matrix(answer(found)).columns == ("loop", MEANS, f"{cost}{MEANS}", MEDIANS, f"{cost}{MEDIANS}")
+
+
+def test_the_closing_line_names_the_profile_under_which_an_equal_is_cheaper(compared):
+    found = compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9]})
+    costs = [pair for pair in found.pairs if pair.metric == "tokens" and pair.a.endswith(MEDIANS)]
+    cheaper = [replace(pair, verdict=Verdict("worse", within_margin=False)) for pair in costs]
+    (told,) = over_estimates(answer(found), cheaper)
+    assert told.text == f"Under both profiles finish is the highest; bare is cheaper under {MEDIANS}"
 
 
 def test_an_arm_in_the_other_form_shows_what_the_form_does_and_what_the_loop(compared):

@@ -21,6 +21,7 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.tables import tables, to_markdown
 from loopbench.experiments.compare.trial_limits import trial_limits
 from loopbench.metrics.arm_info import ArmInfo
@@ -92,6 +93,11 @@ def test_the_page_names_it_in_its_title_and_in_every_caption(limited):
     assert LIMIT in page.partition("</h1>")[0]
     assert captions
     assert all(LIMIT in text.partition("</caption>")[0] for text in captions)
+
+
+def test_several_runs_name_it_in_the_column_of_the_run(limited):
+    (column,) = collect([limited]).columns
+    assert collect([limited]).title_of(column) == f"arithmetic, flaky-format, {LIMIT}"
 
 
 def test_a_limit_is_typed_and_the_command_that_decides_keeps_it(limited, monkeypatch, tmp_path):
@@ -166,3 +172,12 @@ def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited,
     assert "incomplete: 14 of 16 trials, 7 of 8 tasks seen" in Results(Path("x"), limited.manifest, some, limited.comparison).title
     one_arm = tuple(record for record in limited.records if record.arm == limited.records[0].arm)
     assert Results(Path("x"), limited.manifest, one_arm, limited.comparison).title.endswith("incomplete: 8 of 16 trials")
+
+
+def test_every_task_has_its_first_trial_before_any_has_a_second(tmp_path):
+    """So that a budget of the run which ends early leaves no task unseen while others have repeats."""
+    made = prepare(CompareConfig(loops=("bare", "finish"), suite="arithmetic(size=6)", repeats=3, runs=tmp_path, mlflow=False))
+    trials = list(made.missing())
+    firsts = [trial for trial in trials if trial.repeat == 0]
+    assert trials[: len(firsts)] == firsts
+    assert {trial.task.id for trial in firsts} == {task.id for task in made.tasks}

@@ -170,6 +170,8 @@ def test_lines_of_requests_and_several_traces(kit):
     lines = "\n".join(json.dumps(one) for one in (gen_ai("aa"), gen_ai("cc", score=0.0)))
     found = kit.imported(kit.put(lines, ".jsonl"), columns={"task": "my.task"})
     assert [(record.repeat, record.accuracy) for record in found.records] == [(0, 1.0), (1, 0.0)]
+    for ending in (".log", ".json", ""):
+        assert kit.imported(kit.put(f"{lines}\n", ending), columns={"task": "my.task"}).digest == found.digest
     alone = kit.imported(kit.put(lines, ".jsonl"))
     assert {record.task for record in alone.records} == {"aa" * 16, "cc" * 16}
 

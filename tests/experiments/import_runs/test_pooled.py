@@ -122,7 +122,7 @@ def test_a_meaning_may_have_the_name_of_its_columns():
     typed = {"error": "failure", "usd": "price", "agent": "who", "Question": "q", "template": "k", "latency": "ms"}
     text = io.StringIO()
     csv.writer(text).writerow([f"{meaning}={column}" for meaning, column in typed.items()])
-    meant = {"reason": "failure", "cost_usd": "price", "arm": "who", "asked": "q", "cluster": "k", "seconds": "ms"}
+    meant = {"error": "failure", "cost_usd": "price", "arm": "who", "asked": "q", "cluster": "k", "seconds": "ms"}
     assert parse_map([text.getvalue()]) == meant
     with pytest.raises(ValueError, match="--map usd: it is mapped twice"):
         parse_map(["cost_usd=a,usd=b"])

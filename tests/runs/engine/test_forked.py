@@ -13,8 +13,8 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import job_of
+from loopbench.runs import forking
 from loopbench.runs.config import BudgetConfig
-from loopbench.runs.engine import forked
 from loopbench.runs.engine.forked import MAX_FORKS, MIN_TRIALS, forked_workers, forks_for
 from tests.prepared import Prepared
 
@@ -117,14 +117,14 @@ def test_where_the_system_grants_no_process_there_is_one(configured, monkeypatch
         raise OSError("no more of them")
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    monkeypatch.setattr(forked, "may_fork", lambda: True)
+    monkeypatch.setattr(forking, "may_fork", lambda: True)
     monkeypatch.setattr(os, "fork", refuse)
     with forked_workers(job_of(prepare(configured())), MIN_TRIALS) as workers:
         assert workers == []
 
 
 def test_a_run_that_shares_nothing_does_not_wait_for_threads_to_end(configured, monkeypatch):
-    monkeypatch.setattr(forked, "may_fork", lambda: True)
-    monkeypatch.setattr(forked, "is_alone", lambda: pytest.fail("threads end at a fork only"))
+    monkeypatch.setattr(forking, "may_fork", lambda: True)
+    monkeypatch.setattr(forking, "is_alone", lambda: pytest.fail("threads end at a fork only"))
     with forked_workers(job_of(prepare(configured())), MIN_TRIALS - 1) as workers:
         assert workers == []

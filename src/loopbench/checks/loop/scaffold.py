@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from loopbench.runs.registry import builtin_names
+from loopbench.runs.built_in import builtin_names
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 

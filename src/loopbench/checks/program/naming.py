@@ -12,8 +12,9 @@ from typing import Any
 
 from loopbench.protocol import Loop
 from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.runs.built_in import loop_names
 from loopbench.runs.program_specs import program_spec
-from loopbench.runs.registry import loop_names, make_loop
+from loopbench.runs.registry import make_loop
 
 TOLD_STEPS = 9
 """Tool steps that an agent is told to take at most, where it can be told; with the answer that makes ten requests."""

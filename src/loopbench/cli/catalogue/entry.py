@@ -11,8 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from loopbench._extras import MissingExtra, is_installed
 from loopbench.protocol.installed import plugins_of
+from loopbench.runs.built_in import FOREIGN, PACKAGES, summary_of
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import FOREIGN, PACKAGES, find, summary_of
+from loopbench.runs.registry import find
 
 NEEDED = "(needed)"
 """The default of an option that has none."""

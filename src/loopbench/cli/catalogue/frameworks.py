@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopbench.frameworks.installing import framework_class, pinned_version
-from loopbench.runs.registry import builtin_names
+from loopbench.runs.built_in import builtin_names
 
 from .entry import CatalogueEntry, CatalogueFramework, built_in
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopbench.protocol.modules import module_in
-from loopbench.runs.registry import builtin_names, summary_of
+from loopbench.runs.built_in import builtin_names, summary_of
 
 from .entry import CatalogueEntry, CatalogueFramework, built_in, outline, plugins
 

@@ -8,7 +8,8 @@ from statistics import median
 
 from loopbench.datasets.task import Task
 from loopbench.protocol.names import Spec
-from loopbench.runs.registry import builtin_names, make_suite, summary_of
+from loopbench.runs.built_in import builtin_names, summary_of
+from loopbench.runs.registry import make_suite
 
 from .entry import NEEDED, CatalogueEntry, CatalogueSuite, OptionLine, built_in, plugins
 

@@ -10,7 +10,8 @@ from typing import Any
 from loopbench.protocol import Plan, PlannedCall, Toolbox, ToolCall, render_value, resolve
 from loopbench.protocol.plan import refs
 from loopbench.protocol.plan_lines import ref_as_text
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S, bounded_toolbox
+from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tools import bounded_toolbox
 from loopbench.protocol.values import cap, plain_value
 
 from ..task import Suite, Task

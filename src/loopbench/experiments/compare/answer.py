@@ -50,7 +50,9 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     infos = [arm.info for arm in comparison.arms]
     judged = _judged(comparison)
     verdicts = (
-        [*_each_by_itself(judged), *over_estimates(whole, judged)] if are_mixed(infos) else [*next(iter(judged.values()), ())]
+        [*_each_by_itself(judged), *over_estimates(whole, _pairs(comparison, whole.unit))]
+        if are_mixed(infos)
+        else [*next(iter(judged.values()), ())]
     )
     verdicts[1:1] = _only_difference(that_apply(comparison))
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))

@@ -7,9 +7,10 @@ import re
 from loopbench.experiments.compare.results import Results
 from loopbench.protocol import Loop
 from loopbench.protocol.names import Spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.manifest import ArmEntry
 from loopbench.runs.new_manifest import configuration
-from loopbench.runs.registry import builtin_names, loops_named, make_loop
+from loopbench.runs.registry import loops_named, make_loop
 from loopbench.runs.store.files import RunError
 
 

@@ -9,7 +9,7 @@ from loopbench.metrics.comparison import Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import faults_of_few_models, other_estimate
 from loopbench.protocol.names import Spec
-from loopbench.runs.registry import form_option
+from loopbench.runs.built_in import form_option
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval, short_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.statistics import Interval
@@ -14,6 +14,7 @@ from loopbench.text.numbers import dollars, short_name
 
 from .measured_forms import applies, are_mixed
 
+T = TypeVar("T")
 Place = Literal["highest", "not told apart", "lower", "does not apply"]
 """highest: has the highest mean; not told apart: from one of those, beyond chance; lower: worse than it; does not apply: the
 profile was measured of calls in another form than the loop's."""
@@ -101,13 +102,17 @@ class AnswerMatrix:
     is_apart: bool
     """Whether each of several columns is judged by itself, so that no mean over them is told."""
 
-    @property
-    def cost_heads(self) -> tuple[str, ...]:
-        """What stands behind the unit above costs: nothing above their mean over all columns, else each column's heading."""
-        return tuple(f" under {self.heading(column)}" for column in self.columns) if self.is_apart else ("",)
+    def with_costs(self, cells: Sequence[T], costs: Sequence[T]) -> list[T]:
+        """Return what stands in a row: its columns, and behind them their mean cost; or each column's cost beside it.
+
+        `costs`: one, or one for each column where `is_apart`.
+        """
+        if not self.is_apart:
+            return [*cells, *costs]
+        return [each for pair in zip(cells, costs, strict=True) for each in pair]
 
     def costs_of(self, row: AnswerRow) -> tuple[Interval | None, ...]:
-        """Return what a trial of a loop costs, one for each of `cost_heads`."""
+        """Return what a trial of a loop costs: the mean over the columns, or one cost for each where `is_apart`."""
         return row.costs if self.is_apart else (row.cost,)
 
     def heading(self, column: AnswerColumn) -> str:

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from loopbench.metrics.comparison import Pair
 from loopbench.text.counts import listed
 
-from .matrix import AnswerMatrix, AnswerRow, place_of
+from .matrix import COMPARED, AnswerMatrix, AnswerRow, place_of
 from .sentence import AnswerSentence
 
+BEST = ("highest", "not told apart")
 
-def over_estimates(found: AnswerMatrix, judged: Mapping[str, Sequence[AnswerSentence]]) -> Iterator[AnswerSentence]:
-    """Yield whether the profiles adopt the same loop, and which loop is among the best under each of them.
 
-    `judged`: profile → its verdict. Nothing where fewer than two profiles adopt a loop: then there is nothing to hold together.
+def over_estimates(found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[AnswerSentence]:
+    """Yield which loop is among the best under each of the profiles, and which of its equals is shown to be cheaper.
+
+    `costs`: pairs of arms in the unit that costs are told in. Nothing where a profile does not apply to some loop, or where there
+    is a single loop: then nothing holds over all of them.
     """
-    adopting = {profile: next((each for each in said if each.adopts), None) for profile, said in judged.items()}
-    known = {profile: said for profile, said in adopting.items() if said is not None}
-    if len(known) < 2 or len(known) < len(judged):
+    columns = range(len(found.columns))
+    if len(columns) < 2 or not all(place_of(row, n) in COMPARED for row in found.rows for n in columns):
         return
-    every = "both profiles" if len(known) == 2 else f"all {len(known)} profiles"
-    loops = list(dict.fromkeys(said.adopts for said in known.values()))
-    if len(loops) == 1:
-        is_cheapest = all(said.is_cheapest for said in known.values())
-        cheapest = "; none of its equals is cheaper under any" if is_cheapest else ""
-        is_best = any(row.loop == loops[0] and _is_best_everywhere(row, found) for row in found.rows)
-        stands = "the highest, or not told apart from it" if is_best else "the one to adopt"
-        yield AnswerSentence(f"Under {every} {loops[0]} is {stands}{cheapest}")
+    every = "both profiles" if len(columns) == 2 else f"each of the {len(columns)} profiles"
+    best = [row for row in found.rows if all(place_of(row, n) in BEST for n in columns)]
+    if not best:
+        yield AnswerSentence(f"No loop is among the best under {every}")
         return
-    best = [row.loop for row in found.rows if _is_best_everywhere(row, found)]
-    among = (
-        f"; {listed(best)} {'is' if len(best) == 1 else 'are'} the highest under each, or not told apart from it" if best else ""
-    )
-    each = ", ".join(f"{said.adopts} under {profile}" for profile, said in known.items())
-    yield AnswerSentence(f"The profiles name different loops ({each}){among}")
+    first, *others = best
+    is_highest = all(place_of(first, n) == "highest" for n in columns)
+    stands = "the highest" if is_highest else "the highest, or not told apart from it"
+    are = f"{listed([row.loop for row in others])} {'is' if len(others) == 1 else 'are'}"
+    others_too = f"; {are} not told apart from the best" if others else ""
+    cheaper = list(_cheaper_equals(first, found, costs))
+    price = f"; {', '.join(cheaper)}" if cheaper else "; none of its equals is shown to be cheaper under any"
+    yield AnswerSentence(f"Under {every} {first.loop} is {stands}{price}{others_too}")
 
 
-def _is_best_everywhere(row: AnswerRow, found: AnswerMatrix) -> bool:
-    return all(place_of(row, number) in ("highest", "not told apart") for number in range(len(found.columns)))
+def _cheaper_equals(loop: AnswerRow, found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[str]:
+    """Yield `bare is cheaper under calm` for each profile under which loops as good as this one are shown to cost less."""
+    for number, column in enumerate(found.columns):
+        own = loop.cells[number]
+        arm = None if own is None else own.arm.info.arm
+        shown = {pair.a for each in costs for pair in (each, each.turned) if pair.b == arm and pair.verdict.word == "better"}
+        cells = ((row.loop, row.cells[number]) for row in found.rows if place_of(row, number) in BEST)
+        names = [name for name, cell in cells if cell is not None and cell.arm.info.arm in shown]
+        if names:
+            yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} cheaper under {found.heading(column)}"

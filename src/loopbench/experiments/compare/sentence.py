@@ -21,8 +21,6 @@ class AnswerSentence:
     """The words of another command that stands below it."""
     adopts: str = ""
     """The loop that it says to adopt, the first one if several."""
-    is_cheapest: bool = False
-    """Whether it says that none of the equals of that loop is cheaper."""
     is_basis: bool = False
     """Whether it says what the verdict rests on, and stands before it."""
 

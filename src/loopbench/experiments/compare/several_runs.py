@@ -44,7 +44,9 @@ class Column:
     places: Mapping[str, Standing]
     """Loop → standing, without loops that have no scored trial."""
     pairs: tuple[Pair, ...]
-    """The pairs on accuracy, adjusted over all pairs of all runs (Holm)."""
+    """The pairs on accuracy, adjusted over all pairs of all runs."""
+    limits: str
+    """The run's own limits to each trial, in words; empty where it set none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,11 @@ class SeveralRuns:
         return any(run.comparison.invalid for run in self.runs)
 
     def title_of(self, column: Column) -> str:
-        """Return `suite, profile`, with the run if several have the same, and a mark if it is invalid."""
+        """Return `suite, profile`, with the run's limits to a trial, the run if several have the same, and a mark if invalid."""
         same = Counter((other.suite, other.profile) for other in self.columns)[column.suite, column.profile]
         run, state = f" ({column.run})" if same > 1 else "", ", invalid" if column.invalid else ""
-        return f"{column.suite}, {column.profile}{run}{state}"
+        limits = f", {column.limits}" if column.limits else ""
+        return f"{column.suite}, {column.profile}{limits}{run}{state}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `report RUN RUN … --json` prints."""
@@ -133,7 +136,7 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
         other_form = {arm: NOT_APPLICABLE for arm in members if arm in strangers}
         place = places({arm: accuracy for arm, (_, accuracy) in members.items() if arm not in other_form}, judged_by) | other_form
         standings = {name: Standing(accuracy, place.get(arm)) for arm, (name, accuracy) in members.items()}
-        yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, standings, own)
+        yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, standings, own, run.comparison.limits.words)
 
 
 # --- as tables ---

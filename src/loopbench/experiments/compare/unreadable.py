@@ -8,7 +8,7 @@ from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import ArmResult
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec, is_local_model
-from loopbench.runs.registry import form_option
+from loopbench.runs.built_in import form_option
 from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import short_name
 

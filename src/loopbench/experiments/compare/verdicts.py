@@ -153,7 +153,7 @@ class Verdicts:
                 equal = ", and neither accuracy nor cost tells them apart"
             said = f"Adopt {names}: {beaten}{equal}{cheapest}{prices.cheaper_than(named[0])}{alone}"
             brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{cheapest}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(said, brief, adopts=named[0].loop, is_cheapest=bool(cheapest))
+            return AnswerSentence(said, brief, adopts=named[0].loop)
         others = [row for row in self.found.rows if row is not named[0]]
         own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
         cheaper = f"{prices.cheaper_than(named[0])}{alone}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from .atif_documents import atif_of
 KeptTrial = tuple[Trace, Record, ArmEntry]
 MAX_NAME = 120
 """Characters of a file's name; a longer one ends in a digest."""
+_OTHER_KINDS = (".csv", ".tsv", ".parquet", ".eval")
+"""Endings by which `import` takes a file for a table, or for a log of Inspect, whatever it holds."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -34,6 +37,13 @@ class Exported:
     trials: int
     untraced: int
     """Trials of which the run keeps no trace; they are left out."""
+
+    @property
+    def read_back(self) -> str:
+        """The command that imports what was written; it names the format of a file that is called as one of another kind."""
+        command = ["loopbench", "import", str(self.out)]
+        is_misnamed = self.out.is_file() and self.out.suffix.lower() in _OTHER_KINDS
+        return shlex.join([*command, "--format", "otlp"] if is_misnamed else command)
 
 
 def export_run(folder: Path, name: str, out: Path) -> Exported:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TraceEvent
 from loopbench.models.faults import CALLING
 from loopbench.protocol import Message, Reply
+from loopbench.protocol.digest import digest
 
 from .attempts import DECIDE, REPEATED, TOOL, Attempt, Key, Shape, StatedCall, stands_in, stated_call
 from .clearing import Retry, RetryRun
@@ -69,6 +70,8 @@ class ToolTrouble:
     """Number of consecutive failed runs."""
     worked: bool
     """Whether the same call worked later in the trial."""
+    after: str = ""
+    """Digest of the call and of the calls that had worked before it, as `ReadTrial.worked_after` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class ReadTrial:
     troubles: tuple[ToolTrouble, ...]
     worked: tuple[tuple[str, Shape], ...]
     """Tool and arguments of successful calls, each shape once."""
+    worked_after: frozenset[str]
+    """Of each successful run the digest of its call and of the calls that had worked before: what the tool's state came from."""
     exists: frozenset[str]
     """The existing tools."""
     retries: Mapping[str, int]
@@ -116,6 +121,7 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
         extra,
         tuple(reading.troubles()),
         tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
+        frozenset(reading.worked_after),
         frozenset(reading.exists),
         counts,
         head.untold,
@@ -137,6 +143,9 @@ class _Reading:
         """The beginning of each successful call's result."""
         self.runs: dict[Key, list[str]] = {}
         self.made: dict[Key, tuple[str, Shape]] = {}
+        self.tried_after: dict[Key, str] = {}
+        """Call → digest of it and of the calls that had worked before its first run."""
+        self.worked_after: set[str] = set()
         self.exists: set[str] = set()
 
     def take(self, event: TraceEvent) -> None:
@@ -215,6 +224,10 @@ class _Reading:
         if error in NEVER_RAN:
             return
         self.returned.append(event.data)
+        after = digest([call.key, sorted(self.results.keys() - {call.key})])[:_DIGEST_CHARS]
+        self.tried_after.setdefault(call.key, after)
+        if not error:
+            self.worked_after.add(after)
         self.runs.setdefault(call.key, []).append(error)
         self.made[call.key] = (call.tool, call.shape)
         if not error:
@@ -234,9 +247,10 @@ class _Reading:
             strikes = next((n for n, error in enumerate(runs) if not error), len(runs))
             if strikes:
                 tool, shape = self.made[key]
-                yield ToolTrouble(tool, shape, runs[0], strikes, strikes < len(runs))
+                yield ToolTrouble(tool, shape, runs[0], strikes, strikes < len(runs), self.tried_after[key])
 
 
+_DIGEST_CHARS = 16
 _COMPARED = 80
 """Number of characters of a result to search for in a prompt."""
 

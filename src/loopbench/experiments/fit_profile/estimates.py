@@ -190,14 +190,18 @@ def _estimate(kind: str, pairs: Sequence[tuple[float, float]], interval: Interva
         notes.append(f"fewer than {MIN_POINTS} points: this says little")
     if kind.startswith("provider.") and tally.retries and count:
         notes.append("each retry of the client's counts as a point of its own")
-    if kind == "tool.raises" and tally.own_errors:
+    if kind in _TOOL_FAILURES and tally.own_errors:
         named = ", ".join(f"{error} {count}" for error, count in sorted(tally.own_errors.items())[:4])
-        notes.append(f"not counted, for the same call was never seen to work: {named}")
+        untold = f"calls that failed and were never seen to work, as if the error were the tool's answer: {named}"
+        if not count:
+            return RateEstimate(0, 0, None, f"a trace cannot tell: there are {untold}")
+        notes.append(f"not counted are {untold}")
     if kind == "decision.unknown_tool" and tally.unexplained:
         notes.append(f"{tally.unexplained:g} more calls were not run, and nothing tells why")
     return RateEstimate(count, points, interval, "; ".join(notes))
 
 
+_TOOL_FAILURES = ("tool.raises", "tool.flaky")
 _KIND_NOTES: Mapping[str, str] = {
     "decision.repeated_call": "calls made again, less those that overlooked results explain: see forget",
     "tool.flaky": f"failed {FLAKY_ATTEMPTS} times, then worked; a `tool.raises` that clears after {FLAKY_ATTEMPTS} looks the same",

@@ -66,6 +66,8 @@ class Tally:
         """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
         self.troubles: Counter[tuple[str, ToolTrouble]] = Counter()
         """Task, how a call failed → number of such calls."""
+        self.worked_after: dict[str, set[str]] = defaultdict(set)
+        """Task → digests of calls that worked, each with the calls before it."""
         self.called: dict[str, set[int]] = defaultdict(set)
         """Task → up to two of its trials (repeats if arms are paired) that began with a call."""
         self.silent: dict[str, Counter[int]] = defaultdict(Counter)
@@ -87,7 +89,7 @@ class Tally:
         self.unexplained = 0.0
         """Number of refused calls of unknown kind."""
         self.own_errors = Counter[str]()
-        """Tool errors that are the answer to the call and not a fault."""
+        """Tool errors that may be the answer to the call and no fault."""
         self.untold: set[str] = set()
         """Families of faults that some of the traces cannot show."""
 
@@ -104,6 +106,7 @@ class Tally:
                 self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
         for tool, shape in course.worked:
             self.shapes[tool].add(shape)
+        self.worked_after[course.task] |= course.worked_after
         self.exists |= course.exists
         self.untold.update(course.untold)
         for trouble in course.troubles:
@@ -174,14 +177,14 @@ class Tally:
             if retried is not None:
                 self.retried[retried] += count
         passing = {trouble.error for _, trouble in self.troubles if trouble.worked}
-        kinds = {trouble: self._kind_of(trouble, passing) for trouble in {trouble for _, trouble in self.troubles}}
+        kinds = {(task, trouble): self._kind_of(task, trouble, passing) for task, trouble in self.troubles}
         own = Counter[Strikes]()
-        for (_, trouble), count in self.troubles.items():
-            if kinds[trouble] == _OWN_FAILURE:
+        for (task, trouble), count in self.troubles.items():
+            if kinds[task, trouble] == _OWN_FAILURE:
                 own[Strikes(trouble.strikes, trouble.worked)] += count
         shares = flaky_shares(own)
         for (task, trouble), count in self.troubles.items():
-            kind = kinds[trouble]
+            kind = kinds[task, trouble]
             if kind == _OWN_FAILURE:
                 flaky = count * shares[Strikes(trouble.strikes, trouble.worked)]
                 self.struck[task]["tool.flaky"] += flaky
@@ -193,17 +196,19 @@ class Tally:
         for task in self.points:
             self._sort_silent(task)
 
-    def _kind_of(self, trouble: ToolTrouble, passing: Collection[str]) -> str:
-        """Return the kind of fault of a call that failed; empty where the error is the tool's answer to it.
+    def _kind_of(self, task: str, trouble: ToolTrouble, passing: Collection[str]) -> str:
+        """Return the kind of fault of a call that failed; empty where the error may be the tool's answer to it.
 
-        `passing`: the errors after which the same call worked later.
+        `passing`: the errors after which the same call worked later. A call that worked in another trial of its task, after the
+        same calls, failed by the tool's own failure, too.
         """
         kind = self.mistake(trouble.tool, trouble.shape, "", tried=True) if trouble.tool in self.shapes else ""
         if kind:
             return kind
         if trouble.error == HANGS:
             return "tool.hangs"
-        return _OWN_FAILURE if trouble.error in TROUBLES or trouble.error in passing else ""
+        worked_elsewhere = trouble.after in self.worked_after[task]
+        return _OWN_FAILURE if worked_elsewhere or trouble.error in TROUBLES or trouble.error in passing else ""
 
     def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""

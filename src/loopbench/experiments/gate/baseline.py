@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, fi
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.comparison import MAX_ERRORED, dead_arm_warning
-from loopbench.metrics.left_out import most_frequent
+from loopbench.metrics.left_out import made_failures, most_frequent
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
@@ -55,7 +55,7 @@ Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class TaskLine(_Part):
@@ -245,12 +245,6 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
 
 
-_OWN_FAILURES = (
-    "; where they are the agent's own failures, import with --errors-as-failures; where they are not, run those trials again, "
-    "or import without them, which excludes them"
-)
-
-
 def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
     """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
 
@@ -272,12 +266,23 @@ def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
         if summary.errored_share > MAX_ERRORED:
             why = most_frequent(summary.errored_reasons)
             share = f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}"
-            reasons.append(share + _OWN_FAILURES * (run.manifest.imported is not None))
+            reasons.append(f"{share}{_own_failures(run, arm.info.arm)}")
         elif not summary.scored:
             reasons.append(f"{name}: no trial was scored")
         elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
             reasons.append(dead.removesuffix("."))
     return reasons
+
+
+def _own_failures(run: Results, arm: str) -> str:
+    """Return what to do about an imported arm's errored trials, as the end of a sentence; empty where the run was made here."""
+    origin = run.manifest.imported
+    if origin is None:
+        return ""
+    errored = [record for record in run.records if record.arm == arm and record.status == "errored"]
+    made = made_failures(errored, imported_so=origin.errors_as_failures)
+    elsewhere = "where they are not, run those trials again, or import without them, which excludes them"
+    return f"; where they are the agent's own failures, {made}; {elsewhere}"
 
 
 def _by_arm(run: Results) -> dict[str, list[Record]]:

@@ -8,10 +8,11 @@ from typing import Any
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import builtin_names, find
+from loopbench.runs.registry import find
 from loopbench.text.counts import listed
 
 from .baseline import Baseline, BaselineArm

@@ -27,7 +27,8 @@ seconds        seconds duration duration_s latency latency_s time time_s elapsed
 confidence     confidence
 status         status
 stop           stop stop_reason
-reason         reason error error_message exception
+reason         reason
+error          error error_message exception
 cluster        cluster template
 model          model model_name
 answer         answer output prediction response
@@ -37,6 +38,8 @@ suite          suite dataset benchmark
 COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
 """Meaning of a column → its accepted names, the preferred ones first."""
 NEEDED = ("task", "score")
+SUGGESTED = 3
+"""Names of a missing column that an error suggests."""
 _NAMES_ERRORS = frozenset({"error", "errors", "exception"})
 
 
@@ -107,9 +110,9 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
         raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
     for meaning in NEEDED:
         if meaning not in found:
-            there = f"{_or(COLUMNS[meaning])}; there are {names_in_a_line(names)}"
+            there = f"such as {_or(COLUMNS[meaning][:SUGGESTED])}; there are {names_in_a_line(names)}"
             kind = NoScoreColumnError if meaning == "score" else ValueError
-            raise kind(f"no column of the {meaning}: {there}; say which it is: --map {meaning}=COLUMN")
+            raise kind(f"no column of the {meaning}, {there}; say which it is: --map {meaning}=COLUMN")
     if "arm" not in found and "model" in found:
         found["arm"] = found["model"]
     return found

@@ -66,10 +66,28 @@ class ForeignFile:
 
     def __init__(self, path: Path, stream: IO[bytes], folder: FolderTree | None = None, *, suffix: str | None = None) -> None:
         self.path = path
-        self.suffix = "" if folder else path.suffix.lower() if suffix is None else suffix
+        self._named = path.suffix.lower() if suffix is None else suffix
         self.folder = folder
         """The files of a folder; None for a file."""
         self._stream = stream
+
+    @cached_property
+    def suffix(self) -> str:
+        """The ending of a file's name, in small letters; `.jsonl` for JSON lines under any other name, empty for a folder."""
+        if self.folder:
+            return ""
+        return JSON_LINES[0] if self._named not in ROWS and self._holds_lines() else self._named
+
+    def _holds_lines(self) -> bool:
+        """Tell whether the first line is a whole JSON object and the next one that is not blank begins another."""
+        stream = self._rewound()
+        try:
+            if not isinstance(parse_json(stream.readline(MAX_FIRST_ROW)), dict):
+                return False
+        except (ValueError, RecursionError):
+            return False
+        second = next((line for line in iter(lambda: stream.readline(MAX_FIRST_ROW), b"") if line.strip()), b"")
+        return second.lstrip().startswith(b"{")
 
     def _rewound(self) -> IO[bytes]:
         self._stream.seek(0)

@@ -197,6 +197,8 @@ class ForeignLog:
     """Trials that were due per arm and task, as far as the file says."""
     notes: tuple[str, ...] = ()
     """Remarks for the user."""
+    readings: tuple[str, ...] = ()
+    """What was read as what, for the user to check; nothing in it is amiss."""
     cluster: str = ""
     """The column that was taken as the cluster of tasks, be it named or found; empty where none was."""
     path: Path = Path()

@@ -21,7 +21,7 @@ from loopbench.runs.trial.recorder import trace_line
 from .counting import half_told_tokens
 from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format
-from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
+from .joining import ImportRequest, Joined, errors_as_failures, errors_not_as_failures, join, nothing_in_common, rename_arms
 from .replacing import check_replaceable, place_beside, take_place
 from .values import located
 
@@ -45,6 +45,8 @@ class ImportedRun:
     folder: Path
     notes: tuple[str, ...]
     """Remarks for the user; not in the directory."""
+    readings: tuple[str, ...] = ()
+    """What was read as what, for the user to check."""
     trials: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Reason → number of trials that have no score for it, the most frequent first."""
@@ -99,10 +101,15 @@ def import_files(
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     notes = (*(f"{log.path}: {note}" for log in logs for note in log.notes), *half_told_tokens(joined.records))
+    readings = [f"{log.path}: {reading}" for log in logs for reading in log.readings]
+    if request.reading.errors_as_failures:
+        readings += filter(None, [errors_as_failures(logs, joined)])
+        notes = (*notes, *filter(None, [errors_not_as_failures(joined)]))
     if untraced:
         longer = f"longer than {MAX_TEXT >> 20} MB and"
         notes = (*notes, f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept")
-    return ImportedRun(folder or made, notes, len(joined.records), dict(left_out.most_common()), nothing_in_common(joined))
+    apart = nothing_in_common(joined)
+    return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), dict(left_out.most_common()), apart)
 
 
 def _write(folder: Path, joined: Joined) -> int:

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.metrics.comparison import MARGIN
+from loopbench.metrics.left_out import AS_FAILURES, made_failures
 from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted as number_of
 from loopbench.protocol.digest import digest, short_digest
 from loopbench.protocol.installed import package_version
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
@@ -163,6 +165,22 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     )
     records = tuple(trial.record(suite, suite_digest) for trial in trials)
     return Joined(manifest, records, tuple(trial.trace for trial in trials))
+
+
+def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:
+    """Return how many trials that an error ended are scored 0 by that flag; empty if none is."""
+    errored = {trial.key for log in logs for trial in log.trials if trial.status == "errored"}
+    scored = sum(record.status == "scored" and record.key in errored for record in joined.records)
+    ended = number_of(scored, "trial that an error ended is", "trials that an error ended are")
+    return f"{AS_FAILURES}: {ended} scored 0" if scored else ""
+
+
+def errors_not_as_failures(joined: Joined) -> str:
+    """Return how many errored trials that flag did not apply to, and what would; empty if there is none."""
+    left = [record for record in joined.records if record.status == "errored"]
+    stay = number_of(len(left), "errored trial stays", "errored trials stay")
+    cure = f"to count them as failures, {made_failures(left, imported_so=True)}"
+    return f"{AS_FAILURES}: {stay} left out; {cure}" if left else ""
 
 
 def nothing_in_common(joined: Joined) -> str:

@@ -35,7 +35,7 @@ TRAIN, DEV = 40, 40
 class SearchConfig(BaseModel):
     """The settings of the search for prompts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     optimizer: str = "BootstrapFewShot"
     """Optimizer (teleprompter), `name` or `name(option=value)`."""
@@ -58,11 +58,11 @@ class SearchConfig(BaseModel):
 class OptimizeConfig(BaseModel):
     """An optimization: loops × one model × one profile over a suite whose tasks are split."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     compare: CompareConfig
     """The comparison on the test split; its `tasks` is the maximum number of test tasks."""
-    search: SearchConfig = SearchConfig()
+    search: SearchConfig = Field(default_factory=SearchConfig)
 
     @model_validator(mode="after")
     def _one_model_and_profile(self) -> Self:

@@ -71,7 +71,7 @@ class SplitEntry(ManifestPart):
 class SearchSettings(BaseModel):
     """The settings of a search that its results are read with."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     budget: BudgetConfig
     amortize: Positive
@@ -81,7 +81,7 @@ class SearchSettings(BaseModel):
 class CompareSettings(BaseModel):
     """The settings of the comparisons that their results are read with."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     name: str | None = None
     suite: str = ""
@@ -93,7 +93,7 @@ class CompareSettings(BaseModel):
 class OptimizationSettings(BaseModel):
     """The settings of an optimization that its results are read with."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     compare: CompareSettings
     search: SearchSettings

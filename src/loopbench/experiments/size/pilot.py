@@ -15,10 +15,11 @@ from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
 from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest, Settings
-from loopbench.runs.registry import builtin_names, is_generated
+from loopbench.runs.registry import is_generated
 from loopbench.runs.store.files import RunError
 
 Purpose = Literal["compare", "gate"]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from loopbench.experiments.compare.exposure import GUARD
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.manifest import Settings
-from loopbench.runs.registry import builtin_names, is_generated
+from loopbench.runs.registry import is_generated
 
 FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
     "bare": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from loopbench.protocol.wire import finite_number, refuse_constant
+from loopbench.protocol.json_text import finite_number, refuse_constant
 
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)
 _SPACE = " \t\n\r"

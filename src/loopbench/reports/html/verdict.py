@@ -39,11 +39,8 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
-    heads = (
-        "loop",
-        *(found.heading(column) for column in found.columns),
-        *(f"{UNITS[found.unit]} a trial{of}" for of in found.cost_heads),
-    )
+    names, costs = [found.heading(column) for column in found.columns], f"{UNITS[found.unit]} a trial"
+    heads = ("loop", *found.with_costs(names, [f"{costs} under {name}" for name in names] if found.is_apart else [costs]))
     several = bool(found.compared)
     order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
@@ -52,8 +49,8 @@ def matrix(found: ComparisonAnswer) -> Grid:
 
 
 def _row(row: AnswerRow, found: ComparisonAnswer) -> tuple[Cell, ...]:
-    costs = (UNKNOWN if cost is None else _cost(cost, found.unit) for cost in found.costs_of(row))
-    return row.loop, *map(_cell, row.cells), *costs
+    costs: list[Cell] = [UNKNOWN if cost is None else _cost(cost, found.unit) for cost in found.costs_of(row)]
+    return row.loop, *found.with_costs([_cell(cell) for cell in row.cells], costs)
 
 
 def _cell(cell: AnswerCell | None) -> Cell:

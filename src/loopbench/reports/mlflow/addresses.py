@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote
 
-from loopbench.protocol.redact import MARK, USERINFO, public_address
+from loopbench.protocol.redact import MARK, USERINFO, anonymous_address, public_address
 
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -37,7 +37,7 @@ def ui_command(uri: str) -> str:
     MLflow's job runner stays off: it takes 1.6 GB and imports LiteLLM, in which it hangs without a network.
     """
     if scheme_of(uri) in SERVERS:
-        return public_address(USERINFO.sub("", uri)).rstrip("/")
+        return anonymous_address(uri).rstrip("/")
     options = ["ui", "--backend-store-uri", public_address(uri), "--workers", "1", "--port", "5000"]
     return shlex.join(["env", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", *_mlflow(), *options])
 

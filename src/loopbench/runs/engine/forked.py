@@ -13,7 +13,7 @@ from functools import partial
 
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.forking import Fork, fork, is_alone, may_fork
+from loopbench.runs.forking import Fork, fork, safe_forks
 from loopbench.runs.permissions import own_code
 from loopbench.runs.registry import is_generated, starts_nothing
 
@@ -123,28 +123,9 @@ def forked_workers(job: Job, trials: int) -> Iterator[list[ForkedWorker]]:
     To be called before an event loop or a thread runs.
     """
     can_watch = hasattr(os, "pidfd_open")  # not in a Python that was built on an older system
-    workers = _made(job, forks_for(job.config, trials)) if may_fork() and can_watch else []
+    workers = safe_forks(partial(ForkedWorker.make, job), forks_for(job.config, trials) if can_watch else 0)
     try:
         yield workers
     finally:
         for worker in workers:
             worker.close()
-
-
-def _made(job: Job, count: int) -> list[ForkedWorker]:
-    """Return so many forks; none if they cannot be had, or if a thread that Python does not know ran at the fork."""
-    if not count:
-        return []  # without a fork no thread ends, and to look whether this process is alone would take its second
-    workers: list[ForkedWorker] = []
-    is_safe = False
-    try:
-        while len(workers) < count:
-            workers.append(ForkedWorker.make(job))
-        is_safe = is_alone()
-    except OSError:  # no pipe, process or memory is left
-        pass
-    finally:
-        if not is_safe:
-            for worker in workers:
-                worker.close()
-    return workers if is_safe else []

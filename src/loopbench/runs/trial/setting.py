@@ -9,7 +9,7 @@ from loopbench.datasets.task import Suite
 from loopbench.metrics.record import Record
 from loopbench.models.metering import Budget, Meter
 from loopbench.models.receipts import Truth
-from loopbench.protocol.tools import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
 from loopbench.runs.trial_models import TrialModels
 
 MAX_ANSWER_CHARS = 100_000

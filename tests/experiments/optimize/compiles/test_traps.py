@@ -26,8 +26,9 @@ from loopbench.experiments.optimize.optimizer import optimizer_named, unread_pro
 from loopbench.experiments.optimize.rollouts import BudgetSpent, Rollouts
 from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.built_in import builtin_names
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import builtin_names, find, make_loop
+from loopbench.runs.registry import find, make_loop
 
 pytestmark = pytest.mark.thorough
 

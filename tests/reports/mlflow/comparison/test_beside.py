@@ -56,7 +56,7 @@ except OSError:
     os._exit(1)
 os.waitpid(broken.pid, 0)
 lines.append(broken.answer())
-broken.end()
+broken.close()
 forking.die_with, forking.SETTLES_S = with_parent, 0
 libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
 assert libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None) == 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory
+from loopbench.metrics.left_out import BLANK_SCORE
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
@@ -35,13 +36,14 @@ from ..values import (
 
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
-    **dict.fromkeys(("ok", "success", "succeeded", "complete", "completed", "done"), "scored"),
-    **dict.fromkeys(("errored", "error"), "errored"),
+    **dict.fromkeys(("ok", "success", "succeeded", "passed", "complete", "completed", "done"), "scored"),
+    **dict.fromkeys(("errored", "error", "crashed"), "errored"),
     **dict.fromkeys(("excluded", "skipped"), "excluded"),
 }
+_FAILED = ("failed", "failure")
+"""Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
 COUNTS = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
 AMOUNTS = ("cost_usd", "seconds")
-BLANK = "the score is blank"
 SUITE = "table"
 
 
@@ -88,7 +90,8 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     rows = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     trials, questions = list[ForeignTrial](), dict[str, str]()
     cure = "--map arm=COLUMN" if pooled is None else pooled.cure
-    for row, key in zip(rows, _keys(rows, default_arm, cure), strict=True):
+    keys = _keys(rows, default_arm, cure)
+    for row, key in zip(rows, keys, strict=True):
         with located(row.place):
             trials.append(_trial(row.cells, key, columns, reading, units))
             task, question = key[1], row.cells.get("asked")
@@ -106,8 +109,37 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
         notes = (*notes, *_counted_rows(table, columns, default_arm))
     return ForeignLog(
-        _suite(rows), _arms(rows, default_arm), tuple(trials), questions, notes=notes, cluster=columns.get("cluster", "")
+        _suite(rows),
+        _arms(rows, default_arm),
+        tuple(trials),
+        questions,
+        notes=notes,
+        readings=(_read_as(columns, reading), *_renumbered(rows, keys)),
+        cluster=columns.get("cluster", ""),
     )
+
+
+def _read_as(columns: Mapping[str, str], reading: ReadingOptions) -> str:
+    """Return which column was read as what: those that the user named, and those taken by their names."""
+    asked = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
+    named = [f"{meaning}={name}" for meaning, name in columns.items() if asked.get(meaning)]
+    found = [f"{meaning}={name}" for meaning, name in columns.items() if not asked.get(meaning)]
+    if not named:
+        return f"columns read by their names: {', '.join(found)}"
+    return f"columns read: {', '.join(named)}{'; by their names: ' * bool(found)}{', '.join(found)}"
+
+
+def _renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
+    """Yield which repeat is shown as which number, where the column of the repeat has other names, such as seeds."""
+    numbers: dict[str, set[int]] = {}
+    for row, (_, _, repeat) in zip(rows, keys, strict=True):
+        if "repeat" in row.cells:
+            numbers.setdefault(name_of(_integral(row.cells["repeat"]), "the repeat"), set()).add(repeat)
+    if not len(numbers) == sum(map(len, numbers.values())) == len(set().union(*numbers.values())):
+        yield "repeats are numbered from 0 within each arm and task, in the order of their column"
+    elif any(_order(name)[:2] != (0, *found) for name, found in numbers.items()):
+        ordered = names_in_a_line(sorted(numbers, key=_order))
+        yield f"repeat {ordered} is shown as 0" if len(numbers) == 1 else f"repeats {ordered} are shown as 0 to {len(numbers) - 1}"
 
 
 def _melted(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
@@ -195,15 +227,16 @@ def _trial(
 ) -> ForeignTrial:
     value = score(cells["score"], reading.scale)
     status = _status(cells.get("status"), value)
-    reason = "" if is_nothing(cells.get("reason")) else one_line(cells["reason"])
-    ended_by_error = not is_nothing(cells.get("status")) or bool(reason and names_errors(columns["reason"]))
+    error, reason = (one_line(cells[name]) if not is_nothing(cells.get(name)) else "" for name in ("error", "reason"))
+    names_one = bool(error or (reason and names_errors(columns["reason"])))
+    ended_by_error = names_one or not is_nothing(cells.get("status"))
     numbers: dict[str, Any] = {name: count(cells.get(name), columns.get(name, name)) for name in COUNTS}
     amounts = {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
     numbers |= {name: value and value * units[name].factor if name in units else value for name, value in amounts.items()}
     return ForeignTrial(
         *key,
         status=status,
-        reason=reason or (BLANK if status == "errored" and value is None else ""),
+        reason=error or reason or (BLANK_SCORE if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
         stop=_stop(cells.get("stop"), status, ended_by_error=ended_by_error),
         answer=None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
@@ -217,11 +250,14 @@ def _status(text: Any, value: float | None) -> Status:
     """Return the status in the table; if it has none, a trial with a blank score is errored."""
     if is_nothing(text):
         return "errored" if value is None else "scored"
-    status = _STATUSES.get(str(text).strip().lower())
+    word = str(text).strip().lower()
+    status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        raise ValueError(f"status {shown(text)} is none of {', '.join(_STATUSES)}; leave the column out: --map status=")
+        raise ValueError(
+            f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}; leave the column out: --map status="
+        )
     if status == "scored" and value is None:
-        raise ValueError(f"status {shown(text)}, and {BLANK}")
+        raise ValueError(f"status {shown(text)}, and {BLANK_SCORE}")
     return status
 
 

@@ -1,0 +1,44 @@
+"""How a command tells that it cannot go on: in one line, without secrets and control characters. Loaded when it has to."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from loopbench.protocol.redact import redact
+from loopbench.text.plain_text import plain
+
+from .usage import usage_line
+
+
+def error_line(error: ValueError | OSError) -> str:
+    """Return the line for a user's mistake."""
+    return _line(f"error: {error_words(error)}")
+
+
+def usage_error_line(error: Any) -> str:
+    """Return the line for what the parser of the command line raises."""
+    return _line(usage_line(error))
+
+
+def exit_line(left: SystemExit) -> str:
+    """Return the line for code of the user's own that has left Python."""
+    said = left.code if isinstance(left.code, str) else f"code of a loop, a tool or a suite called sys.exit({left.code!r})"
+    return _line(f"error: {said}")
+
+
+def crash_text(error: Exception) -> str:
+    """Return what Python prints of a mistake of ours, which may quote a request."""
+    return redact("".join(traceback.format_exception(error)))
+
+
+def _line(text: str) -> str:
+    return plain(" ".join(redact(text).split()))
+
+
+def error_words(error: ValueError | OSError) -> str:
+    """Return the error in words; an error about a file names the file first and no error number."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return str(error)
+    words = {FileNotFoundError: "no such file", IsADirectoryError: "is a directory"}
+    return f"{error.filename}: {words.get(type(error), error.strerror)}"

@@ -1,0 +1,68 @@
+"""The names of what is built in, one module each, found without importing any: a shell that completes a name waits for them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from loopbench.protocol.modules import names_in
+
+PACKAGES = {
+    "loop": ("loopbench.loops", "LOOP"),
+    "framework": ("loopbench.frameworks", "LOOP"),
+    "program": ("loopbench.programs", "LOOP"),
+    "suite": ("loopbench.datasets", "SUITE"),
+}
+FOREIGN = ("framework", "program")
+"""Kinds of loops that start what is no part of loopbench."""
+
+
+def builtin_names(kind: str) -> list[str]:
+    """Return the names of the built-in loops, frameworks or suites, one module each, sorted."""
+    package, attribute = PACKAGES[kind]
+    return list(_names_with(attribute, names_in(package), tuple(importlib.import_module(package).__path__)))
+
+
+def loop_names() -> list[str]:
+    """Return the names of the designs, the frameworks and what starts programs."""
+    return [name for kind in ("loop", *FOREIGN) for name in builtin_names(kind)]
+
+
+@lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
+def _names_with(attribute: str, names: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of those modules in these folders that define the attribute."""
+    return tuple(name for name in names if re.search(rf"^{attribute}\b", _source_of(name, folders), re.MULTILINE))
+
+
+def _source_of(name: str, folders: tuple[str, ...]) -> str:
+    """Return a module's text without importing it, so that looking up one name does not load all modules."""
+    for folder in folders:
+        for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py"):
+            if file.is_file():
+                return file.read_text(encoding="utf-8")
+    return ""
+
+
+def summary_of(kind: str, name: str) -> str:
+    """Return the first line of a built-in thing's docstring, without importing it."""
+    package, _ = PACKAGES[kind]
+    text = ast.get_docstring(ast.parse(_source_of(name, tuple(importlib.import_module(package).__path__)))) or ""
+    return text.partition("\n")[0]
+
+
+_FORM_OPTION = re.compile(r'^    (\w+): Literal\[[^\]]*"native"[^\]]*\] = "(\w+)"', re.MULTILINE)
+
+
+def form_option(loop: str) -> tuple[str, str]:
+    """Return the option by which a built-in loop has its calls written in the API's own form, `native`, and what the option is by
+    default, without importing the loop; both are empty where it has no such option."""
+    package, _ = PACKAGES["loop"]
+    found = (
+        _FORM_OPTION.search(_source_of(loop, tuple(importlib.import_module(package).__path__)))
+        if loop in builtin_names("loop")
+        else None
+    )
+    return ("", "") if found is None else (found[1], found[2])

@@ -1,0 +1,201 @@
+"""A store or an observer that raises: that leaves the run in every design, nothing is asked after it, and nothing is paid twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.boundary import run_of
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
+from loopbench.loops.finish import Finish
+from loopbench.loops.guarded import Guarded
+from loopbench.loops.microcompact import Microcompact
+from loopbench.loops.phased import Phased
+from loopbench.loops.provider_retry import ProviderRetry
+from loopbench.loops.repeat_guard import RepeatGuard
+from loopbench.loops.resumable import Resumable
+from loopbench.loops.stateless import Stateless
+from loopbench.loops.toolbox_around import ToolboxAround
+from loopbench.protocol import (
+    SILENT,
+    Loop,
+    Model,
+    Observation,
+    Observer,
+    Outcome,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    RunEvent,
+    Toolbox,
+    ToolCall,
+    WrappedLoop,
+    WrappedModel,
+    run_sync,
+)
+from loopbench.protocol.events import RunEnded
+from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper
+from tests.loops.test_approval_events import DESIGNS
+
+
+class TakesAllForErrors(ToolboxAround):
+    """What is raised at a call is an error of the tool."""
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        try:
+            return await self.within.call(call, validate=validate)
+        except Exception as error:
+            return Observation(call.name, "error", str(error), type(error).__name__)
+
+
+class TakesAllForFailures(WrappedModel):
+    """What is raised at a request is a failure of the provider."""
+
+    async def complete(self, request: Request) -> Reply:
+        try:
+            return await self.model.complete(request)
+        except Exception as error:
+            raise ProviderError(str(error), "server") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Stubborn(WrappedLoop):
+    """A design of a user's own that nothing stops."""
+
+    async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[Any]:
+        return await self.loop.run(query, TakesAllForErrors(tools), TakesAllForFailures(model), observer)
+
+
+LOOPS: dict[str, Callable[[], Loop]] = DESIGNS | {
+    "stateless in parallel": lambda: Stateless(execution_mode="parallel"),
+    "guarded": lambda: Guarded(loop=Finish(max_steps=6), writes="confirmed"),
+    "repeat_guard": lambda: RepeatGuard(loop=Stateless()),
+    "microcompact": lambda: Microcompact(loop=Bare()),
+    "provider_retry": lambda: ProviderRetry(loop=Phased(tool_layout="agent")),
+    "stubborn bare": lambda: Stubborn(Bare(on_provider_error="observe")),
+    "stubborn phased": lambda: Stubborn(Phased()),
+    "stubborn stateless": lambda: Stubborn(Stateless()),
+}
+
+
+class Broken(Exception):
+    """What the store or the observer raises."""
+
+
+class Shop(Observer):
+    """A tool that a rule lets run, its store, and an observer; one of the two raises when something has happened so many times."""
+
+    def __init__(self, at: int, breaks: str) -> None:
+        """`breaks`: `entry` before it is stored, `stored entry` after that, or `event`."""
+        self.at, self.breaks = at, breaks
+        self.count = 0
+        self.lines: list[str] = []
+        self.paid = Counter[str]()
+        self.approved = Counter[str]()
+        self.events: list[RunEvent] = []
+        self.model = Shopper()
+        self.asked_before = 0
+
+    def _happens(self, what: str) -> None:
+        if what != self.breaks:
+            return
+        self.count += 1
+        if self.count == self.at:
+            self.asked_before = len(self.model.requests)
+            raise Broken(what)
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+        self._happens("event")
+
+    def store(self, entry: dict[str, Any]) -> None:
+        self._happens("entry")
+        self.lines.append(json.dumps(entry))
+        self._happens("stored entry")
+
+    def price(self, item: str) -> str:
+        """What an item costs."""
+        self.paid[item] += 1
+        return PRICES[item]
+
+    def run(self, loop: Loop, checkpoint: Checkpoint | None = None) -> Outcome[Any]:
+        given = loop if checkpoint is None else Resumable(loop, checkpoint)
+        return run_sync(run_of(given)(Query(QUESTION), Toolbox([self.price]), self.model, self))
+
+    def checkpoint(self, entries: list[dict[str, Any]] | None = None) -> Checkpoint:
+        stored = map(json.loads, list(self.lines)) if entries is None else entries
+        return Checkpoint(stored, needs_approval={"price": lambda arguments: False}, on_entry=self.store)
+
+    def goes_on(self, loop: Loop, checkpoint: Checkpoint) -> Any:
+        """Take the run up until it ends; a person lets what waits be called again."""
+        for _ in range(6):
+            try:
+                return self.run(loop, checkpoint).answer
+            except ApprovalRequired as stopped:
+                for waiting in stopped.pending:
+                    self.approved[waiting.call.arguments["item"]] += 1
+                    checkpoint.approve(waiting)
+        raise AssertionError("it waits for ever")
+
+
+@pytest.mark.parametrize("breaks", ["entry", "stored entry", "event"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_a_store_or_an_observer_raises_leaves_the_run_and_nothing_is_paid_twice(name: str, breaks: str) -> None:
+    loop = LOOPS[name]()
+    whole = Shop(0, breaks)
+    assert whole.run(loop, whole.checkpoint()).answer == ANSWER
+    for at in range(1, whole.count + 1):
+        shop = Shop(at, breaks)
+        checkpoint = shop.checkpoint()
+        with pytest.raises(Broken):
+            shop.run(loop, checkpoint)
+        assert len(shop.model.requests) == shop.asked_before, at
+        assert isinstance(shop.events[-1], RunEnded)
+        assert isinstance(shop.events[-1].error, Broken) or shop.count == whole.count
+        same_process = breaks == "entry" and at % 2  # what is not stored does not count there, either
+        assert shop.goes_on(loop, checkpoint if same_process else shop.checkpoint()) == ANSWER, at
+        for item in PRICES:
+            assert shop.paid[item] <= 1 + shop.approved[item], at
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_an_observer_raises_leaves_a_run_without_a_checkpoint(name: str) -> None:
+    loop = LOOPS[name]()
+    whole = Shop(0, "event")
+    assert whole.run(loop).answer == ANSWER
+    for at in range(1, whole.count + 1):
+        shop = Shop(at, "event")
+        with pytest.raises(Broken):
+            shop.run(loop)
+        assert len(shop.model.requests) == shop.asked_before, at
+
+
+@pytest.mark.parametrize("name", ["stubborn bare", "stubborn phased", "stubborn stateless"])
+def test_a_design_that_takes_a_stop_for_an_error_does_not_end_the_run(name: str) -> None:
+    shop = Shop(0, "")
+    checkpoint = Checkpoint(needs_approval=["price"])
+    with pytest.raises(ApprovalRequired):
+        shop.run(LOOPS[name](), checkpoint)
+    asked = len(shop.model.requests)
+    with pytest.raises(ApprovalRequired):
+        shop.run(LOOPS[name](), checkpoint)
+    assert (len(shop.model.requests), shop.paid) == (asked, Counter())
+    assert shop.goes_on(LOOPS[name](), checkpoint) == ANSWER
+    assert shop.paid == shop.approved == Counter(PRICES.keys())
+
+
+def test_an_observer_of_notes_alone_ends_the_run_too() -> None:
+    class Notes(Observer):
+        def note(self, kind: str, **data: Any) -> None:
+            raise Broken(kind)
+
+    shop = Shop(0, "")
+    with pytest.raises(Broken):
+        run_sync(run_of(Stubborn(Phased()))(Query(QUESTION), Toolbox([shop.price]), shop.model, Notes()))
