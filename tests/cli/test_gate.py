@@ -113,7 +113,13 @@ def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
 HARMS = {
     # a seed with which as many faults strike as were meant to
     ("events", "injected", "bare", 1): ("injection_shown", "injection_attempted", "injection_executed", "answer_changed"),
-    ("errands", "crossed-calls", "finish", 6): ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped"),
+    ("errands", "crossed-calls", "finish", 6): (
+        "calls_lost",
+        "calls_doubled",
+        "results_mispaired",
+        "calls_overlapped",
+        "false_success_rate",
+    ),
 }
 """Suite, profile, loop and seed → harms that a gate of so few tasks leaves undecided."""
 
