@@ -1,11 +1,13 @@
 """Commands as processes that have imported the package already: most of what a short one costs is its imports.
 
 One process imports it and waits. Another one is its fork, and a child of the process that asked: a `subprocess.Popen` in every way.
+A command has such a process of its own, for its workers.
 Where the hash seed or the start of Python itself is the subject, a test starts a process from nothing.
 """
 
 from __future__ import annotations
 
+import asyncio.unix_events
 import atexit
 import contextlib
 import ctypes
@@ -23,9 +25,11 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 PYTHON = sys.executable
 WORKER = "loopbench.runs.engine.worker_process"
@@ -64,7 +68,7 @@ class Prepared(subprocess.Popen[Any]):
         }
         pipes_of_child = [number if handle == -1 else handle for number, handle in enumerate((stdin, stdout, stderr))]
         with _ASKING, _adopting():
-            prepared = _prepared()
+            prepared = next(iter(_HELPERS), None) or _prepared()
             socket.send_fds(prepared, [json.dumps(request).encode()], [*pipes_of_child, *pass_fds])
             told = {prepared.recv(32), prepared.recv(32)} - {b"orphaned"}  # in either order
             (self.pid,) = map(int, told)
@@ -73,6 +77,10 @@ class Prepared(subprocess.Popen[Any]):
 
 
 _ASKING = threading.Lock()
+_HELPERS: dict[socket.socket, int] = {}
+"""In a command that is a fork: where it asks for a worker → the process that answers."""
+_LEAVE, _PATH = os._exit, [*sys.path[1:]]
+"""As they are before a command changes them; the first entry is the folder of this file."""
 
 
 def _before_arguments(command: Sequence[str]) -> Sequence[str]:
@@ -147,6 +155,72 @@ def _fork_on_request(asking: socket.socket) -> dict[str, Any]:
         asking.send(b"orphaned")
 
 
+def _have_a_helper() -> None:
+    """Start a process that forks workers for this one. It sees none of our files, and ends with us.
+
+    It is a child of ours, so that we may adopt its orphans, and is there before any code of the user's own.
+    """
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if pid := os.fork():
+        its.close()
+        _HELPERS[ours] = pid
+        return
+    with _as_python_ends():
+        ours.close()
+        os.setsid()
+        vars(os)["_exit"] = _LEAVE
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        for number in map(int, os.listdir("/proc/self/fd")):
+            if number > 2 and number != its.fileno():
+                with contextlib.suppress(OSError):  # the listing's own
+                    os.close(number)
+        _run(_fork_on_request(its))
+
+
+@contextlib.contextmanager
+def _as_python_ends() -> Iterator[NoReturn]:
+    """Run the block and end the process as Python would, without what called us."""
+    code: Any = 1
+    try:
+        yield  # type: ignore[misc]  # what comes behind the block is never reached
+        code = 0
+    except SystemExit as left:
+        code = left.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        _LEAVE(code if isinstance(code, int) else 1)
+
+
+def _start_workers_by_helpers() -> None:
+    """Have this command's workers be forks.
+
+    It goes on in a child before it imports code of the user's own, which needs a helper of its own.
+    """
+    first_process = importlib.import_module("loopbench.cli.first_process")
+    go_on = first_process._go_on_in_child
+
+    def go_on_with_helper() -> None:
+        while _HELPERS:
+            helper, pid = _HELPERS.popitem()
+            helper.close()
+            os.waitpid(pid, 0)
+        go_on()
+        _have_a_helper()
+
+    vars(first_process)["_go_on_in_child"] = go_on_with_helper
+    vars(asyncio.unix_events)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": start_for_asyncio})
+    _have_a_helper()
+
+
 def _place(handles: Sequence[int], numbers: Sequence[int]) -> None:
     """Give file descriptors these numbers."""
     beyond = [fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for handle in handles]
@@ -157,14 +231,8 @@ def _place(handles: Sequence[int], numbers: Sequence[int]) -> None:
         os.close(handle)
 
 
-def main() -> None:
-    asking = socket.socket(fileno=int(sys.argv[1]))
-    del sys.path[0]  # the folder of this file
-    _import_all()
-    gc.collect()
-    gc.freeze()
-    asking.send(b"ready")
-    request = _fork_on_request(asking)
+def _run(request: dict[str, Any]) -> None:
+    """Run a module as Python would that was started for it."""
     while os.getppid() != request["parent"]:  # not an orphan yet
         time.sleep(0.001)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what began the tests in the background may have it ignored
@@ -173,9 +241,23 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     given = os.environ.get("PYTHONPATH", "")
-    sys.path[:0] = [*request["path"], *filter(None, given.split(os.pathsep))]
+    sys.path[:] = [*request["path"], *filter(None, given.split(os.pathsep)), *_PATH]
     sys.argv = ["", *request["arguments"]]
+    sys.modules.pop(WORKER, None)  # runpy would warn of it
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    asking = socket.socket(fileno=int(sys.argv[1]))
+    del sys.path[0]  # the folder of this file
+    _import_all()
+    gc.collect()
+    gc.freeze()
+    asking.send(b"ready")
+    request = _fork_on_request(asking)
+    if request["module"] != WORKER:
+        _start_workers_by_helpers()
+    _run(request)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,9 @@ def refused(name: str, folder: Path) -> str:
         *(("repeats", value) for value in (MAX_REPEATS + 1, 5_000_000, 10**400, 0, -1)),
         *(("tasks", value) for value in (10**400, -1)),
         ("budget", {"calls": 10**400}),
+        *(("trial_budget", value) for value in ([None], {"calls": []}, {"dollars": "much"})),
+        *(("trial_timeout_s", value) for value in (None, [], -1)),
+        ("max_tool_steps", []),
     ],
 )
 def test_a_setting_out_of_bounds_is_refused_by_every_reader_of_the_run(copied: Path, setting: str, value: Any):
@@ -160,6 +163,13 @@ def test_a_packed_recording_that_expands_beyond_the_bound_is_not_expanded(copied
         for _ in range(80):
             file.write(line * ((1 << 20) // len(line)))
     refused(RECORDING, copied)
+
+
+def test_a_name_in_a_manifest_breaks_no_line(copied: Path):
+    manifest = json.loads(open_document((copied / MANIFEST).read_bytes()))
+    (copied / MANIFEST).write_text(json.dumps(manifest | {"versions": {"\n": []}}))
+    reseal(copied / MANIFEST)
+    refused(MANIFEST, copied)
 
 
 # --- whatever the structure holds ---

@@ -16,6 +16,7 @@ import pytest
 
 from loopbench.checks.loop import LAWS
 from loopbench.cli.main import main
+from tests.checks.loop.altered_loops import judged_here
 
 SPENDTHRIFT = """
 from loopbench.checks.loop.template_loop import TemplateLoop
@@ -48,7 +49,8 @@ def loopbench(tmp_path: Path, capsys, monkeypatch) -> Callable[..., Ended]:
         capsys.readouterr()
         code: Any = 0
         try:
-            main()
+            with judged_here():  # what the laws find is for other tests
+                main()
         except SystemExit as left:
             code = left.code
         for name in set(sys.modules) - known:

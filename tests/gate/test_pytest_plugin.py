@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 # pytester forgets what an inner pytest imports, and numpy cannot be imported twice: so all of it is there before
-import loopbench.experiments.compare.run
-import loopbench.experiments.gate
-import loopbench.loops.bare
-import loopbench.loops.finish  # noqa: F401
+for each in (
+    "checks.pytest_items",
+    "checks.suite.quick",
+    "datasets.arithmetic",
+    "experiments.compare.run",
+    "experiments.gate.github",
+    "experiments.gate.in_tests",
+    "frameworks",
+    "loops.bare",
+    "loops.finish",
+    "metrics.scorers.numeric",
+    "programs.program",
+):
+    importlib.import_module(f"loopbench.{each}")
 
 pytestmark = pytest.mark.thorough
 LOOP = "finish"
@@ -27,16 +39,46 @@ def write(pytester: pytest.Pytester, loop: str = LOOP, tasks: int = 12, more: st
     pytester.makepyfile(test_mine=TEST.format(loop=loop, tasks=tasks, more=more))
 
 
+ALONE = ("-p", "loopbench.pytest_plugin", "-p", "no:cacheprovider")
+"""No plugin but ours: the others take longer to load than most tests here. `test_workers_of_xdist_tell_the_summary` has all."""
+
+
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        return pytester.runpytest_inprocess(*ALONE, *arguments)
+
+
+@pytest.fixture(scope="module")
+def baselines() -> list[bytes]:
+    """The baseline of `test_mine`, once a test has blessed it."""
+    return []
 
 
 @pytest.fixture
-def blessed(pytester: pytest.Pytester) -> Path:
-    """The baseline of `test_mine`."""
+def blessed(pytester: pytest.Pytester, baselines: list[bytes]) -> Path:
+    """The baseline of `test_mine`, made once for all tests that read it."""
     write(pytester)
-    run(pytester, "--loop-bless").assert_outcomes(passed=1)
-    return pytester.path / "baselines" / "test_mine.test_agent.json"
+    path = pytester.path / "baselines" / "test_mine.test_agent.json"
+    if baselines:
+        path.parent.mkdir()
+        path.write_bytes(baselines[0])
+    else:
+        run(pytester, "--loop-bless").assert_outcomes(passed=1)
+        baselines.append(path.read_bytes())
+    return path
+
+
+def write_each(pytester: pytest.Pytester, calls: Sequence[str]) -> None:
+    """Write a test for each call of the gate: one pytest runs all of them."""
+    pytester.makepyfile(test_mine="".join(f"def test_{n}(loop_gate):\n    loop_gate({call})\n\n" for n, call in enumerate(calls)))
+
+
+def assert_each_says(ended: pytest.RunResult, said: Sequence[str]) -> None:
+    """The report of the failure of each test has this line."""
+    ended.assert_outcomes(failed=len(said))
+    ended.stdout.fnmatch_lines([line for n, text in enumerate(said) for line in (f"*_ test_{n} _*", f"loop_gate: {text}")])
+    assert "Traceback" not in ended.stdout.str()
 
 
 def test_without_a_baseline_the_test_fails_and_says_how_to_write_one(pytester):
@@ -47,20 +89,18 @@ def test_without_a_baseline_the_test_fails_and_says_how_to_write_one(pytester):
     assert not (pytester.path / "baselines").exists()
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ('"finish", suite="arithmetic", profil="clean"', "unknown keyword 'profil'; did you mean 'profile'*"),
-        ('"finish", suite="arithmetik"', "*arithmetik*"),
-        ('"finish_", suite="arithmetic"', "*finish_*did you mean*finish*"),
-        ('suite="arithmetic"', "name a loop, such as loop_gate*none of them is given"),
-    ],
-)
-def test_a_mistake_in_a_call_is_told_before_the_missing_baseline(pytester, call, said):
-    pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    loop_gate({call})\n")
+MISTAKES = {
+    '"finish", suite="arithmetic", profil="clean"': "unknown keyword 'profil'; did you mean 'profile'*",
+    '"finish", suite="arithmetik"': "*arithmetik*",
+    '"finish_", suite="arithmetic"': "*finish_*did you mean*finish*",
+    'suite="arithmetic"': "name a loop, such as loop_gate*none of them is given",
+}
+
+
+def test_a_mistake_in_a_call_is_told_before_the_missing_baseline(pytester):
+    write_each(pytester, [*MISTAKES])
     ended = run(pytester, "--loop-runs", "kept")
-    ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines([f"loop_gate: {said}"])
+    assert_each_says(ended, [*MISTAKES.values()])
     ended.stdout.no_fnmatch_line("no baseline*")
     assert not list((pytester.path / "kept").glob("*"))
 
@@ -144,13 +184,14 @@ def test_a_list_of_tasks_that_changed_is_gated_by_those_that_are_the_same(pytest
     run(pytester).stdout.fnmatch_lines(["*identical: on the 5 tasks that are the same in both (* removed): *"])
 
 
-@pytest.mark.parametrize(("how", "outcome"), [("fail", "failed"), ("skip", "skipped"), ("pass", "passed")])
-def test_undecided_is_what_the_test_says(pytester, blessed, how, outcome):
+def test_undecided_is_what_the_test_says(pytester, blessed):
     """A dozen tasks show no difference between fault draws of two seeds."""
-    write(pytester, more=f", seed=1, on_undecided={how!r}")
-    ended = run(pytester)
-    ended.assert_outcomes(**{outcome: 1})
-    ended.stdout.fnmatch_lines(["*undecided: *"])
+    shared = f"suite='arithmetic', profile='flaky-format', tasks=12, seed=1, baseline={str(blessed)!r}"
+    write_each(pytester, [f"{LOOP!r}, {shared}, on_undecided={how!r}" for how in ("fail", "skip", "pass")])
+    ended = run(pytester, "-v", "-rs")
+    ended.assert_outcomes(failed=1, skipped=1, passed=1)
+    ended.stdout.fnmatch_lines(["*::test_0 FAILED*", "*::test_1 SKIPPED*", "*::test_2 PASSED*"])
+    ended.stdout.fnmatch_lines(["*_ test_0 _*", "undecided: *", "*::test_2: undecided: *", "SKIPPED *: undecided: *"])
 
 
 def test_a_step_of_github_gets_annotations_and_a_summary(pytester, blessed, monkeypatch):
@@ -261,27 +302,24 @@ def test_a_class_is_a_loop_too(pytester):
     assert json.loads(found.read_text(encoding="utf-8"))["arms"].keys() == {"loopbench.loops.bare:Bare/clean"}
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (", sweet=1", "*unknown keyword 'sweet'*did you mean*suite*"),
-        (", margin='a'", "*margin*"),
-        (", metrics=0.1", "*metrics maps metric to margin*"),
-        (", metrics={'grace': 0.1}", "*grace*"),
-        (", on_undecided='maybe'", "*on_undecided is fail, skip, pass, got 'maybe'*"),
-        (", alpha=2", "*alpha*"),
-        (", common_tasks='all'", "*common_tasks is True or False, got 'all'*"),
-        (", profil='clean'", "unknown keyword 'profil'; did you mean 'profile'*"),
-        (", program='a.py:solve'", "name a loop*or program=*both of them are given*"),
-        (", profiles=('clean',)", "profile and profiles are both given"),
-    ],
-)
-def test_bad_settings_are_named(pytester, blessed, more, said):
-    write(pytester, more=more)
-    ended = run(pytester)
-    ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines([f"loop_gate: {said}"])
-    assert "Traceback" not in ended.stdout.str()
+BAD_SETTINGS = {
+    "sweet=1": "*unknown keyword 'sweet'*did you mean*suite*",
+    "margin='a'": "*margin*",
+    "metrics=0.1": "*metrics maps metric to margin*",
+    "metrics={'grace': 0.1}": "*grace*",
+    "on_undecided='maybe'": "*on_undecided is fail, skip, pass, got 'maybe'*",
+    "alpha=2": "*alpha*",
+    "common_tasks='all'": "*common_tasks is True or False, got 'all'*",
+    "profil='clean'": "unknown keyword 'profil'; did you mean 'profile'*",
+    "program='a.py:solve'": "name a loop*or program=*both of them are given*",
+    "profiles=('clean',)": "profile and profiles are both given",
+}
+
+
+def test_bad_settings_are_named(pytester, blessed):
+    shared = f"{LOOP!r}, suite='arithmetic', profile='flaky-format', tasks=12, baseline={str(blessed)!r}"
+    write_each(pytester, [f"{shared}, {setting}" for setting in BAD_SETTINGS])
+    assert_each_says(run(pytester), [*BAD_SETTINGS.values()])
 
 
 def test_another_suite_than_the_baselines_is_refused(pytester, blessed):
@@ -292,10 +330,10 @@ def test_another_suite_than_the_baselines_is_refused(pytester, blessed):
     assert not list((pytester.path / "kept").glob("*/trials.jsonl"))  # before anything was spent
 
 
-@pytest.mark.parametrize("more", [", metrics={'cost_usd': 0.1}", ", margin=2"])
-def test_what_the_baseline_cannot_answer_is_refused_before_anything_runs(pytester, blessed, more):
-    write(pytester, more=more)
-    run(pytester, "--loop-runs", "kept").assert_outcomes(failed=1)
+def test_what_the_baseline_cannot_answer_is_refused_before_anything_runs(pytester, blessed):
+    shared = f"{LOOP!r}, suite='arithmetic', profile='flaky-format', tasks=12, baseline={str(blessed)!r}"
+    write_each(pytester, [f"{shared}, metrics={{'cost_usd': 0.1}}", f"{shared}, margin=2"])
+    assert_each_says(run(pytester, "--loop-runs", "kept"), ["*cost_usd*", "*margin*"])
     assert not (pytester.path / "kept").exists()
 
 
@@ -365,76 +403,3 @@ def test_workers_of_xdist_tell_the_summary(pytester, blessed):
     ended.stderr.fnmatch_lines(["loop_gate: a trial hangs"])
     ended.stdout.fnmatch_lines(["test_mine.py::test_agent: identical: *"])
     assert 'name="loop_gate" value="identical: ' in (pytester.path / "out.xml").read_text(encoding="utf-8")
-
-
-OWN = """
-import os
-from loopbench.loops import Bare
-
-class {name}:
-    name, stops = "own", frozenset()
-
-    def with_step_limit(self, tool_steps):
-        return self
-
-    async def run(self, query, tools, model, observer=None):
-        os._exit(0)
-"""
-
-
-ASKS = "return await Bare().run(query, tools, model, observer)"
-
-
-def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
-    loop = OWN.format(name="Own")
-    pytester.makepyfile(own_ending=loop.replace("os._exit(0)", ASKS))
-    pytester.makepyfile(
-        """
-        def test_agent(loop_gate):
-            loop_gate("own_ending:Own", suite="arithmetic(size=1)")
-
-        def test_another():
-            pass
-        """
-    )
-    arguments = ("-p", "no:cacheprovider", "-o", "pythonpath=.")
-    run(pytester, *arguments[2:], "--loop-bless").assert_outcomes(passed=2)
-    pytester.makepyfile(own_ending=loop)
-    ended = pytester.runpytest_subprocess(*arguments)
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["regression: every trial crashes now (SystemExit: *called os._exit(0))"])
-
-
-def test_a_loop_that_no_other_process_finds_cannot_end_the_session(pytester, monkeypatch):
-    more = """
-def test_agent(loop_gate):
-    loop_gate(Own, suite="arithmetic(size=1)", traces="none")
-
-def test_another():
-    pass
-"""
-    pytester.makepyfile(test_own=OWN.format(name="Own") + more)
-    monkeypatch.chdir(pytester.mkdir("elsewhere"))
-    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--import-mode=importlib", "--loop-bless", "../test_own.py")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["*Own/clean: every trial crashed (1 of 1)*called os._exit(0)*nothing was blessed*"])
-
-
-def test_a_module_that_ends_its_process_when_it_is_imported_fails_its_test_only(pytester):
-    pytester.makepyfile(own_leaving="import os; os._exit(0)", own_going="import posix; posix._exit(0)")
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.parametrize("module", ["own_leaving", "own_going"])
-        def test_agent(loop_gate, module):
-            loop_gate(f"{module}:Own", suite="arithmetic(size=1)")
-
-        def test_another():
-            pass
-        """
-    )
-    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-o", "pythonpath=.", "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=2)
-    for module in ("own_leaving", "own_going"):
-        ended.stdout.fnmatch_lines([f"*importing {module} failed: *called os._exit(0)*"])

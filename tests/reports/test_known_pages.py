@@ -70,6 +70,8 @@ def test_another_code_makes_another_page(folder, monkeypatch, tmp_path):
     (package / "__pycache__").mkdir()
     assert stays_known(folder)
     os.utime(package / "html" / "page.css", (1, 1))
+    assert stays_known(folder)  # by what this process has imported
+    known_pages._code.cache_clear()  # as in another process
     assert not stays_known(folder)
 
 
@@ -86,11 +88,12 @@ def test_where_the_users_folder_cannot_be_written_nothing_is_known(folder, monke
 
 
 def test_the_oldest_are_forgotten(folder, monkeypatch, tmp_path):
-    monkeypatch.setattr(known_pages, "MAX_KNOWN", 2)
+    monkeypatch.setattr(known_pages, "MAX_KNOWN", 3)
+    monkeypatch.setattr(known_pages, "KEPT", 2)
     for entry in (tmp_path / "home" / "pages").iterdir():
         os.utime(entry, (0, 0))
-    sources = ("first", "second", "third", "fourth")
+    sources = ("first", "second", "third", "fourth", "fifth")
     for number, source in enumerate(sources):
         remember(source, PAGE)
         os.utime(tmp_path / "home" / "pages" / source, (number, number))
-    assert [is_known(source, folder) for source in sources] == [False, False, True, True]
+    assert [is_known(source, folder) for source in sources] == [False, False, False, True, True]

@@ -6,7 +6,8 @@ A subcommand's module is imported only when the subcommand is chosen, so `loopbe
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -97,14 +98,18 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> Any:
         module, _, function = self.target.partition(":")
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(self.name, cls=GroupedCommand, context_settings=CONTEXT)(
-            getattr(import_module(f"{__package__}.{module}"), function)
-        )
-        return get_command(app)
+        return _command_of(self.name, getattr(import_module(f"{__package__}.{module}"), function))
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         return self.load().make_context(*args, **options)
+
+
+@cache
+def _command_of(name: str | None, function: Callable[..., None]) -> Any:
+    """Return a function as a command with its flags, made once: it takes as long as a short command, and several may follow."""
+    made = typer.Typer(add_completion=False, rich_markup_mode=None)
+    made.command(name, cls=GroupedCommand, context_settings=CONTEXT)(function)
+    return get_command(made)
 
 
 class Commands(TyperGroup):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -364,6 +364,7 @@ class Profile(_Section):
         return "".join(f"{name} = {toml_text(value)}\n" for name, value in plain.items())
 
 
+@cache
 def built_in_profiles() -> tuple[str, ...]:
     """Return their names, sorted."""
     return tuple(sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")))

@@ -10,6 +10,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from loopbench.protocol.files import open_regular
@@ -21,7 +22,9 @@ from .html.files import PAGE
 
 PACKAGE = Path(__file__).parents[1]
 MAX_KNOWN = 1_000
-"""Pages that are remembered; the oldest are forgotten."""
+"""Pages that are remembered, before the oldest are forgotten."""
+KEPT = 900
+"""Pages that are not forgotten then: to look at the age of all of them takes longer than to make a short one."""
 
 
 def source_of(folder: Path) -> str:
@@ -38,12 +41,17 @@ def source_of(folder: Path) -> str:
     return made.hexdigest()
 
 
-def _code(folder: Path) -> Iterator[str]:
-    """Yield name, size and time of each file of the package."""
+@cache
+def _code(package: Path) -> tuple[str, ...]:
+    """Return name, size and time of each file of the package as this process found them, which has imported them by then."""
+    return tuple(_files(package))
+
+
+def _files(folder: Path) -> Iterator[str]:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir():
             if entry.name != "__pycache__":
-                yield from _code(Path(entry.path))
+                yield from _files(Path(entry.path))
         else:
             stat = entry.stat()
             yield f"{entry.path} {stat.st_size} {stat.st_mtime_ns}"
@@ -68,9 +76,10 @@ def remember(source: str, page: str) -> None:
         entry = _entry(source)
         entry.parent.mkdir(parents=True, exist_ok=True)
         write_whole(entry, hashlib.blake2b(page.encode("utf-8")).hexdigest().encode("ascii"))
-        known = sorted(entry.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        for oldest in known[:-MAX_KNOWN]:
-            oldest.unlink(missing_ok=True)
+        if len(os.listdir(entry.parent)) > MAX_KNOWN:
+            known = sorted(entry.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            for oldest in known[:-KEPT]:
+                oldest.unlink(missing_ok=True)
 
 
 def _entry(source: str) -> Path:

@@ -13,10 +13,11 @@ from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.sequential import Looks
-from loopbench.runs.config import BudgetConfig, Fraction, Positive, Repeats, Seed
+from loopbench.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.seal import Seal
+from loopbench.text.plain_text import plain_line
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
@@ -208,6 +209,9 @@ class Settings(BaseModel):
     concurrency: Positive | None = None
     engine: str = "local"
     workers: Positive | None = None
+    max_tool_steps: Positive | None = None
+    trial_timeout_s: Limit = 60.0
+    trial_budget: BudgetConfig = BudgetConfig()
     budget: BudgetConfig = BudgetConfig()
     mlflow: bool = True
 
@@ -228,7 +232,8 @@ def fitting(settings: type[BaseModel]) -> AfterValidator:
 def _first(error: ValidationError) -> str:
     """Return the first field that does not fit, and why."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    return ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"].removeprefix("Value error, ")])
+    place = ".".join(map(str, first["loc"]))  # in which names of the file itself may stand
+    return plain_line(": ".join([*([place] if place else []), first["msg"].removeprefix("Value error, ")]))
 
 
 def _looks(value: Any) -> Looks | None:

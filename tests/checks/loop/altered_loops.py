@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,10 +29,11 @@ FEW = 0.2
 """Share of the random moves and runs that is enough to find what loops do wrong again and again."""
 
 
-def findings(loop: Loop, *, draws: float = 1.0) -> tuple[Finding, ...]:
-    """What `check_loop` finds. `draws`: the share of its random moves, replies and runs that are drawn.
+@contextmanager
+def judged_here(draws: float = FEW) -> Iterator[None]:
+    """Within its block the laws are judged in this process: forking it for each costs more than the check, and matters for loops
+    that hang only. `draws`: the share of the random moves, replies and runs that are drawn.
 
-    The laws are judged in this process: forking it for each costs more than the check, and matters for loops that hang only.
     None of these loops blocks for long, but a busy machine may, and a search through the memory of a process with many tests.
     """
     with pytest.MonkeyPatch.context() as patch:
@@ -39,6 +41,12 @@ def findings(loop: Loop, *, draws: float = 1.0) -> tuple[Finding, ...]:
         patch.setattr(interruption, "STALL_S", 30.0)
         for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (codecs, "MOVES"), (codecs, "REPLIES")):
             patch.setattr(module, name, round(draws * getattr(module, name)))
+        yield
+
+
+def findings(loop: Loop, *, draws: float = 1.0) -> tuple[Finding, ...]:
+    """What `check_loop` finds, judged here."""
+    with judged_here(draws):
         return check_loop(loop)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -164,3 +165,25 @@ def test_frameworks_as_they_come_are_told_and_how_they_show_errors():
 def test_verdicts_of_no_pairs_say_nothing(spent):
     found = answer(spent({"a": (0.5, 1)}))
     assert list(Verdicts(found, (), (), (), 0.05).told()) == []
+
+
+def test_what_a_cheaper_loop_saves_is_told_with_its_paired_interval(record):
+    infos = [
+        ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s") for profile in ("calm", "rough") for loop in ("a", "b")
+    ]
+    records = [
+        record(
+            arm=info.arm,
+            task=f"t{task:02}",
+            scores={"accuracy": float(task % 10 < (9 if info.loop == "a" else 4))},
+            input_tokens=300 + 20 * (task % 7) if info.loop == "a" else 100 + 10 * (task % 3),
+            output_tokens=0,
+        )
+        for info in infos
+        for task in range(60)
+    ]
+    gap = r"2\d\d \[2\d\d, 2\d\d\]"
+    one = first(compare([each for each in records if each.arm.endswith("calm")], infos[:2]))
+    assert re.search(rf"\(110 tokens a trial against 358, paired difference {gap}\)", one)
+    both = first(compare(records, infos))
+    assert re.search(rf"against 358, paired difference {gap} under calm and {gap} under rough\)", both)

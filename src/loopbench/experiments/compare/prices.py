@@ -18,6 +18,9 @@ from loopbench.text.numbers import interval_of
 
 from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of
 
+MAX_COLUMNS = 2
+"""Columns whose paired differences a sentence names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -78,14 +81,19 @@ class Prices:
         return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
 
     def paired_saving(self, row: AnswerRow, than: AnswerRow) -> str:
-        """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, of a single column.
+        """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, under each profile.
 
-        Empty where every trial costs less by the same: then the two costs say it all.
+        Empty where every trial costs less by the same, for the two costs say it all, and for more profiles than a sentence names.
         """
-        gaps = [pair.turned.difference for pair in pairs_of(self.costs, row, than)]
-        if len(gaps) != 1 or self._written(gaps[0].low) == self._written(gaps[0].high):
+        pairs = [pair.turned for pair in pairs_of(self.costs, row, than)]
+        if not 0 < len(pairs) <= MAX_COLUMNS or any(self._is_the_same(pair) for pair in pairs):
             return ""
-        return f", paired difference {interval_of(gaps[0], lambda value: amount(value, self.found.unit))}"
+        gaps = [interval_of(pair.difference, lambda value: amount(value, self.found.unit)) for pair in pairs]
+        each = [f"{gap}{self.found.under(pair)}" for gap, pair in zip(gaps, pairs, strict=True)]
+        return f", paired difference {' and '.join(each)}"
+
+    def _is_the_same(self, pair: Pair) -> bool:
+        return self._written(pair.difference.low) == self._written(pair.difference.high)
 
     def saved(self, best: AnswerRow) -> str:
         """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""
