@@ -94,6 +94,20 @@ def start_command(arguments: Sequence[str], folder: Path, environment: Mapping[s
     return Prepared([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=environment, **taken)
 
 
+def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bool = False) -> str:
+    """Return what `python -m MODULE …` or `python FILE.py …` prints in a folder; its exit code must be 0.
+
+    `quiet`: it may write nothing to standard error.
+    """
+    module = words if words[0] == "-m" else ("-m", Path(words[0]).stem, *words[1:])
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with Prepared([sys.executable, *module], cwd=folder, env=environment, **pipes) as process:
+        said, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, said + errors
+    assert not (quiet and errors), errors
+    return str(said)
+
+
 def start_for_asyncio(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
     """Start a process in the place of `subprocess.Popen`: a worker of a run as a fork, which spares it a second of imports."""
     is_worker = tuple(command[:4]) == (PYTHON, "-P", "-m", WORKER)

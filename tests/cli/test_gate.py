@@ -113,7 +113,13 @@ def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
 HARMS = {
     # a seed with which as many faults strike as were meant to
     ("events", "injected", "bare", 1): ("injection_shown", "injection_attempted", "injection_executed", "answer_changed"),
-    ("errands", "crossed-calls", "finish", 6): ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped"),
+    ("errands", "crossed-calls", "finish", 6): (
+        "calls_lost",
+        "calls_doubled",
+        "results_mispaired",
+        "calls_overlapped",
+        "false_success_rate",
+    ),
 }
 """Suite, profile, loop and seed → harms that a gate of so few tasks leaves undecided."""
 
@@ -263,6 +269,9 @@ def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_on
         "error: b.json: not a baseline: it is empty; bless it again, from a run that you are content with: "
         "loopbench bless latest --output b.json\n"
     )
+    (here / "b.json").write_text("{}")
+    other = loopbench("gate", "--baseline", "b.json").err
+    assert other.endswith("it does not begin with loopbench_baseline; loopbench bless latest --output FILE writes one\n")
 
 
 def test_a_run_that_is_there_is_judged_with_the_words_that_a_printed_command_has(loopbench, blessed):

@@ -338,11 +338,16 @@ def test_every_command_stands_under_a_heading() -> None:
         ("compare --suite ar", "arithmetic"),
     ],
 )
-def test_a_shell_completes_commands_options_and_names(typed: str, completed: str) -> None:
+def test_a_shell_completes_commands_options_and_names(
+    typed: str, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = {"COMP_WORDS": f"loopbench {typed}", "COMP_CWORD": str(len(typed.split())), "_LOOPBENCH_COMPLETE": "complete_bash"}
-    code = "import sys; sys.argv[0] = 'loopbench'; from loopbench.cli.main import main; main()"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **words})
-    assert completed in ended.stdout.split()
+    for name, value in words.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["loopbench"])
+    with pytest.raises(SystemExit):
+        main()
+    assert completed in capsys.readouterr().out.split()
 
 
 def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.run import run
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
 from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
@@ -15,14 +20,21 @@ pytestmark = pytest.mark.thorough
 QUIET = ("--no-mlflow", "--quiet")
 
 
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a comparison of two designs under faults, each task twice; made once."""
+    folder: Path = tmp_path_factory.mktemp("pilot") / "runs"
+    asked: dict[str, Any] = {"loops": ("bare", "react_extract"), "profiles": ("flaky-format",), "suite": "arithmetic(size=30)"}
+    made = prepare(CompareConfig(**asked, repeats=2, mlflow=False, runs=folder))
+    assert run(made, Unwatched()) == ""
+    return made.folder
+
+
 @pytest.fixture
-def pilot(loopbench: Any) -> Path:
-    """Two designs under faults, each task twice."""
-    made = loopbench(
-        "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=30)",
-        "--repeats", "2", "--json", *QUIET,
-    )  # fmt: skip
-    return Path(made.json["run"])
+def pilot(loopbench: Any, here: Path, compared: Path) -> Path:
+    """A copy of that comparison, which is the latest run here."""
+    shutil.copytree(compared, here / "runs" / compared.name)
+    return here / "runs" / compared.name
 
 
 def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopbench, pilot):
@@ -57,13 +69,13 @@ def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
     """A run of the size that `size` names decides the pair, as it says it will: these designs are far apart."""
     (plan,) = loopbench("size", "latest", "--for", "compare", "--margin", "0.2", "--json").json["plans"]
     best = plan["best"]
-    run = loopbench(
+    larger = loopbench(
         "compare", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", best["suite"],
         "--repeats", str(best["repeats"]), "--margin", "0.2", "--json", *QUIET,
     )  # fmt: skip
-    assert sum(arm["trials"] for arm in run.json["arms"]) == best["trials"]
-    assert run.json["pairs"][0]["verdict"] == "better"
-    assert run.json["pairs"][0]["outlook"] is None
+    assert sum(arm["trials"] for arm in larger.json["arms"]) == best["trials"]
+    assert larger.json["pairs"][0]["verdict"] == "better"
+    assert larger.json["pairs"][0]["outlook"] is None
 
 
 def test_a_run_on_one_split_is_planned_on_that_split(loopbench):

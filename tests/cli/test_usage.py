@@ -34,7 +34,7 @@ MISTAKES = [
     ("compare --program nope.py:solve", "nope.py:solve: there is no file nope.py here"),
     ("ablate --loop finish", "no option --loop; LOOP stands without a flag; see loopbench ablate --help"),
     ("ablate", "LOOP is missing"),
-    ("gate", "--baseline is missing: file that `loopbench bless` wrote; see loopbench gate --help"),
+    ("gate", "--baseline is missing: file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help"),
     (
         "gate --baseline b.json --on-undecided skip",
         "--on-undecided: 'skip' is none of pass, fail, undecided; see loopbench gate --help",

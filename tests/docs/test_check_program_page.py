@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from benchmarks.pages import block
 from loopbench.checks.program import FAULTS, OUTCOMES
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
+from tests.prepared import said_by
 
 PAGE = DOCS / "check-program.md"
 FILES = dict(re.findall(r"^```python (\S+)\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
@@ -53,11 +54,7 @@ def test_the_commands_of_the_page_are_of_this_command() -> None:
 
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     put_files(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_agent.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    said_by(tmp_path, os.environ, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_agent.py")
 
 
 def main() -> None:

@@ -6,18 +6,18 @@ import ast
 import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from loopbench.runs.built_in import builtin_names
+from tests.prepared import said_by
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OFFLINE = """\
 import os, runpy, sys
 sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "socket.getaddrinfo") else None)
+runpy.run_path({file!r}, run_name="__main__")
 """
 FILES = sorted(EXAMPLES.glob("adopt_*.py"))
 SAID = {
@@ -48,25 +48,21 @@ def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> Non
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_an_example_runs_offline(file: Path) -> None:
-    assert SAID[file.stem] in said_by(file)
+def test_an_example_runs_offline(file: Path, tmp_path: Path) -> None:
+    assert SAID[file.stem] in offline(file, tmp_path)
 
 
-def said_by(file: Path) -> str:
-    code = f"{OFFLINE}runpy.run_path({str(file)!r}, run_name='__main__')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+def offline(file: Path, folder: Path) -> str:
+    """What an example prints, which may reach no network and says nothing else."""
+    (folder / "no_network.py").write_text(OFFLINE.format(file=str(file)), "utf-8")
+    return said_by(folder, {"PATH": os.environ["PATH"]}, "no_network.py", quiet=True)
 
 
 @pytest.mark.thorough
-def test_prompts_are_optimized_and_used_offline() -> None:
+def test_prompts_are_optimized_and_used_offline(tmp_path: Path) -> None:
     file = EXAMPLES / "optimize_prompts.py"
     assert len(file.read_text("utf-8").splitlines()) < 40
-    said = said_by(file)
+    said = offline(file, tmp_path)
     assert "Optimized, on the test tasks: better: bare\n" in said
     assert "never scaled" in said
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare", "refunds"}
@@ -82,10 +78,10 @@ def test_a_refund_waits_for_a_person_and_the_run_is_taken_up(capsys: pytest.Capt
     assert said.endswith("Closing(order='A7', cents=4000)\n")
 
 
-def test_loops_are_compared_in_one_call_offline() -> None:
+def test_loops_are_compared_in_one_call_offline(tmp_path: Path) -> None:
     file = EXAMPLES / "compare.py"
     assert len(file.read_text("utf-8").splitlines()) < 40
-    said = said_by(file)
+    said = offline(file, tmp_path)
     assert re.search(r"^(Adopt|Undecided between|Worse:) .*finish\(max_steps=12\)", said, re.MULTILINE)
     assert re.search(r"^__main__:Terse/flaky-format +lost \d+ of 40: parse \d+$", said, re.MULTILINE)
 
@@ -94,9 +90,5 @@ def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> N
     blocks = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
     (text,) = (block for block in blocks if "SOURCE = " in block)
     (tmp_path / "canal.py").write_text(text, "utf-8")
-    command = [sys.executable, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]}, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"
+    said = said_by(tmp_path, {"PATH": os.environ["PATH"]}, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools")
+    assert said.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"

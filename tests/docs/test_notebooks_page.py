@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import loopbench
+from tests.prepared import said_by
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "notebooks.md"
@@ -23,18 +23,8 @@ def text() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def ran(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={"PATH": os.defpath, "HOME": str(folder), "PYTHONWARNINGS": "error"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def ran(folder: Path, *words: str) -> str:
+    return said_by(folder, {"PATH": os.defpath, "HOME": str(folder)}, *words)
 
 
 def printed(folder: Path) -> str:
@@ -42,7 +32,8 @@ def printed(folder: Path) -> str:
     (command,) = re.findall(r"```sh\nloopbench (.*?)\n```", text())
     ran(folder, "-m", "loopbench", *shlex.split(command), "--no-mlflow", "--quiet")
     code = re.findall(r"```python\n(.*?)```", text().partition("```sh")[2], re.DOTALL)
-    lines = ran(folder, "-c", "\n".join(code)).splitlines()
+    (folder / "cells.py").write_text("\n".join(["import warnings", "warnings.simplefilter('error')", *code]), encoding="utf-8")
+    lines = ran(folder, "cells.py").splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 

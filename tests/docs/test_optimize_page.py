@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from loopbench.protocol import Optimizable
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.registry import make_loop
+from tests.prepared import said_by
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "optimize.md").read_text("utf-8")
@@ -28,11 +27,7 @@ def block(holding: str, kind: str = "python") -> str:
 
 
 def ran(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, *arguments]
-    env = {"PATH": os.defpath, "HOME": str(folder)}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=env, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return said_by(folder, {"PATH": os.defpath, "HOME": str(folder)}, *arguments)
 
 
 @pytest.mark.thorough

@@ -8,17 +8,15 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from loopbench.programs.environment import trial_environment
 from loopbench.programs.program import Program
 from loopbench.runs.options import options_of
-from tests.prepared import Prepared
+from tests.prepared import said_by
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "programs.md"
 TEXT = PAGE.read_text("utf-8")
@@ -36,14 +34,9 @@ def page(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said_by(folder: Path, *words: str) -> str:
+def run(folder: Path, *words: str) -> str:
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (*sys.path, str(folder))))}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    starts = Prepared if words[0] == "-m" else subprocess.Popen
-    with starts([sys.executable, *words], cwd=folder, env=os.environ | path, **pipes) as process:
-        said, errors = map(str, process.communicate(timeout=240))
-    assert process.returncode == 0, errors
-    return said
+    return said_by(folder, os.environ | path, *words)
 
 
 def test_the_page_has_the_agents_that_are_tested_here() -> None:
@@ -82,7 +75,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
     if "my_gemini" in command:
         pytest.importorskip("google.genai")
     _, *words = shlex.split(command)
-    out = said_by(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=3)", "--no-mlflow", "-q", "--json")
+    out = run(page, "-m", "loopbench", *words, "--suite", "arithmetic(size=3)", "--no-mlflow", "-q", "--json")
     arms = json.loads(out)["arms"]
     assert len(arms) == 2
     for arm in arms:
@@ -93,7 +86,7 @@ def test_a_command_of_the_page_runs(page: Path, command: str) -> None:
 
 @pytest.mark.thorough
 def test_the_loop_inside_of_python_runs_in_both_ways(page: Path) -> None:
-    assert "Worse: __main__:my_agent." in said_by(page, "in_python.py")
+    assert "Worse: __main__:my_agent." in run(page, "in_python.py")
     words = ["--loop", "in_python:my_agent", "--suite", "arithmetic(size=6)", "--no-mlflow", "-q", "--json"]
-    arm = json.loads(said_by(page, "-m", "loopbench", "compare", *words))["arms"][0]
+    arm = json.loads(run(page, "-m", "loopbench", "compare", *words))["arms"][0]
     assert (arm["arm"], arm["scored"]) == ("in_python:my_agent/clean", 6)

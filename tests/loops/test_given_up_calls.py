@@ -9,7 +9,7 @@ import pytest
 
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import BEGUN, EARLIER, GIVEN_UP, REJECTED, Resumable
+from loopbench.loops.resumable import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED, Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Observer, Outcome, Query, RunEvent, Tool, Toolbox, ToolCall
 from loopbench.protocol.events import ToolFinished
@@ -132,3 +132,92 @@ def test_an_observer_that_raises_at_a_call_that_was_given_up_is_heard_and_the_ca
     with pytest.raises(KeyError, match="the log is full"):
         till.run(Finish(max_steps=4), checkpoint, observer=Breaks())
     assert checkpoint.pending[0].problem == GIVEN_UP
+
+
+# --- what a tool raises ---
+
+
+class NoAnswer(Exception):
+    """As of a client of HTTP: no TimeoutError of Python's."""
+
+
+class NoSuchOrder(Exception):
+    """The tool's own refusal, before it has acted."""
+
+
+class Unpaid(NoSuchOrder):
+    """A kind of it."""
+
+
+class Bank:
+    """A tool that counts what it does and raises."""
+
+    def __init__(self, raised: BaseException, calls: int = 1) -> None:
+        self.raised, self.paid = raised, 0
+        self.model = FakeModel.script([ToolCall("pay", {"order": 1})] * calls, "Done.")
+
+    def pay(self, order: int) -> str:
+        """Pay an order."""
+        self.paid += 1
+        raise self.raised
+
+    def run(self, loop: Loop, checkpoint: Checkpoint) -> Outcome[Any]:
+        return Resumable(loop, checkpoint).run_sync(Query("Pay."), Toolbox([self.pay]), self.model)
+
+
+@pytest.mark.parametrize("raised", [NoAnswer("read timed out"), ConnectionError("reset"), SystemExit(3), ValueError("no JSON")])
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_call_that_raised_may_have_acted_and_is_not_made_again_undecided(name: str, raised: BaseException) -> None:
+    calls = 1 if name.startswith("phased") else 2  # a plan of two calls begins both before it knows of either
+    loop, bank, checkpoint = DESIGNS[name](), Bank(raised, calls), Checkpoint(needs_approval=LET)
+    problem = RAISED.format(error=f"{type(raised).__name__}: {raised}")
+    for _ in range(2):
+        with pytest.raises(ApprovalRequired):
+            bank.run(loop, checkpoint)
+    assert (bank.paid, {one.problem for one in checkpoint.pending}) == (1, {problem})
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_refusal_is_an_error_that_the_model_reads(named: bool) -> None:
+    bank = Bank(Unpaid("there is no order 1"))
+    checkpoint = Checkpoint(needs_approval=["pay"] if named else LET, refusals=[NoSuchOrder])
+    if named:
+        with pytest.raises(ApprovalRequired):
+            bank.run(Finish(max_steps=4), checkpoint)
+        checkpoint.approve(checkpoint.pending[0])
+    outcome = bank.run(Finish(max_steps=4), checkpoint)
+    assert (outcome.answer, bank.paid) == ("Done.", 1)
+    assert any("Unpaid: there is no order 1" in message.content for message in outcome.messages)
+
+
+def test_a_time_limit_is_no_refusal() -> None:
+    checkpoint = Checkpoint(needs_approval=LET, refusals=[Exception])
+    with pytest.raises(ApprovalRequired, match=GIVEN_UP):
+        Bank(TimeoutError("no answer")).run(Finish(max_steps=4), checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (NoSuchOrder, "refusals: give a list of exception classes, such as [NoSuchOrder], not NoSuchOrder"),
+        (3, "refusals: give a list of exception classes, such as [NoSuchOrder], not 3"),
+        ([3], "refusals: give classes of exceptions, not 3"),
+        ([SystemExit], "refusals: give classes of exceptions, not <class 'SystemExit'>"),
+    ],
+)
+def test_what_is_no_list_of_refusals_is_told(given: Any, told: str) -> None:
+    with pytest.raises(TypeError) as error:
+        Checkpoint(refusals=given)
+    assert str(error.value) == told
+
+
+def test_a_call_that_equals_one_that_was_made_says_so() -> None:
+    till, checkpoint = Till(hangs=0, calls=2), Checkpoint(needs_approval=["pay"])
+    for _ in range(2):
+        with pytest.raises(ApprovalRequired):
+            till.run(Finish(max_steps=4), checkpoint)
+        first = checkpoint.pending[0]
+        if not first.problem:
+            checkpoint.approve(first)
+            made = first.id
+    assert (first.problem, till.paid) == (MADE.format(id=made, result="paid in call 1"), 1)

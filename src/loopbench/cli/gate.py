@@ -196,6 +196,8 @@ def _baseline(path: Path) -> Baseline:
         return read_baseline(path)
     except DamagedBaseline as error:
         raise ValueError(f"{error}, from a run that you are content with: {command}") from None
+    except ValueError as error:
+        raise ValueError(f"{error}; loopbench bless latest --output FILE writes one") from None
 
 
 @contextmanager

@@ -32,6 +32,19 @@ def rules_of(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Ma
     return rules
 
 
+def refusals_of(refusals: Collection[type[Exception]]) -> tuple[type[Exception], ...]:
+    """Return the exceptions by which a tool says that it has not acted. Raises TypeError for what is no list of such classes."""
+    given: Any = refusals
+    if isinstance(given, type) or not isinstance(given, Iterable):
+        named = given.__name__ if isinstance(given, type) else repr(given)
+        raise TypeError(f"refusals: give a list of exception classes, such as [NoSuchOrder], not {named}")
+    made = tuple(given)
+    for one in made:
+        if not (isinstance(one, type) and issubclass(one, Exception)):
+            raise TypeError(f"refusals: give classes of exceptions, not {one!r}")
+    return made
+
+
 def _check_rule(name: str, rule: Any) -> None:
     """Raise TypeError for a rule that is no plain function of a call's arguments as one mapping."""
     wrong = "" if callable(rule) else repr(rule)

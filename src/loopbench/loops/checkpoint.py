@@ -18,7 +18,7 @@ from loopbench.protocol import ModelError, Observation, Reply, Request, StopRun,
 from loopbench.protocol.digest import digest
 from loopbench.protocol.values import error_text
 
-from .approval_rules import ApprovalRule, rules_of
+from .approval_rules import ApprovalRule, refusals_of, rules_of
 from .checkpoint_entries import (
     Entry,
     check_entry,
@@ -95,6 +95,7 @@ class Checkpoint:
         entries: Iterable[Mapping[str, Any]] = (),
         *,
         needs_approval: Collection[str] | Mapping[str, ApprovalRule] = (),
+        refusals: Collection[type[Exception]] = (),
         on_entry: Callable[[Entry], Any] | None = None,
     ) -> None:
         """`needs_approval`: names of tools whose calls wait for a person; give them whenever the run is taken up.
@@ -102,11 +103,13 @@ class Checkpoint:
         A call that is recorded as waiting waits for its decision even if they are left out then.
 
         A mapping has a rule for each name: `{"refund": lambda arguments: arguments["amount"] > 100}`. A call whose arguments a rule
-        cannot read waits, too. Raises ValueError for what is no entry of a checkpoint, and TypeError for what is no list of names
-        and for rules that are no plain functions of one argument.
+        cannot read waits, too. `refusals`: exceptions by which these tools say that they have not acted; whatever else one of them
+        raises may have come after it has acted, so that the call waits. Raises ValueError for what is no entry of a checkpoint, and
+        TypeError for what is no list of names or of exceptions and for rules that are no plain functions of one argument.
         """
         self.entries: list[Entry]
         self.needs_approval = rules_of(needs_approval)
+        self.refusals = refusals_of(refusals)
         self.on_entry = on_entry
         self.is_running = False
         self.take(entries)
@@ -333,8 +336,8 @@ class Replay:
         return Observation(**entry["result"], call_id=call.call_id)
 
     def keep_result(self, call: ToolCall, seen: Observation) -> None:
-        made = asdict(replace(seen, value=None))
-        del made["call_id"]
+        made = asdict(replace(seen, value=None, raised=None))
+        del made["call_id"], made["raised"]
         self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
 
     def begin(self, call: ToolCall) -> None:

@@ -63,6 +63,23 @@ def unsure_like(entries: Iterable[Entry], call_id: str) -> str | None:
     return next(reversed(unsure), None)
 
 
+def result_like(entries: Iterable[Entry], call_id: str) -> tuple[str, str] | None:
+    """Return the id of the last call equal to this one that was made or that a person answered, and what the model read."""
+    like = call_id.rpartition("-")[0]
+    made: set[str] = set()
+    found: tuple[str, str] | None = None
+    for entry in entries:
+        other = entry.get("call", "")
+        if other == call_id or other.rpartition("-")[0] != like:
+            continue
+        if entry["kind"] == "begun" or (entry["kind"] == "decision" and "result" in entry):
+            made.add(other)
+        elif entry["kind"] == "result" and other in made:
+            seen = Observation(**entry["result"])
+            found = other, seen.as_dict()["data"]
+    return found
+
+
 def check_entry(entry: Any, place: int) -> None:
     """Raise ValueError for what is no entry of a checkpoint, as a file that somebody has changed may hold."""
     try:

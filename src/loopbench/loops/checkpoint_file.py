@@ -29,7 +29,13 @@ class CheckpointFile(Checkpoint):
     writer died over it is taken out.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, needs_approval: Collection[str] | Mapping[str, ApprovalRule] = ()) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        needs_approval: Collection[str] | Mapping[str, ApprovalRule] = (),
+        refusals: Collection[type[Exception]] = (),
+    ) -> None:
         """`path`: the file; where there is none, a run begins, and makes it. Its owner alone may read it.
 
         Raises as `Checkpoint` does, ValueError for a file that holds anything else, and OSError.
@@ -40,7 +46,7 @@ class CheckpointFile(Checkpoint):
                 f"CheckpointFile: {self.path} is a folder; give the path of a file in it, such as {self.path / 'run.jsonl'}"
             )
         self._file: int | None = None
-        super().__init__(needs_approval=needs_approval, on_entry=self._append)
+        super().__init__(needs_approval=needs_approval, refusals=refusals, on_entry=self._append)
         self._read()
 
     @contextlib.contextmanager

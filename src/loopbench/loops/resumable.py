@@ -36,13 +36,15 @@ from loopbench.protocol import (
 from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
+from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of, shown_arguments
+from .checkpoint_entries import result_like
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
-from .toolbox_around import ToolboxAround, problem_of
+from .toolbox_around import ToolboxAround, problem_of, unlike_shown
 from .watching import Watching
 
 logger = logging.getLogger(__name__)
@@ -51,8 +53,12 @@ REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
 CUT_OFF = "the run ended while the tool was at work, so that it may have acted: approve calls it again, answer gives the result"
 GIVEN_UP = "no result came in time, so that it may have acted or be at work still: approve calls it again, answer gives the result"
+RAISED = "the tool raised {error}, so that it may have acted: approve calls it again, answer gives the result"
 BEGUN = "It had begun before, and may have acted or be at work still."
 EARLIER = "the equal call {id} may have acted or be at work still"
+MADE = "the equal call {id} has its result already: {result}"
+NOT_CALLED = frozenset({"UnknownTool", "InvalidArguments", "NotConfirmed", "Rejected"})
+"""Errors of a toolbox that has not called the tool."""
 CONVERTED = "the tool gets other arguments than were given"
 CHANGED = (
     "the tool would get other arguments than were approved, for its types or defaults have changed, or make new values each time"
@@ -204,9 +210,9 @@ class ReplayedToolbox(ToolboxAround):
     async def _made(self, call: ToolCall, validate: bool, decided: ApprovalDecided | None = None) -> Observation:
         """Return the result of a call. Raises ApprovalRequired, without beginning it, once another call waits for a person.
 
-        So it does for a call that has run into a time limit, its tool's own or the toolbox's, and that a person has to know of:
-        what was given up may have acted, as if the process had died. A design ends the calls that run beside one that raises: one
-        that began now could be cut off without a recorded result, although its tool has acted, and would be made again.
+        So it does for a call that a person has to know of, and that has run into a time limit or raised what is no refusal: it may
+        have acted, as if the process had died. A design ends the calls that run beside one that raises: one that began now could be
+        cut off without a recorded result, although its tool has acted, and would be made again.
         """
         if self._is_stopping:
             await self._stop()
@@ -221,8 +227,8 @@ class ReplayedToolbox(ToolboxAround):
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
-        if decided is not None and seen.error_type == TimeoutError.__name__:
-            await self._wait(decided.call, GIVEN_UP, self._replay.begun_with(decided.call))
+        if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
+            await self._wait(decided.call, problem, self._replay.begun_with(decided.call))
         return seen
 
     async def _decided(self, call: ToolCall, validate: bool) -> Observation:
@@ -231,8 +237,7 @@ class ReplayedToolbox(ToolboxAround):
             await self._wait(call, CUT_OFF, self._replay.begun_with(call))
         decision = self._replay.decision(call)
         if decision is None:
-            earlier = self._checkpoint.unsure_before(call)
-            await self._wait(call, EARLIER.format(id=earlier) if earlier else "")
+            await self._wait(call)
         given = render_value(decision["result"]) if "result" in decision else None
         decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], None, given)
         if given is not None:
@@ -257,8 +262,10 @@ class ReplayedToolbox(ToolboxAround):
             await self._wait(call, f"the arguments that were given to {made.name} do not fit: {problem[1]}")
         shown = shown_arguments(made, self.within)
         agreed = received_of(asked)
-        if given is not None:  # what is left out was agreed to if it stays what was shown whole
-            agreed = {name: value for name, value in agreed.items() if name in shown and not asked.get("problem")} | dict(given)
+        if given is not None:
+            hidden = unlike_shown(replace(call, arguments=asked.get("edited", call.arguments)), self.within)
+            # what is left out was agreed to if it stays what was shown whole
+            agreed = {name: value for name, value in agreed.items() if name in shown and not hidden} | dict(given)
         if shown != agreed:
             names = ", ".join(sorted(name for name in {*shown, *agreed} if shown.get(name, ...) != agreed.get(name, ...)))
             await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)
@@ -269,7 +276,8 @@ class ReplayedToolbox(ToolboxAround):
 
     async def _wait(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
         """Raises ApprovalRequired. `edited`: as of `Replay.wait_for_person`."""
-        waiting = self._replay.wait_for_person(call, self.within, problem, edited)
+        told = "; ".join(filter(None, (problem, self._equal_before(call))))
+        waiting = self._replay.wait_for_person(call, self.within, told, edited)
         if waiting.problem:
             self._problems.append(waiting.problem)
         self._is_stopping = True
@@ -277,8 +285,31 @@ class ReplayedToolbox(ToolboxAround):
             self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem))
         await self._stop()
 
+    def _equal_before(self, call: ToolCall) -> str:
+        """Return in words what has become of an equal call before this one; empty if there is none that may have acted."""
+        unsure = self._checkpoint.unsure_before(call)
+        if unsure is not None:
+            return EARLIER.format(id=unsure)
+        made = result_like(self._checkpoint.entries, call.call_id)
+        return "" if made is None else MADE.format(id=made[0], result=cap(made[1], 200))
+
     async def _stop(self) -> NoReturn:
         """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""
         while self._under_way:
             await self._idle.wait()
         raise self._told.ids.failure.stopped_by(ApprovalRequired(self._checkpoint, "; ".join(self._problems)))
+
+
+def may_have_acted(seen: Observation, refusals: tuple[type[Exception], ...]) -> str:
+    """Return why nobody knows whether a tool has acted that a person has to know of; empty if its result or refusal says so.
+
+    Clients raise what they like where a server does not answer, and few of these are a TimeoutError of Python's: whatever was
+    raised once the tool had begun may have come after it has acted. A time limit is no refusal of the tool's.
+    """
+    if seen.ok or (seen.raised is None and seen.error_type in NOT_CALLED):
+        return ""
+    if seen.error_type == TimeoutError.__name__ or isinstance(seen.raised, TimeoutError):
+        return GIVEN_UP
+    if isinstance(seen.raised, refusals):
+        return ""
+    return RAISED.format(error=cap(f"{seen.error_type}: {seen.data}", 300))

@@ -239,7 +239,8 @@ def own_object(kind: str, name: str) -> Any:
         raise ValueError(f"{kind} {name!r} {GONE}")
     module = own_module(kind, name, module_name)
     if not hasattr(module, attribute):
-        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}")
+        asked = near(attribute, [known for known in vars(module) if not known.startswith("_")])
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' * bool(asked)}")
     return getattr(module, attribute)
 
 

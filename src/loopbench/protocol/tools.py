@@ -96,6 +96,8 @@ class Observation:
     """The tool raised a TransientError."""
     max_chars: int | None = field(default=None, compare=False)
     """How many characters of a longer text `data` shows; None if it shows all."""
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
+    """What the tool raised; None if it raised nothing, or was not called."""
 
     @property
     def ok(self) -> bool:
@@ -292,7 +294,7 @@ class Toolbox:
             raised = _raised(error)
             logger.info("tool %s raised %s", call.name, type(raised).__name__, exc_info=raised)
             seen = limits._failed(call, type(raised).__name__, error_text(raised), started)
-            return dataclasses.replace(seen, transient=True) if isinstance(raised, TransientError) else seen
+            return dataclasses.replace(seen, transient=isinstance(raised, TransientError), raised=raised)
         finally:
             _LIMITS.reset(before)
         whole = render_value(value)

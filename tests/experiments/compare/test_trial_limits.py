@@ -63,6 +63,8 @@ def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout
     assert (found == NO_LIMITS) == (named == 0)
     assert found.title("Arms") == (f"Arms; {found.words}" if named else "Arms")
     assert bool(found.words) == bool(found.stops)
+    assert not named or (" and " in found.words) == (named > 1)
+    assert "others" not in found.words
 
 
 def test_an_imported_run_has_none():

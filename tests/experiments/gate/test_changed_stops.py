@@ -52,6 +52,7 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     arm = arm_of(judged, "bare/clean")
     assert judged.outcome == arm.lines[0].outcome == "regression"
     assert arm.crash_alone
+    assert arm.lines[0].outlook is None, "no number of tasks has to decide it"
     assert not arm.stop_alone
     assert headline(judged) == f"regression: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0"
     assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in text(judged)

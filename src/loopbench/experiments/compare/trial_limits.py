@@ -10,7 +10,7 @@ from loopbench.metrics.trial_limits import TrialLimits
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import CompareConfig
-from loopbench.text.counts import MAX_NAMES, listed
+from loopbench.text.counts import MAX_NAMES
 from loopbench.text.numbers import dollars, short_name
 
 from .sentence import AnswerSentence
@@ -19,7 +19,8 @@ from .sentence import AnswerSentence
 def trial_limits(config: Mapping[str, Any]) -> TrialLimits:
     """Return the limits of a trial that a run set itself. `config`: a manifest's, which of an imported run has none."""
     found = list(_limits(config))
-    words = f"at most {listed([words for words, _ in found])} a trial" if found else ""
+    *others, last = [words for words, _ in found] or [""]  # all of them are named, however many
+    words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
     return TrialLimits(words, frozenset(stop for _, stops in found for stop in stops))
 
 

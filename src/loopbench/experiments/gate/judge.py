@@ -219,7 +219,9 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool
 
 def _lost(lines: Iterable[GateLine]) -> list[GateLine]:
     """Return the lines, accuracy as a regression whatever the margins say."""
-    return [replace(line, outcome="regression") if line.metric == PRIMARY else line for line in lines]
+    return [
+        replace(line, outcome="regression", outlook=None, more_repeats=None) if line.metric == PRIMARY else line for line in lines
+    ]
 
 
 def _with_hangs(arms: Iterable[GateArm], hung: Iterable[Sides], run: Results) -> tuple[GateArm, ...]:

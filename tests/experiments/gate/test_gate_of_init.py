@@ -1,0 +1,29 @@
+"""The test that `loopbench init` writes, held against its own loop: the figures of docs/gate.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.pages import block
+from loopbench.cli.starter_project import write_project
+from tests.benchmarks import load_benchmark
+
+
+def test_what_did_not_change_passes_and_twice_the_tokens_are_found():
+    made = load_benchmark("gate_of_init")
+    lines = [line for line in block(made.PAGE, "a first project").split("\n") if line.startswith("|")][2:]
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [row[1] for row in found] == [change.name for change in made.CHANGES] * 2
+    for _, change, _, tokens, passed, regression, _ in found:
+        if change in ("nothing", "other words in the prompt"):
+            assert passed.startswith("1.000 ")
+        elif change == "twice the tokens":
+            assert regression.startswith("1.000 ")
+            assert float(tokens.removeprefix("×")) > 2
+
+
+def test_the_settings_are_read_from_the_test_itself(tmp_path: Path):
+    write_project(tmp_path, "bare")
+    asked, profiles = load_benchmark("gate_of_init").settings(tmp_path)
+    assert profiles == ("flaky-tools", "flaky-format")
+    assert (asked["data"], asked["metrics"]) == ("loop_tasks.jsonl", {"tokens": 0.1})
