@@ -148,6 +148,7 @@ def test_clusters_that_are_too_few_are_told_with_their_column_and_how_to_leave_i
     assert "3 clusters of tasks can show no difference, whatever the number of tasks in them" in shown
     assert "tasks would decide" not in shown
     assert "12 tasks count as 3 clusters, by 'template'" in shown
+    assert "Intervals over so few clusters are wide" in shown
     assert "import with map={'cluster': ''} if they are independent." in shown
     with pytest.warns(UserWarning, match="columns left out: template"):
         alone = loopbench.import_results(grouped, map={**MAP, "cluster": ""}, scorer="right")

@@ -223,3 +223,20 @@ def test_the_page_names_every_column():
     words = {word.removesuffix("_s") for names in COLUMNS.values() for word in names}
     assert not [word for word in words if f"`{word}`" not in text]
     assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model", "error"} <= set(ForeignTrial.__dataclass_fields__)
+
+
+def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unknown(loopbench, here):
+    rows = [f"{agent},{task},{int((task % 4 > 0) == (agent == 'a'))}" for task in range(30) for agent in "ab"]
+    written = {
+        "of-a": "\n".join(["agent,task,score,cost", *(f"{row},{'0.1' * row.startswith('a')}" for row in rows)]),
+        "of-b": "\n".join(["agent,task,score,cost", *(f"{row},{'0.1' * row.startswith('b')}" for row in rows)]),
+        "of-none": "\n".join(["agent,task,score", *rows]),
+    }
+    said = {}
+    for name, text in written.items():
+        (here / f"{name}.csv").write_text(text)
+        said[name] = loopbench("import", f"{name}.csv").out
+    assert "Adopt a ($0.10 a trial): better than every other loop; what b costs is unknown.\n" in said["of-a"]
+    assert "Adopt a: better than every other loop; what a costs is unknown.\n" in said["of-b"]
+    assert "\nloop\timported\n" in said["of-none"]
+    assert "unknown" not in said["of-none"]

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
+from loopbench.metrics.record_table import records_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.records import read_records
 
 FORMAT_AND_TOOLS = ("flaky-format", "flaky-tools")
 RUNS: dict[str, tuple[dict[str, Any], str]] = {
@@ -49,4 +50,4 @@ def test_the_digest_of_five_designs_does_not_move(name: str, tmp_path: Path) -> 
     settings, digest = RUNS[name]
     experiment = prepare(CompareConfig(**settings, runs=tmp_path, mlflow=False))
     assert run(experiment, Unwatched()) == ""
-    assert results(experiment.folder).digest == digest
+    assert records_digest(read_records(experiment.folder)) == digest

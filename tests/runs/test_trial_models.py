@@ -79,7 +79,7 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
     profile = tmp_path / "windy.toml"
     rates = "".join(f'"{kind}" = {0.6 / len(kinds):.3f}\n' for kind in kinds)
     profile.write_text(f'name = "windy"\n[rates]\n{rates}[clears]\nfeedback = 0.0\nafter = 1.0\nnever = 0.0\nattempts = 1\n')
-    windy: dict[str, Any] = {"profiles": (str(profile),), "suite": "arithmetic(size=12)"}
+    windy: dict[str, Any] = {"profiles": (str(profile),), "suite": "arithmetic(size=10)"}
     inside = made(tmp_path, **windy)
     with over_http():
         outside = made(tmp_path, **windy)
@@ -97,7 +97,7 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
 def test_trials_over_http_are_independent_of_how_many_are_in_flight(over_http: OverHttp, tmp_path: Path) -> None:
     with over_http():
         one, many = (
-            made(tmp_path, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=6)")
+            made(tmp_path, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=4)")
             for concurrency in (1, 64)
         )
     assert one.digest == many.digest
@@ -105,7 +105,7 @@ def test_trials_over_http_are_independent_of_how_many_are_in_flight(over_http: O
 
 EXPERIMENT = """
 loops = ["bare", "finish", "phased", "react_extract", "stateless"]
-suite = "arithmetic(size=12)"
+suite = "arithmetic(size=6)"
 profiles = ["provider-trouble"]
 mlflow = false
 """
@@ -149,7 +149,7 @@ def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
 
 @pytest.mark.thorough
 def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in_any_file(tmp_path: Path) -> None:
-    """Neither a recording of 60 trials nor its replay opens a socket. A planted key is in nothing that was written."""
+    """Neither a recording of 30 trials nor its replay opens a socket. A planted key is in nothing that was written."""
     key = "sk-planted-0123456789abcdef"
     planted = {"OPENAI_API_KEY": key, "SOME_SERVICE_TOKEN": "correct-horse-battery"}
     tape = ["--cassette", "tape"]

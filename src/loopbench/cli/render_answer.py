@@ -245,17 +245,18 @@ def _cut_within(name: str, room: int) -> str:
 
 
 def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
-    """Return the heading and the rows of a matrix in one form."""
+    """Return the heading and the rows of a matrix in one form, without costs where none is known."""
     heads = [plain_line(said.heading(column)) for column in said.columns]
-    if form.cost is not None:
+    cost_form = form.cost if any(cost is not None for row in rows for cost in said.costs_of(row)) else None
+    if cost_form is not None:
         heads = said.with_costs(heads, [form.head.format(UNITS[said.unit])] * (len(heads) if said.is_apart else 1))
     heads = [*names.heads, *heads]
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]
     for row in rows:
         line = [_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True)]
-        if form.cost is not None:
-            costs = [Text("–" if cost is None else form.cost(cost, said.unit)) for cost in said.costs_of(row)]
+        if cost_form is not None:
+            costs = [Text("–" if cost is None else cost_form(cost, said.unit)) for cost in said.costs_of(row)]
             line = said.with_costs(line, costs)
         made.append([*(Text(plain_line(name)) for name in names.of(row)), *line])
     return made

@@ -150,7 +150,7 @@ def test_a_trial_is_found_by_its_name(breeze, name):
     [
         ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
         ("", "matches 72 trials"),
-        ("arithmetic-0007", "matches 6 trials: .*…"),
+        ("arithmetic-0007", "matches 6 trials: .*…; give more of one's ARM/TASK/REPEAT, such as .*/arithmetic-0007/0$"),
         ("bare/clean", "matches 12 trials"),
         ("bare/clean/arithmetic-000", "matches 9 trials"),
     ],

@@ -39,9 +39,9 @@ def ran(folder: Path, **config: Any) -> Results:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Two repeats of 12 tasks, five designs, two profiles."""
+    """Two repeats of 9 tasks, five designs, two profiles."""
     folder = tmp_path_factory.mktemp("runs")
-    return ran(folder, loops=LOOPS, profiles=("flaky-format", "forgetful"), suite="arithmetic", tasks=12, repeats=2)
+    return ran(folder, loops=LOOPS, profiles=("flaky-format", "forgetful"), suite="arithmetic", tasks=9, repeats=2)
 
 
 def lost(found: Results, arm: str) -> list[Record]:
@@ -67,7 +67,7 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found):
     assert all(pair.a.split("/")[1] == pair.b.split("/")[1] for pair in reasons.pairs)
     records = {record.key: record for record in found.records}
     for pair in reasons.pairs:
-        assert pair.both + pair.only_a + pair.only_b + pair.neither == 24
+        assert pair.both + pair.only_a + pair.only_b + pair.neither == 18
         assert sum(pair.causes[pair.a].values()) == pair.only_b
         assert sum(pair.causes[pair.b].values()) == pair.only_a
         assert pair.tasks == len({each.task for each in pair.divergences})

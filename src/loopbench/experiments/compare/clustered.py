@@ -9,6 +9,12 @@ from loopbench.runs.manifest import Manifest
 
 OFF = "--map cluster="
 """What leaves the column of clusters out of an import."""
+MAX_WIDE = 30
+"""Most clusters of a run whose intervals are told to be wide by what they add to the clusters that were seen."""
+WIDE = (
+    "Intervals over so few clusters are wide: an arm's allows for one more cluster wholly lost or solved, a difference's for one "
+    "more of each sign; its p is of the exact sign-flip test, which adds none, and both decide alike whether there is a difference."
+)
 
 
 def units_named(units: int, tasks: int, manifest: Manifest) -> str:
@@ -27,4 +33,5 @@ def clusters_sentence(manifest: Manifest, comparison: Comparison) -> str:
         return ""
     most = max(clustered, key=lambda pair: pair.difference.n)
     units = f"{counted(most.difference.n, 'task')} count as {counted(most.units, 'cluster')}, by {column!r}"
-    return f"{units}, since tasks that share one are alike; import with {OFF} if they are independent."
+    alike = f"{units}, since tasks that share one are alike; import with {OFF} if they are independent."
+    return f"{alike} {WIDE}" if most.units <= MAX_WIDE else alike

@@ -140,8 +140,9 @@ class AnswerMatrix:
 
 
 def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
-    """Return what costs are told in: dollars where they are known of all arms."""
-    return "cost_usd" if arms and all(arm.summary.means["cost_usd"] is not None for arm in arms) else "tokens"
+    """Return what costs are told in: dollars where they are known of all arms, or of some and tokens of none."""
+    in_usd, in_tokens = ([arm.summary.means[unit] is not None for arm in arms] for unit in ("cost_usd", "tokens"))
+    return "cost_usd" if arms and (all(in_usd) or (any(in_usd) and not any(in_tokens))) else "tokens"
 
 
 def amount(value: float, unit: Unit) -> str:

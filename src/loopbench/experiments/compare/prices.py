@@ -80,6 +80,11 @@ class Prices:
             return self._not_told_apart(best, among, has_costs=True)
         return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
 
+    def unknown(self) -> str:
+        """Return whose costs are unknown where others' are known, as a sentence's end: such a loop may be the cheapest."""
+        names = [row.loop for row in self.found.rows if row.cost is None]
+        return f"; what {listed(names)} costs is unknown" if 0 < len(names) < len(self.found.rows) else ""
+
     def paired_saving(self, row: AnswerRow, than: AnswerRow) -> str:
         """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, under each profile.
 
@@ -139,9 +144,9 @@ class Prices:
 
         `cheapest`: by the solved task.
         """
-        if cheapest.cost is None:
-            return ""
         known = [row for row in self.found.rows if row.cost is not None]
+        if cheapest.cost is None or len(known) == 1 < len(self.found.rows):
+            return ""
         spent = min(row.cost.value for row in known if row.cost is not None)
         equal = [row for row in known if self.price(row) == self._written(spent)]
         each = f"({self._written(spent)}{self._unit} a trial)"
@@ -159,7 +164,9 @@ class Prices:
 
 
 def cheapest_below(best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
-    """Return the loop whose solved tasks cost the least; None where they cost no less than those of the best one."""
+    """Return the loop whose solved tasks cost the least; None where they cost no less than the best one's, or that is unknown."""
+    if best.cost is None:
+        return None
     cheapest = min((row for row in others if row is not best), key=lambda row: row.solved_cost, default=best)
     return cheapest if cheapest.solved_cost < best.solved_cost else None
 

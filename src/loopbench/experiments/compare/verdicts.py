@@ -141,10 +141,10 @@ class Verdicts:
         if all(pair.verdict.word == "undecided" for pair in self.accuracy):
             together = any(pair.verdict.word != "undecided" for pair in self.pooled)
             nothing = "No loop" if together else "Nothing is decided: no loop"
-            ends = f"{prices.least(named[0])}{what_disturbs(self.found)}"
+            ends = f"{prices.least(named[0])}{prices.unknown()}{what_disturbs(self.found)}"
             return AnswerSentence(f"{nothing} is told apart from another{under}{ends}")
         names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
-        alone = f", under a {STRESS}" if not several and air(self.found) == STRESS else ""
+        alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
         if len(candidates) > 1:
             beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
             equal = self._equals(named, candidates)

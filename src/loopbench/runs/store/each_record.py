@@ -87,7 +87,8 @@ def one_of(names: Collection[str], trial: str, folder: Path) -> str:
         return matching[0]
     if not matching:
         raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
-    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}")
+    whole = f"give more of one's ARM/TASK/REPEAT, such as {matching[0]}"
+    raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}; {whole}")
 
 
 def _name(line: bytes, where: str) -> str:
