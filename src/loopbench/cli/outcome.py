@@ -48,7 +48,7 @@ def write_report(found: Results, html: Path | None = None, *, source: str = "", 
 
     `source`: what `source_of` said of the directory before the run was read; the page is remembered as made from that.
     """
-    page = pages.report_html(found)
+    page = pages.report_html(found, with_fork=True)
     write(page, html, found.folder / PAGE, told=told)
     if source and html is None:
         remember(source, page)

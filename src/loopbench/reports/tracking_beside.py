@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from loopbench.experiments.compare.results import Results, results
 from loopbench.protocol.redact import redact
 from loopbench.runs.config import CompareConfig
-from loopbench.runs.forking import fork, safe_forks
+from loopbench.runs.forking import Fork, fork, safe_forks
 
 from .tracking import log_results, logs, not_logged, tracking
 
@@ -34,7 +33,7 @@ BEGIN = "begin"
 class LoggingProcess:
     """The process; it reads and writes lines of JSON."""
 
-    pid: int
+    made: Fork
     orders: BinaryIO
     answers: BinaryIO
 
@@ -51,9 +50,7 @@ class LoggingProcess:
 
     def close(self) -> None:
         """End the process, whatever it does, and wait for it."""
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # code of the user's own has waited for it
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        self.made.end()
         for pipe in (self.orders, self.answers):
             with contextlib.suppress(BrokenPipeError):  # what could not be sent
                 pipe.close()
@@ -104,7 +101,7 @@ def run_log(config: CompareConfig) -> Iterator[MlflowLog]:
 def _fork(config: CompareConfig) -> LoggingProcess:
     """Fork the process, which waits to be told to begin. Raises OSError if the system grants none."""
     made = fork(partial(_log, config))
-    return LoggingProcess(made.pid, os.fdopen(made.orders, "wb"), os.fdopen(made.answers, "rb"))
+    return LoggingProcess(made, os.fdopen(made.orders, "wb"), os.fdopen(made.answers, "rb"))
 
 
 def _log(config: CompareConfig, orders_read: int, answers: int) -> int:

@@ -170,7 +170,9 @@ class PageSection:
 
     id: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...] = ()
+    html: Markup | None = None
+    """The whole section as it stands on the page, where another process has made it, in place of the blocks."""
 
 
 def section_or_none(anchor: str, title: str, blocks: Sequence[Block]) -> PageSection | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from loopbench.metrics.ranking import ranked
 from loopbench.metrics.trial_limits import TrialLimits
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
+from loopbench.runs.forking import text_beside
 from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
 
@@ -46,12 +48,28 @@ from .verdict import verdict_section
 
 _BREAKS = re.compile(r"([/(=_])(?=\w)")
 MAX_UNBROKEN = 12
+MIN_SHARED = 300
+"""Trials of a run from which on two processes make its page: a fork takes as long as the losses of a few."""
 TEMPLATES = files("loopbench.reports.html").joinpath("templates")
 
 
-def report_html(results: Results) -> str:
-    """Return the page of one run."""
-    return render(Page(run_title(results), _subtitle(results), sections(results)))
+def report_html(results: Results, *, with_fork: bool = False) -> str:
+    """Return the page of one run. `with_fork`: of a long run a fork of this process, where that is safe, makes a part of it."""
+    with text_beside(partial(_losses_as_text, results), wanted=with_fork and len(results.records) >= MIN_SHARED) as losses:
+        return render(Page(run_title(results), _subtitle(results), sections(results, losses=losses)))
+
+
+def _losses_as_text(found: Results) -> str:
+    """Return the sections that are made from traces, as JSON."""
+    made = _present(_loss_sections(replace(found, comparison=ranked(found.comparison)), ""))
+    made = _under_limits(found.comparison.limits, made)
+    section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
+    return json.dumps([(each.id, each.title, section(each, 2)) for each in made])
+
+
+def _losses_of_text(text: str) -> tuple[PageSection, ...]:
+    """Return these sections again; a fork of this process has escaped what they show."""
+    return tuple(PageSection(anchor, title, html=trusted(html)) for anchor, title, html in json.loads(text))
 
 
 def _subtitle(found: Results) -> str:
@@ -102,14 +120,18 @@ def optimization_html(found: OptimizationResult) -> str:
     return render(Page(optimization_title(found.manifest), subtitle, (*optimization_sections(found), *tested)))
 
 
-def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
-    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids."""
+def sections(found: Results, prefix: str = "", losses: Callable[[], str | None] = lambda: None) -> tuple[PageSection, ...]:
+    """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids.
+
+    `losses`: waits for what `_losses_as_text` has made elsewhere; None where nothing has.
+    """
     ablation = ablation_result(found)
     verdict = verdict_section(found, None if ablation is None else conclusions(ablation))
     views, harnesses, found = found.views, found.harness, replace(found, comparison=ranked(found.comparison))
     comparison, records = found.comparison, found.records
     infos = [arm.info for arm in comparison.arms]
-    every = (
+    manifest, validity = manifest_section(found), validity_section(found.folder)
+    before = (
         verdict,
         None if ablation is None else effects_section(ablation),
         arms_section(comparison),
@@ -121,11 +143,10 @@ def sections(found: Results, prefix: str = "") -> tuple[PageSection, ...]:
         errors_section(comparison.arms),
         recovery_section(records, comparison.arms),
         steps_section(records, comparison.arms),
-        *_loss_sections(found, prefix),
-        validity_section(found.folder),
-        manifest_section(found),
     )
-    return _under_limits(comparison.limits, _present(every, prefix))
+    text = losses()
+    lost = _loss_sections(found, prefix) if text is None else _losses_of_text(text)
+    return _under_limits(comparison.limits, _present((*before, *lost, validity, manifest), prefix))
 
 
 def _under_limits(limits: TrialLimits, found: tuple[PageSection, ...]) -> tuple[PageSection, ...]:

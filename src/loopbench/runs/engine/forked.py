@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,7 +48,7 @@ class ForkedWorker:
         try:
             watched = os.pidfd_open(made.pid)
         except OSError:
-            _end(made.pid)
+            made.end()
             for pipe in (made.answers, made.orders):
                 os.close(pipe)
             raise
@@ -83,15 +82,9 @@ class ForkedWorker:
     def close(self) -> None:
         """End it, if it has not ended, and close what is open."""
         if not self._is_reaped:
-            _end(self.pid)
+            self.made.end()
         for opened in (*(self.pipes or ()), self.watched):
             os.close(opened)
-
-
-def _end(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
 def _work(job: Job, orders: int, answers: int) -> int:
