@@ -32,7 +32,7 @@ from .checkpoint_entries import (
     unsure_like,
 )
 from .run_failure import RunFailure
-from .toolbox_around import received_arguments, received_values, unlike_shown
+from .toolbox_around import received_values, shown_arguments, unlike_shown
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class Checkpoint:
             return True
         try:
             received = received_values(call, tools)
-            if json_values(received_arguments(call, tools)) != json_values(received_arguments(call, tools)):
+            if shown_arguments(call, tools) != shown_arguments(call, tools):
                 return True
             said: Any = rule(deepcopy(received))
         except Exception as error:  # a model may leave out what the rule looks at
@@ -426,14 +426,6 @@ class Replay:
         """Raises RunFailed for what `on_entry` raises."""
         with self._failure.noticed():
             self._checkpoint.add(entry)
-
-
-def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
-    """Return what a person is shown of a call: the JSON form of what the tool's function gets."""
-    try:
-        return json_values(received_arguments(call, tools))
-    except Exception:  # of the tool's types, or a call that lacks an argument: the tool gets what was written
-        return json_values(call.arguments)
 
 
 def received_of(entry: Entry) -> Any:

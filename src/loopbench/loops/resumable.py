@@ -40,11 +40,11 @@ from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
-from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of, shown_arguments
+from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of
 from .checkpoint_entries import result_like
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
-from .toolbox_around import ToolboxAround, problem_of, unlike_shown
+from .toolbox_around import ToolboxAround, problem_of, shown_arguments, unlike_shown
 from .watching import Watching
 
 logger = logging.getLogger(__name__)

@@ -28,6 +28,14 @@ def check_run(query: Any, tools: Any, model: Any, observer: Any) -> None:
         raise TypeError(f"observer: give an Observer, not {named(observer)}; a class derived from it overrides on_event")
 
 
+def refuse_checkpoint(owner: type, instead: str) -> None:
+    """Raise TypeError for a class whose calls cannot wait for a person and that says so all the same. `instead`: what can."""
+    for name in ("needs_approval", "checkpoint"):
+        if name in vars(owner) and not inspect.isroutine(vars(owner)[name]):  # a method of that name is a subclass's own
+            told = f"{owner.__name__}.{name}: its calls are not recorded and wait for no person, so that this has no effect"
+            raise TypeError(f"{told}; run Resumable({instead}, Checkpoint(needs_approval=[…])), which does both")
+
+
 def problem_of_model(model: Any, error: TypeError | AttributeError) -> str:
     """Return what is wrong with a model that a product wrote, where that is why Python raised an error; empty if it is not."""
     while isinstance(model, WrappedModel):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
 from loopbench.protocol.tools import ToolListing
-from loopbench.protocol.values import cap, legible, own_copy, plain_value
+from loopbench.protocol.values import cap, jsonable, legible, own_copy, render_value
 
 
 class ToolboxAround(Toolbox):
@@ -42,17 +44,33 @@ def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:
     return None
 
 
-def received_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
-    """Return the JSON form of what the tool's function gets. Raises as `received_values` does."""
-    return {name: plain_value(value) for name, value in received_values(call, tools).items()}
-
-
-def told_arguments(call: ToolCall, tools: Toolbox) -> Mapping[str, Any]:
-    """Return the JSON form of what the tool's function gets, or what was written where that cannot be read."""
+def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
+    """Return the JSON form of what the tool's function gets, as a person and the events are shown it."""
     try:
-        return received_arguments(call, tools)
-    except Exception:  # of the tool's types, or a call that lacks an argument
-        return call.arguments
+        received: Mapping[str, Any] = received_values(call, tools)
+    except Exception:  # of the tool's types, or a call that lacks an argument: the tool gets what was written
+        received = call.arguments
+    return {name: _json_form(value) for name, value in received.items()}
+
+
+def _json_form(value: Any) -> Any:
+    """Return a value as its argument is written in JSON, so that it converts back; one that JSON cannot say as text."""
+    try:
+        return json.loads(_ARGUMENT.encode(value))
+    except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
+        return render_value(value)
+
+
+def _written(value: Any) -> Any:
+    """Return what an argument of another type than JSON's is written as: an enum's member by its value, as pydantic reads it."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return [json.loads(text) for text in sorted(map(_ARGUMENT.encode, value))]
+    return jsonable(value)
+
+
+_ARGUMENT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_written)
 
 
 def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
@@ -97,7 +115,7 @@ def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
 
 def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
     """Whether the tool gets an equal argument of the JSON form of one."""
-    again = replace(call, arguments={**call.arguments, name: plain_value(value)})
+    again = replace(call, arguments={**call.arguments, name: _json_form(value)})
     try:
         return bool(received_values(again, tools)[name] == value)
     except Exception:  # of the tool's types

@@ -39,7 +39,7 @@ from loopbench.protocol.events import (
 
 from .call_ids import CallIds, as_asked
 from .run_failure import RunFailed
-from .toolbox_around import ToolboxAround, problem_of, told_arguments
+from .toolbox_around import ToolboxAround, problem_of, shown_arguments
 
 
 class Watching(Observer):
@@ -177,7 +177,7 @@ class WatchedToolbox(ToolboxAround):
                 self._watching.on_event(CallInvalid(None, named, *problem))
             return as_asked(await self.within.call(named, validate=validate), call)
         number = next(self._numbers)
-        self._watching.on_event(ToolStarted(number, named, told_arguments(named, self.within)))
+        self._watching.on_event(ToolStarted(number, named, shown_arguments(named, self.within)))
         seen = await self.within.call(named, validate=validate)
         with contextlib.suppress(RunFailed):  # raised again once the result is recorded: the tool has acted
             self._watching.on_event(ToolFinished(number, named, seen))

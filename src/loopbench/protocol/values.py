@@ -73,7 +73,7 @@ def render_value(value: Any) -> str:
     try:
         if type(value) is int:
             return repr(value)
-        plain = value if isinstance(value, _JSON_TYPES) else _jsonable(value)
+        plain = value if isinstance(value, _JSON_TYPES) else jsonable(value)
         return legible(plain if isinstance(plain, str) else _JSON.encode(plain))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
@@ -90,7 +90,7 @@ def plain_value(value: Any) -> Any:
     if type(value) in ATOMS or _is_plain(value):
         return value
     try:
-        plain = value if isinstance(value, _JSON_TYPES) else _jsonable(value)
+        plain = value if isinstance(value, _JSON_TYPES) else jsonable(value)
         return plain if isinstance(plain, str) else json.loads(_JSON.encode(plain))
     except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
         return value
@@ -139,7 +139,7 @@ def span_of(value: Any, path: Sequence[str | int]) -> tuple[int, int]:
     return (start, end) if path and whole[start:end] == text else (0, len(whole))
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Return the value that represents another in JSON; `str()` if nothing else does."""
     if isinstance(value, set | frozenset):  # each item rendered once and read back: sets nested in sets stay cheap
         return [json.loads(text) for text in sorted(legible(_JSON.encode(item)) for item in value)]
@@ -174,7 +174,7 @@ ATOMS = frozenset({str, int, float, bool, type(None)})
 _JSON_TYPES = (str, int, float, dict, list, tuple)
 _MAX_PARTS = 100_000
 """Parts of a value that are looked at for an object; a circular one never ends."""
-_JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
+_JSON = json.JSONEncoder(ensure_ascii=False, default=jsonable)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
@@ -184,7 +184,7 @@ def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
         return "...".join(brackets or ("", ""))
     inside = (*above, id(value))
     if brackets is None or not value:
-        plain = None if value is None or isinstance(value, _JSON_TYPES) else _jsonable(value)
+        plain = None if value is None or isinstance(value, _JSON_TYPES) else jsonable(value)
         return _notation(plain, inside) if isinstance(plain, dict | list) else _text(value, repr)
     if isinstance(value, Mapping):
         parts = [f"{_notation(key, inside)}: {_notation(item, inside)}" for key, item in value.items()]

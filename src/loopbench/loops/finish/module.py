@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from loopbench.loops.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
 from loopbench.protocol.threads import run_here
 
@@ -127,6 +128,7 @@ class Module:
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         _refuse_misspelt(cls)
+        refuse_checkpoint(cls, "Finish(max_steps=…)")
         _config_of(cls, None, None)
         for name in ("initial_input", "final_output"):
             given = getattr(cls, name)

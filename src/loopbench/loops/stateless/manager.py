@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from loopbench.loops.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, ContextOverflow, ModelError, Observer, StopReason
 from loopbench.protocol.threads import beside_event_loop, run_here
 
@@ -57,6 +58,10 @@ class ActivityManager(ToolExecution):
 
     Its methods are seams: those that execute tools, and the hooks, may be overridden by plain functions or by coroutines.
     """
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        refuse_checkpoint(cls, "Stateless()")
 
     def __init__(
         self,
