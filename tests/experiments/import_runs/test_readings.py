@@ -77,6 +77,12 @@ def test_how_columns_and_repeats_were_read_is_told(kit, repeats, said):
     assert told == (columns, said) if said else (columns,)
 
 
+@pytest.mark.parametrize("text", ['{"task": "a", "score": 1}\n{"task": "b",\n', '{"resourceSpans": []}\n{"resourceSpans": [\n'])
+def test_a_bad_line_of_json_is_named_by_one_number(kit, text):
+    with pytest.raises(ValueError, match=r"\.jsonl: line 2: (?!.*line).* at column \d+$"):
+        read_file(kit.put(text, ".jsonl"), ImportRequest())
+
+
 def test_unequal_repeats_are_told_to_be_numbered_within_arm_and_task(kit):
     path = kit.put("arm,task,repeat,score\na,x,1,1\na,x,2,1\na,y,3,1\n", ".csv")
     assert read_file(path, ImportRequest()).readings == (

@@ -197,7 +197,7 @@ def test_columns_are_mapped(kit):
         kit.imported(path, columns={"task": "nowhere"})
     with pytest.raises(ValueError, match=r"--map arm: column 'trial' is mapped twice"):
         kit.imported(path, columns={"task": "trial", "arm": "trial"})
-    with pytest.raises(ValueError, match=r"--scorer and --map score=… name the same column twice"):
+    with pytest.raises(ValueError, match=r"--scorer and --map score=… both name the column of the score; give one of them"):
         kit.imported(path, columns=columns, scorer="score")
     with pytest.raises(ValueError, match=r"--map names columns of a table or places in a document; inspect has neither"):
         kit.imported(kit.put(kit.log(kit.sample(1))), columns=columns)

@@ -101,7 +101,7 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
         if requested is not None:
             if meaning in mapped:
-                raise ValueError(f"{option} and --map {meaning}=… name the same column twice; give one of them")
+                raise ValueError(f"{option} and --map {meaning}=… both name the column of the {meaning}; give one of them")
             if _word(requested) not in by_word:
                 raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
             found[meaning] = by_word[_word(requested)]

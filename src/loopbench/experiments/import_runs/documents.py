@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .foreign_file import JSON_LINES, ForeignFile, parse_json
+from .foreign_file import JSON_LINES, ForeignFile, parse_json, parse_line
 from .values import located, name_of
 
 STANDARD = "trajectory"
@@ -41,7 +41,7 @@ def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
             with located(f"{before}line {number}"):
-                data = parse_json(line)
+                data = parse_line(line)
             yield f"{before}line {number}", data
 
 

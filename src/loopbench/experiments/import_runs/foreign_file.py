@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ JSON_LINES = (".jsonl", ".ndjson")
 """Suffixes of the rows that are JSON."""
 MAX_FIRST_ROW = 1 << 26
 """Maximum size of the first line that a format is recognized by."""
+_PLACE = re.compile(r":? line 1 column (\d+) \(char \d+\)")
+"""Where `json` says that a value of one line is wrong."""
 ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -59,6 +62,14 @@ def open_file(path: Path | GivenRows) -> Iterator[ForeignFile]:
 def parse_json(text: bytes | str) -> Any:
     """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
     return load_json(text)
+
+
+def parse_line(text: bytes | str) -> Any:
+    """Parse the JSON value of a line, whose number the caller names. Raises ValueError, which tells the column only."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise ValueError(_PLACE.sub(r" at column \1", str(error))) from None
 
 
 class ForeignFile:

@@ -13,7 +13,7 @@ from typing import Any
 
 from loopbench.datasets.parquet import ParquetTable
 
-from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_json
+from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_line
 from .values import located, shown
 
 _DELIMITERS = (",", "\t", ";")
@@ -85,7 +85,7 @@ def _json_lines(text: str) -> tuple[Sequence[str], list[Row]]:
     for line, raw in enumerate(text.split("\n"), 1):
         if raw.strip():
             with located(f"line {line}"):
-                found.append((f"line {line}", parse_json(raw)))
+                found.append((f"line {line}", parse_line(raw)))
     return _objects(found)
 
 

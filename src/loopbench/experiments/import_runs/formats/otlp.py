@@ -12,7 +12,7 @@ from typing import Any
 from loopbench.experiments.trace_formats.otlp_in import ReadSpan, each_span, read_span, scores_of
 from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
 
-from ..foreign_file import ForeignFile, parse_json
+from ..foreign_file import ForeignFile, parse_line
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..places import check_meanings
 from ..values import located, mapping, name_of
@@ -55,5 +55,5 @@ def _requests(file: ForeignFile) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(file.content().splitlines(), 1):
         if line.strip():
             with located(f"line {number}"):
-                data = parse_json(line)
+                data = parse_line(line)
             yield f"line {number}", data
