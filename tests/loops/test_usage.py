@@ -252,3 +252,9 @@ def test_a_type_checker_knows_the_answer_of_the_last_event_and_all_kinds_of_even
         return said
 
     assert run_sync(last()) == "7"
+
+
+@pytest.mark.parametrize("estimated", [False, True])
+def test_the_json_of_what_a_run_took_says_that_its_tokens_are_estimated(estimated: bool) -> None:
+    usage = RunUsage(1, 0, Usage(10, 5, estimated=estimated))
+    assert usage.as_dict().get("estimated", False) == estimated

@@ -66,3 +66,10 @@ def test_what_is_no_call_and_a_move_with_a_field_of_a_wrong_type_are_told_in_a_l
         ) as told:
             loop.run_sync(Query("?"), Toolbox([]), FakeModel(then=wrong))
         assert "\n" not in str(told.value)
+
+
+def test_an_answer_that_lacks_a_field_is_told_with_the_fields_that_the_format_wants() -> None:
+    schema = {"type": "object", "properties": {"order": {"type": "string"}, "note": {"type": "string", "default": ""}}}
+    model = FakeModel.script([], {"order": "A"})
+    with pytest.raises(ValueError, match=r"\(the answer must have exactly the properties .*note.*, also those with a default\)"):
+        ReactExtract().run_sync(Query("Which order?", schema=schema), Toolbox([]), model)

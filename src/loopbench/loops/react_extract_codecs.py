@@ -107,7 +107,8 @@ class ExtractCodec(SignatureCodec):
         if not self.properties:
             return {"reasoning": move.thought, "answer": move.value}
         if not isinstance(move.value, Mapping) or set(move.value) != set(self.properties):
-            raise Inexpressible(f"the answer must have exactly the properties {', '.join(self.properties)}")
+            names = ", ".join(self.properties)
+            raise Inexpressible(f"the answer must have exactly the properties {names}, also those with a default")
         return {"reasoning": move.thought, **{field: move.value[name] for name, field in self.properties.items()}}
 
     def move(self, fields: Fields) -> Move:

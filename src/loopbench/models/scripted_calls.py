@@ -55,17 +55,20 @@ class ScriptedCalls:
     def __call__(self, request: Request) -> Move:
         """Return the first move that the request's format can say. Raises ValueError where it can say none."""
         codec = request.codec or NATIVE
+        reasons: list[str] = []
         for move in self._moves(codec.role):
             try:
                 codec.render(move)
-            except Inexpressible:
+            except Inexpressible as error:
+                reasons += [str(error)] if isinstance(move, Answer) else []  # the first is of the answer as it was given
                 continue
             if isinstance(move, Act):
                 del self._left[: len(move.calls)]
             return move
         given = f"{self._left[0]} or the answer" if self._left else "the answer"
+        why = f" ({reasons[0]})" if reasons else ""
         raise ValueError(
-            f"the script cannot say {given} {self._answer!r} in the format {codec.name}: give a FakeModel {WANTED[codec.role]}"
+            f"the script cannot say {given} {self._answer!r} in the format {codec.name}{why}: give a FakeModel {WANTED[codec.role]}"
         )
 
     def _moves(self, role: Role) -> Iterator[Move]:

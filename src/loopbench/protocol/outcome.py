@@ -90,10 +90,14 @@ class RunUsage:
         return None if self.tokens is None else self.tokens.cost_usd
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON: `requests`, `tool_calls`, and as far as known `input_tokens`, `output_tokens`, `uncounted`, `cost_usd`."""
+        """Return JSON: `requests`, `tool_calls`, and as far as known `input_tokens`, `output_tokens`, `uncounted`, `cost_usd`.
+
+        `estimated` is true where no provider has counted the tokens.
+        """
         made: dict[str, Any] = {"requests": self.requests, "tool_calls": self.tool_calls}
         if self.tokens is not None:
             made |= {"input_tokens": self.tokens.input_tokens, "output_tokens": self.tokens.output_tokens}
+        made |= {"estimated": True} if self.tokens is not None and self.tokens.estimated else {}
         made |= {"uncounted": self.uncounted} if self.uncounted else {}
         return made | ({} if self.cost_usd is None else {"cost_usd": self.cost_usd})
 
