@@ -128,7 +128,7 @@ WRITTEN = {
     ("react_extract", Role.ANSWER): "[[ ## answer ## ]]",
     ("stateless", Role.DECIDE): "[[ ## reasoning_output ## ]]",
 }
-"""What docs/loops.md says of an earlier answer, by design and role."""
+"""What docs/product.md says of an earlier answer, by design and role."""
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in WRITTEN}))

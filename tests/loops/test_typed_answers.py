@@ -1,4 +1,4 @@
-"""How far each design holds its answer to the query's schema, and what it makes of a type, as docs/loops.md says."""
+"""How far each design holds its answer to the query's schema, and what it makes of a type, as docs/product.md says."""
 
 from __future__ import annotations
 

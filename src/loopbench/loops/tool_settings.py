@@ -17,7 +17,7 @@ class ToolSettings:
     """Characters that the model reads of one result, under the same rule; hooks and stores have all of it. None: no limit."""
 
     tool_threads: bool | None = None
-    """Run sync functions on threads of their own, or (False) on the caller's; None: as the design does, see docs/loops.md."""
+    """Run sync functions on threads of their own, or (False) on the caller's; None: as the design does, see docs/product.md."""
 
     def __post_init__(self) -> None:
         if self.tool_timeout_s is not None and not self.tool_timeout_s > 0:

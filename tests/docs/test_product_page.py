@@ -1,4 +1,4 @@
-"""docs/loops.md: what the code of its pages does is what they say, in a service, in a conversation and after a stop."""
+"""docs/product.md: what the code of its pages does is what they say, in a service, in a conversation and after a stop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from loopbench.loops.resumable import REJECTED
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, Request, RunEvent, ToolCall, Usage
 
-PAGE = Path(__file__).parents[2] / "docs" / "loops.md"
+PAGE = Path(__file__).parents[2] / "docs" / "product.md"
 SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
 
