@@ -117,7 +117,7 @@ class Verdicts:
         if any(pair.verdict.word in ("better", "worse") for pair in pairs_of(self.accuracy, best, cheapest)):
             return cheaper
         loops = len(self.found.rows)
-        corrected = f" (with the corrections for {loops} loops)" if loops > 2 else ""
+        corrected = f" (with the corrections for {loops} {self.found.subject}s)" if loops > 2 else ""
         return f"{cheaper}, and no single profile tells the two apart{corrected}"
 
     def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
@@ -140,13 +140,13 @@ class Verdicts:
         under = f" under any {air(self.found)}" if several else ""
         if all(pair.verdict.word == "undecided" for pair in self.accuracy):
             together = any(pair.verdict.word != "undecided" for pair in self.pooled)
-            nothing = "No loop" if together else "Nothing is decided: no loop"
+            nothing = f"No {self.found.subject}" if together else f"Nothing is decided: no {self.found.subject}"
             ends = f"{prices.least(named[0])}{prices.unknown()}{what_disturbs(self.found)}"
             return AnswerSentence(f"{nothing} is told apart from another{under}{ends}")
         names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
         alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
         if len(candidates) > 1:
-            beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
+            beaten = f"no {self.found.subject} is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
             equal = self._equals(named, candidates)
             cheapest = self._is_cheapest(named, candidates)
             if len(named) > 1 and all(self._is_as_good(row, named[0]) for row in named[1:]):
@@ -160,9 +160,9 @@ class Verdicts:
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
             return AnswerSentence(
-                f"Adopt {names}{narrowly(own)}: better than every other loop{every}{cheaper}", adopts=named[0].loop
+                f"Adopt {names}{narrowly(own)}: better than every other {self.found.subject}{every}{cheaper}", adopts=named[0].loop
             )
-        worse = f"every other loop is worse than the best under some {air(self.found)}"
+        worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
         return AnswerSentence(f"Adopt {names}: {worse}{cheaper}", adopts=named[0].loop)
 
     def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
@@ -190,7 +190,7 @@ class Verdicts:
             leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
         each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
         cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
-        told = f"No loop is among the best under every profile: {each}"
+        told = f"No {self.found.subject} is among the best under every profile: {each}"
         return AnswerSentence(f"{told}{self._prices.least(cheapest)}", told)
 
     # What is open, and what is worse
