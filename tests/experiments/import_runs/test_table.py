@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 
 import pytest
 from hypothesis import given
@@ -113,17 +112,6 @@ def test_a_count_of_one_kind_of_tokens_is_kept_and_the_total_is_unknown(tmp_path
     found = load(made.folder).trials.sort_values(["task", "arm"])
     assert found[f"{told}_tokens"].tolist() == [500, 900, 7, 8]
     assert found[f"{other}_tokens"].isna().tolist() == found["tokens"].isna().tolist() == [True, True, False, False]
-
-
-def test_a_table_with_a_column_per_agent_is_told_how_to_become_one_with_a_row_per_score(kit):
-    path = kit.put(
-        as_csv([{"task": "t1", "old": 0.5, "new": "", "note": "x"}, {"task": "t2", "old": 1, "new": 0, "note": "y"}]), ".csv"
-    )
-    melt = """frame.melt(id_vars=['task', 'note'], var_name="agent", value_name="score")"""
-    with pytest.raises(ValueError, match=re.escape(f"if old, new are agents with a column each, make a row of each score: {melt}")):
-        kit.imported(path)
-    with pytest.raises(ValueError, match=r"--map score=COLUMN$"):
-        kit.imported(kit.put(as_csv([{"task": "t1", "old": 0.5, "confidence": 0.5}]), ".csv"))
 
 
 @given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
@@ -312,81 +300,6 @@ def test_the_text_of_an_error_says_that_it_ended_the_trial(kit, name):
     assert counted == {"v": ("scored", 1.0), "w": ("scored", 0.0), "x": ("errored", 0.0), "y": ("scored", 0.0)}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "the table is empty"),
-        ("\n\n", "the table is empty"),
-        (HEAD, "holds no trial"),
-        ("arm,score\na,1\n", "no column of the task, such as task, task_id or sample; there are arm, score"),
-        ("arm,task\na,x\n", "no column of the score, such as score, accuracy or correct; there are arm, task"),
-        ("arm,task,score,score\n", "two columns are called 'score'"),
-        (HEAD + "a,x,0\n", "line 2: 3 cells, and the first line names 4 columns"),
-        (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm, task and repeat '0' are in line 2 already"),
-        (HEAD + "a,x,,1\n", "line 2: the repeat is empty"),
-        (HEAD + "a,,0,1\n", "line 2: the task is empty"),
-        (HEAD + ",x,0,1\n", "line 2: the arm is empty"),
-        (HEAD + 'a,x,0,"1\n', "line 2: unexpected end of data"),
-        (HEAD + 'a,"x\ny",0,1\na,z,0,seven\n', "line 4: the score is not a number: 'seven'"),
-        (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1; say what the scale is, --scale 0,100 say"),
-        (HEAD + "a,x,0,inf\n", "line 2: the score is not a number: 'inf'"),
-        ("arm;task;score\na;x;0,5\n", "line 2: the score is written with a comma: '0,5'; write a point, 0.5"),
-        ("arm,task,score,cost\na,x,1,$3\n", r"line 2: cost is not a number: '\$3'"),
-        ("arm,task,score,cost\na,x,1,-3\n", "line 2: cost is negative: '-3'"),
-        ("arm,task,score,Turns\na,x,1,2.5\n", "line 2: Turns is not a whole number: '2.5'"),
-        ("arm,task,score,tokens\na,x,1,1e400\n", "line 2: tokens is not a plausible number"),
-        ("arm,task,score,confidence\na,x,1,1.5\n", "line 2: confidence is not within 0 and 1: '1.5'"),
-        ("arm,task,score,stop\na,x,1,tired\n", "line 2: stop 'tired' is none of finished, forced"),
-        ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, .*, errored"),
-        ("arm,task,score,status\na,x,,ok\n", "line 2: status 'ok', and the score is blank"),
-        ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier row"),
-        ("task,score,suite\nx,1,s\ny,1,t\n", "suites s, t in one table"),
-        ("task,score,cluster\nx,1,s\nx,1,t\n", "task 'x' is of two clusters, 's' and 't'"),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_line(kit, text, said):
-    path = kit.put(text, ".csv")
-    with pytest.raises(ValueError, match=said) as caught:
-        kit.imported(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"task": "x", "score": 1}\n[1]', "line 2: not a JSON object"),
-        ('{"task": "x", "score": 1}\n{', "line 2: Expecting property name"),
-        ('{"task": ["x"], "score": 1}', "line 1: the task is not a name"),
-        (r'{"task": "x\ud83d", "score": 1}', r"line 1: the task holds half a character: 'x\\ud83d'"),
-        ('{"task": "x", "score": {"a": 1}}', "line 1: the score is not a number: {'a': 1}"),
-        ('{"task": "x", "score": 1, "steps": true}', "line 1: steps is not a number: True"),
-        ('{"task": "x", "score": Infinity}', "line 1: the score is not a plausible number: inf"),
-        ('{"task": "x", "score": 1, "steps": 1' + "0" * 400 + "}", "line 1: steps is not a plausible number"),
-        ("[" * 100_000, "line 1: it is nested too deep"),
-    ],
-)
-def test_what_is_wrong_in_json_lines_is_said_with_its_line(kit, text, said):
-    with pytest.raises(ValueError, match=said):
-        kit.imported(kit.put(text, ".jsonl"))
-
-
-def test_bytes_that_are_no_text_are_told_with_their_line(kit):
-    with pytest.raises(ValueError, match="line 2: not UTF-8 text"):
-        kit.imported(kit.put(HEAD.encode() + b"a,\xff,0,1\n", ".csv"))
-
-
-def test_more_arms_than_anybody_compares_are_a_wrong_column(kit):
-    with pytest.raises(ValueError, match="65 arms, more than 64"):
-        kit.imported(kit.put("arm,task,score\n" + "\n".join(f"a{n},x,1" for n in range(65)), ".csv"))
-
-
-def test_cells_are_bounded(kit):
-    rows = "\n".join([*(f"a,t{n},1" for n in range(1500)), *("b,t0,1" for _ in range(1500))])
-    with pytest.raises(ValueError, match="2 arms × 1500 tasks × 1500 repeats are more than"):
-        kit.imported(kit.put("arm,task,score\n" + rows, ".csv"))
-
-
 @given(trials)
 def test_a_json_array_is_the_table_of_its_rows(kit, rows):
     lines = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
@@ -402,9 +315,3 @@ def test_a_json_array_of_trials_is_a_table_whatever_its_columns(kit, beside):
 def test_the_index_that_pandas_writes_without_a_name_is_left_out_silently(kit, tmp_path):
     path = kit.put(",task,score\n0,x,1\n1,y,0\n", ".csv")
     assert import_files([path], ImportRequest(), tmp_path / "run").notes == ()
-
-
-def test_a_damaged_parquet_file_is_told_in_one_line(kit):
-    path = kit.put(b"PAR1 and no more", ".parquet")
-    with pytest.raises(ValueError, match=r"^[^:]*\.parquet: not a Parquet file \("):
-        kit.imported(path)

@@ -23,6 +23,7 @@ from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format
 from .joining import ImportRequest, Joined, errors_as_failures, errors_not_as_failures, join, nothing_in_common, rename_arms
 from .replacing import check_replaceable, place_beside, take_place
+from .shared_columns import OTHER_TASKS, task_column_hint
 from .values import located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
@@ -109,6 +110,9 @@ def import_files(
         longer = f"longer than {MAX_TEXT >> 20} MB and"
         notes = (*notes, f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept")
     apart = nothing_in_common(joined)
+    if apart:
+        are_tables = all(log.format == TABLE for log in logs)
+        apart = f"{apart}; {task_column_hint(paths, request) if are_tables else OTHER_TASKS}"
     return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), dict(left_out.most_common()), apart)
 
 

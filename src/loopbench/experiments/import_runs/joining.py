@@ -197,7 +197,7 @@ def nothing_in_common(joined: Joined) -> str:
     if not several or any(max(Counter(task for arm in arms for task in tasks[arm]).values()) > 1 for arms in several):
         return ""
     named = "; ".join(f"{arm}: {names_in_a_line(list(tasks[arm]), MAX_NAMED_TASKS)}" for arm in several[0][:2])
-    return f"nothing is compared: no task was scored in two arms ({named}); another name of the tasks: --map task=…"
+    return f"nothing is compared: no task was scored in two arms ({named})"
 
 
 def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, Any]:

@@ -33,6 +33,7 @@ _NAMES_ARMS = frozenset(
         "pipeline",
         "policy",
         "prompt",
+        "revision",
         "setup",
         "solver",
         "strategy",
@@ -62,10 +63,10 @@ class PooledBy:
         text = f"arm={self.column}"
         return f"--map {shlex.quote(text)}"
 
-    def note(self, pooled_as: str) -> str:
-        """Return what the user is told. `pooled_as`: what the trials count as."""
-        kinds = f"{len(self.values)} kinds of trials apart ({names_in_a_line(self.values, MAX_NAMED)})"
-        return f"column {shown(self.column)} tells {kinds}, which are pooled {pooled_as}; to compare them: {self.cure}"
+    def note(self, pooled_as: str, *, kind: str = "column") -> str:
+        """Return what the user is told. `pooled_as`: what the trials count as. `kind`: what tells them apart."""
+        several = f"{len(self.values)} kinds of trials apart ({names_in_a_line(self.values, MAX_NAMED)})"
+        return f"{kind} {shown(self.column)} tells {several}, which are pooled {pooled_as}; to compare them: {self.cure}"
 
 
 def pooled_by(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> PooledBy | None:
@@ -77,15 +78,28 @@ def pooled_by(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, s
     """
     repeated, doubled = (_several(rows, [columns.get(meaning) for meaning in key]) for key in (_TASK, (*_TASK, "repeat")))
     used = {column for meaning, column in columns.items() if meaning != "model"} | {columns.get("arm", "")}
-    free = [
-        name for name in names if name and name not in used and name.isprintable() and not set(name) & set("',\"")
-    ]  # which a map would have to quote
+    free = [name for name in names if can_be_typed(name) and name not in used]
     for name in sorted(free, key=lambda name: not _is_named_so(name)):  # stable: the table's order otherwise
         named = _is_named_so(name)
         values = _values(rows, name) if named or doubled else ()
         if len(values) > 1 and (_splits(doubled, name, values) or (named and _varies(rows, repeated, name, columns.get("arm")))):
             return PooledBy(name, values)
     return None
+
+
+def can_be_typed(name: str) -> bool:
+    """Tell whether `--map` takes a column's name as it is, without quotes of its own."""
+    return bool(name) and name.isprintable() and not set(name) & set("',\"")
+
+
+def numbers_repeats(name: str) -> bool:
+    """Tell whether a column is called as what tells repeats apart: `seed`, `Run no`."""
+    return _words(name)[-1] in _NAMES_REPEATS
+
+
+def cell_text(row: Row, name: str) -> str:
+    """Return a cell as a text on one line."""
+    return " ".join(str(row.cells.get(name)).split())
 
 
 def repeated_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> int:
@@ -100,17 +114,17 @@ def _several(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
     """Return the groups of several rows with the same cells in these columns; None stands for one that the table does not have."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple("" if name is None else _cell(row, name) for name in key), []).append(row)
+        groups.setdefault(tuple("" if name is None else cell_text(row, name) for name in key), []).append(row)
     return [group for group in groups.values() if len(group) > 1]
 
 
 def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) -> bool:
     """Tell whether nearly all these groups of rows have each of these values equally often."""
-    if not doubled or _words(name)[-1] in _NAMES_REPEATS:
+    if not doubled or numbers_repeats(name):
         return False
     unlike, wanted = 0, set(values)
     for group in doubled:
-        counts = Counter(_cell(row, name) for row in group)
+        counts = Counter(cell_text(row, name) for row in group)
         unlike += counts.keys() != wanted or len(set(counts.values())) > 1
         if unlike > (1 - ALIKE) * len(doubled):
             return False
@@ -120,10 +134,10 @@ def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) 
 def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, arm: str | None) -> bool:
     """Tell whether a column has several values within half of the tasks with several rows; without such tasks, within an arm."""
     if repeated:
-        return 2 * sum(len({_cell(row, name) for row in group}) > 1 for group in repeated) >= len(repeated)
+        return 2 * sum(len({cell_text(row, name) for row in group}) > 1 for group in repeated) >= len(repeated)
     within: dict[str, set[str]] = {}
     for row in rows:
-        within.setdefault("" if arm is None else _cell(row, arm), set()).add(_cell(row, name))
+        within.setdefault("" if arm is None else cell_text(row, arm), set()).add(cell_text(row, name))
     return any(len(found) > 1 for found in within.values())
 
 
@@ -138,17 +152,13 @@ def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
 
 
 def _filled(rows: Sequence[Row], name: str) -> Iterator[str]:
-    return (_cell(row, name) for row in rows if not is_nothing(row.cells.get(name)))
-
-
-def _cell(row: Row, name: str) -> str:
-    return " ".join(str(row.cells.get(name)).split())
+    return (cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name)))
 
 
 def _is_named_so(name: str) -> bool:
-    """Tell whether a column is called as what names an agent: `agent`, `Agent version`, `model-id`."""
+    """Tell whether a column is called as what names an agent: `agent`, `Agent version`, `model-id`, `extra.model_id`."""
     words = _words(name)
-    return words[-1] in _NAMES_ARMS or (words[0] in _NAMES_ARMS and words[-1] in _LABELS)
+    return words[-1] in _NAMES_ARMS or (words[-1] in _LABELS and bool({words[0], *words[-2:-1]} & _NAMES_ARMS))
 
 
 def _words(name: str) -> list[str]:

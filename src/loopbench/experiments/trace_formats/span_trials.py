@@ -12,6 +12,7 @@ from typing import Any
 from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
 from loopbench.experiments.import_runs.log_builder import LogBuilder
 from loopbench.experiments.import_runs.places import mapped, nothing_at, value_at
+from loopbench.experiments.import_runs.trace_fields import TraceFields
 from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, one_line, score, shown
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
@@ -53,8 +54,12 @@ class SpanTrials:
     """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
     scores: dict[str, None] = field(default_factory=dict)
     """Names of the results of evaluations that the traces have."""
+    fields: TraceFields = field(init=False)
     absent: str = ""
     """What to tell of the first trace that has no score though its root did not fail, if no trace at all has one."""
+
+    def __post_init__(self) -> None:
+        self.fields = TraceFields(self.reading)
 
     def add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
         """Add a trace. Raises ValueError for what is wrong in it."""
@@ -99,6 +104,7 @@ class SpanTrials:
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
             trace=ForeignTrace(events, query, untold=tuple(sorted(untold))),
         )
+        self.fields.add(trial, values)
         return arm, trial, "traces" if suite is None else name_of(suite, "--map suite"), digest(query) if query else ""
 
     def _score(self, values: Mapping[str, Any], found: Mapping[str, float]) -> float | None:
@@ -136,6 +142,7 @@ class SpanTrials:
             more = ", …" if len(self.keys) > MAX_KEYS else ""
             named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
             self.made.notes.append(f"{NO_TASK}, so that no two agents share any; {named}")
+        self.made.notes.extend(self.fields.notes())
         log = self.made.log(by)
         if not self.absent or any(trial.status == "scored" for trial in log.trials):
             return log

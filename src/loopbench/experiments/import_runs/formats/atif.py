@@ -26,6 +26,7 @@ from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
+from ..trace_fields import TraceFields
 from ..values import answer_of, label_of, located, mapping, name_of, score
 
 MEANINGS = ("arm", "task", "score", "cluster", "suite")
@@ -57,6 +58,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         gathered.made.notes += [remark] if remark else []
         with located(name):
             gathered.add(name, document)
+    gathered.made.notes.extend(gathered.fields.notes())
     return gathered.made.log()
 
 
@@ -69,6 +71,10 @@ class _Trajectories:
 
     reading: ReadingOptions
     made: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
+    fields: TraceFields = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fields = TraceFields(self.reading)
 
     def add(self, name: str, data: Mapping[str, Any]) -> None:
         read_own = own_of(data)
@@ -101,6 +107,7 @@ class _Trajectories:
             **measured(read),
             trace=trace_of(document, read),
         )
+        self.fields.add(trial, document)
         return arm, trial, SUITE if suite is None else name_of(suite, "--map suite"), digest(read.query) if read.query else ""
 
 

@@ -19,6 +19,7 @@ from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
+from ..trace_fields import TraceFields
 from ..values import answer_of, located, name_of, score
 
 MEANINGS = ("arm", "task", "score", "suite", "model")
@@ -37,7 +38,7 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
-    made = LogBuilder("smolagents")
+    made, fields = LogBuilder("smolagents"), TraceFields(reading)
     for name, data in documents(file):
         with located(name):
             if not is_smolagents(data):
@@ -50,7 +51,9 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             value = score(typed["score"], reading.scale)
             trial = _trial(data, key, value, unscored(NO_SCORE, typed["task"]) if value is None else "")
             question = digest(trial.trace.query if trial.trace else "")
+            fields.add(trial, data if isinstance(data, Mapping) else {})
             made.add(arm, trial, question, name_of(typed["suite"] or "smolagents", "--map suite"))
+    made.notes.extend(fields.notes())
     return made.log(by="smolagents")
 
 

@@ -12,7 +12,7 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..columns import COLUMNS, NoScoreColumnError, columns_of, names_errors
+from ..columns import NoScoreColumnError, columns_of, names_errors
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..places import with_places
@@ -33,6 +33,7 @@ from ..values import (
     share,
     shown,
 )
+from ..wide_table import melt_hint
 
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
@@ -84,7 +85,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     try:
         columns = columns_of(names, reading)
     except NoScoreColumnError as error:
-        raise ValueError(f"{error}{_melted(names, table, reading)}") from None
+        raise ValueError(f"{error}{melt_hint(names, table, reading)}") from None
     units = {meaning: unit for meaning, name in columns.items() if (unit := unit_in(meaning, name))}
     pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(names, table, columns)
     rows = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
@@ -140,25 +141,6 @@ def _renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
     elif any(_order(name)[:2] != (0, *found) for name, found in numbers.items()):
         ordered = names_in_a_line(sorted(numbers, key=_order))
         yield f"repeat {ordered} is shown as 0" if len(numbers) == 1 else f"repeats {ordered} are shown as 0 to {len(numbers) - 1}"
-
-
-def _melted(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
-    """Return how to make a row per agent and task of a table with a column per agent; empty where it is no such table."""
-    known = {*reading.columns.values(), *(word for words in COLUMNS.values() for word in words)}
-    agents = [name for name in names if not {name, name.lower()} & known and _has_scores(name, rows, reading)]
-    if len(agents) < 2:
-        return ""
-    others = [name for name in names if name not in agents]
-    melt = f'frame.melt(id_vars={others!r}, var_name="agent", value_name="score")'
-    return f"; if {names_in_a_line(agents)} are agents with a column each, make a row of each score: {melt}"
-
-
-def _has_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> bool:
-    try:
-        found = [score(row.cells.get(name), reading.scale) for row in rows]
-    except ValueError:
-        return False
-    return any(each is not None for each in found)
 
 
 FORMAT = Format("csv", recognizes, read_table, mapped=True)

@@ -1,0 +1,64 @@
+"""Tables with a column per agent in the place of a row per trial: how such a table becomes one that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from .columns import COLUMNS
+from .foreign_trials import ReadingOptions
+from .table_rows import Row
+from .values import is_nothing, names_in_a_line, number, score
+
+_Kind = Literal["numbers", "words"]
+_FLAGS = frozenset({"is", "has", "had", "was", "use", "uses", "with", "needs"})
+"""First words of columns that say what a task or trial is, and not how an agent did."""
+
+
+def melt_hint(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
+    """Return how to make a row per agent and task of a table with a column per agent; empty where it is no such table.
+
+    Such columns, at least two, hold scores of one kind, all numbers or all words such as `pass` and `false`, that differ from task
+    to task; a table with several columns of either kind is not told, since which of them are agents is not clear.
+    """
+    known = {*reading.columns.values(), *(word for words in COLUMNS.values() for word in words)}
+    free = [name for name in names if not {name, name.lower()} & known and not _is_flag(name)]
+    kinds = {name: kind for name in free if (kind := _kind_of_scores(name, rows, reading)) is not None}
+    groups = [[name for name in kinds if kinds[name] == kind] for kind in ("numbers", "words")]
+    several = [group for group in groups if len(group) > 1]
+    if len(several) != 1 or not any(_differs(name, rows) for name in several[0]):
+        return ""
+    agents = several[0]
+    others = [name for name in names if name not in agents]
+    melt = f'frame.melt(id_vars={others!r}, var_name="agent", value_name="score")'
+    return f"; if {names_in_a_line(agents)} are agents with a column each, make a row of each score: {melt}"
+
+
+def _is_flag(name: str) -> bool:
+    return name.lower().replace("-", " ").replace("_", " ").split()[:1] in [[word] for word in _FLAGS]
+
+
+def _kind_of_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> _Kind | None:
+    """Return how a column writes its scores; None if it is blank, or some cell is none, or of the other kind."""
+    kinds = set[_Kind]()
+    for row in rows:
+        value = row.cells.get(name)
+        if is_nothing(value):
+            continue
+        try:
+            score(value, reading.scale)
+        except ValueError:
+            return None
+        kinds.add("numbers" if _is_number(value) else "words")
+    return next(iter(kinds)) if len(kinds) == 1 else None
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return number(value, "a score") is not None
+    except ValueError:  # a truth value, or a word that is a score
+        return False
+
+
+def _differs(name: str, rows: Sequence[Row]) -> bool:
+    return len({str(row.cells.get(name)) for row in rows if not is_nothing(row.cells.get(name))}) > 1
