@@ -43,6 +43,8 @@ from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.prepared import start_for_asyncio
 from tests.rows import chosen, rows_of
 
+gc.disable()  # until all tests are collected: to rewrite and import them makes millions of objects that stay
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     says = "run only tests marked with this row of docs/conformance.md, such as S4-11, or with a row of this design, such as S4"
@@ -51,6 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     forks = "run tests in so many processes that are forks of this one, or auto: one more than there are processors"
     parser.addoption("--forks", default="0", metavar="N", help=forks)
     parser.addoption("--row", action="append", default=[], metavar="ID", help=says)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what commands keep for later ones, such as an empty database of MLflow's, out of the home of whoever runs the tests."""
+    os.environ.setdefault("LOOPBENCH_HOME", str(config.cache.mkdir("loopbench-home")))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -94,6 +101,7 @@ def pytest_collection_finish() -> None:
     A run spares it what is there before the run, and shows it everything afterwards. Here that would be those millions: a whole
     collection would take a second, and a fork would copy the memory that they lie in.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
     vars(gc_tuning)["gc"] = SimpleNamespace(**vars(gc) | {"freeze": lambda: None, "unfreeze": lambda: None})
