@@ -127,7 +127,7 @@ class _OneColumn:
         )
 
     def _replies(self, kind: str, pair: Pair) -> str:
-        """Return `fenced replies` for `wire.fenced`, and how the loop of a pair's second arm reads them; other kinds by their names."""
+        """Return `fenced replies` for `wire.fenced`, and who reads them; other kinds than those of replies by their names."""
         family, _, what = kind.partition(".")
         info = self.infos[pair.b]
         is_refused = kind == FENCED and has_option(info.loop, FENCES) and FENCES not in info.options
