@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from loopbench.cli.main import app
-from loopbench.runs.config import BudgetConfig, CompareConfig, config_from, load_config
+from loopbench.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig, config_from, load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -133,7 +133,7 @@ def test_a_budget_flag_leaves_the_files_other_limits_in_place(tmp_path):
     file.write_text("[budget]\ncalls = 5\ntokens = 100\n[trial_budget]\ncalls = 2\n")
     config = load_config(file, {"budget": {"calls": 9}})
     assert config.budget == BudgetConfig(calls=9, tokens=100)
-    assert config.trial_budget == BudgetConfig(calls=2)
+    assert config.trial_budget == TrialBudgetConfig(calls=2)
 
 
 def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):

@@ -67,6 +67,19 @@ class BudgetConfig(BaseModel):
     """Maximum running time of the run in seconds, counted over all its sessions."""
 
 
+class TrialBudgetConfig(BudgetConfig):
+    """Limits on what each trial may spend, whose end they are. None means no limit."""
+
+    calls: Positive | None = None
+    """Maximum number of model calls of each trial."""
+    tokens: Positive | None = None
+    """Maximum number of tokens of each trial, input and output."""
+    dollars: Limit | None = None
+    """Maximum cost of each trial in US dollars, as far as prices are known."""
+    seconds: Limit | None = None
+    """Maximum running time of each trial in seconds."""
+
+
 class ProviderConfig(BaseModel):
     """How requests are sent to real models."""
 
@@ -169,7 +182,7 @@ class CompareConfig(BaseModel):
     """Sleep through simulated delays instead of only counting them."""
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
     """Limits on what the whole run may spend."""
-    trial_budget: BudgetConfig = Field(default_factory=BudgetConfig)
+    trial_budget: TrialBudgetConfig = Field(default_factory=TrialBudgetConfig)
     """Limits on what each trial may spend."""
     alpha: Fraction = 0.05
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
@@ -377,7 +390,7 @@ def flag_of(path: Sequence[str], flags: Mapping[str, str] = FLAGS) -> str:
     return f"--{flags.get(names[0]) or '-'.join(names).removesuffix('_s').replace('_', '-')}"
 
 
-_SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": BudgetConfig, "provider": ProviderConfig}
+_SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget": TrialBudgetConfig, "provider": ProviderConfig}
 
 
 def shown_short(value: Any) -> str:

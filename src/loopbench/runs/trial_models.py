@@ -159,7 +159,9 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
     if not config.real_models:
-        raise ValueError("a budget in dollars is for real models: the scripted one costs nothing")
+        section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
+        instead = f"{section}-tokens limits its tokens, which your price per token makes of dollars"
+        raise ValueError(f"a budget in dollars is for real models: the scripted one costs nothing; {instead}")
     for name, model in models.items():
         if not getattr(model, "is_priced", True):
             raise ValueError(

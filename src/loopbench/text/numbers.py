@@ -53,6 +53,14 @@ def narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
     return f"{comma} narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
 
 
+def narrowly_by(pairs: Sequence[Pair]) -> str:
+    """Return the same with the closest of the differences: `, narrowly (by 0.062 [0.0001, 0.126])`."""
+    close = [pair for pair in pairs if is_narrow(pair.difference)]
+    if not close:
+        return ""
+    return f", narrowly (by {interval(min(close, key=lambda pair: abs(pair.difference.value)).difference, 3)})"
+
+
 def interval(value: Interval | None, digits: int) -> str:
     """Return `0.908 [0.843, 0.948]`, or – if unknown. Data that never vary have no interval: `5.00 (in all 120)`.
 

@@ -70,7 +70,7 @@ def test_a_difference_beyond_the_margin_does_and_the_cheaper_loop_stands_beside_
     for margin in (0.02, 0.035):  # of the second one, the interval goes beyond it
         first, difference, worse = answer(priced(shares, tokens, margin)).sentences
         told = "better than every other loop; plain is cheaper (401 tokens a trial against 501)"
-        assert re.fullmatch(rf"Adopt fine \(501 tokens a trial\)(, narrowly)?: {re.escape(told)}", first)
+        assert re.fullmatch(rf"Adopt fine \(501 tokens a trial\)(, narrowly \(by [^)]*\))?: {re.escape(told)}", first)
         assert difference.startswith("fine minus plain: 0.030 [")
         assert worse == "Worse: plain"
 
@@ -97,7 +97,7 @@ def test_json_holds_the_answer_with_margin_and_costs(priced):
 
 def test_of_equal_cost_the_more_accurate_loop_is_adopted(priced):
     first = answer(priced({"fine": (0.97,), "plain": (0.94,)}, {"fine": 400, "plain": 400}, margin=0.1)).sentences[0]
-    assert re.fullmatch(r"Adopt fine \(401 tokens a trial\)(, narrowly)?: better than every other loop", first)
+    assert re.fullmatch(r"Adopt fine \(401 tokens a trial\)(, narrowly \(by [^)]*\))?: better than every other loop", first)
 
 
 NAMES = st.fixed_dictionaries({name: st.lists(st.sampled_from([0.8, 0.9, 0.94, 0.97]), min_size=2, max_size=2) for name in "abc"})

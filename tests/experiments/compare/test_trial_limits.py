@@ -30,7 +30,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.trial_limits import NO_LIMITS
 from loopbench.metrics.views import at_budgets
 from loopbench.reports.html.page import report_html
-from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig
 from loopbench.runs.engine.runner import Unwatched
 
 LIMIT = "at most 2,000 tokens a trial"
@@ -43,7 +43,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
         profiles=("flaky-format",),
         suite="arithmetic(size=8)",
         runs=tmp_path_factory.mktemp("runs"),
-        trial_budget=BudgetConfig(tokens=2000),
+        trial_budget=TrialBudgetConfig(tokens=2000),
         mlflow=False,
     )
     made = prepare(config)
@@ -57,7 +57,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
     st.sampled_from([60.0, 20.0]),
 )
 def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
-    config = CompareConfig(trial_budget=BudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
+    config = CompareConfig(trial_budget=TrialBudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
     found = trial_limits(config.model_dump(mode="json"))
     named = len(budget) + (steps is not None) + (timeout != 60)
     assert (found == NO_LIMITS) == (named == 0)
@@ -110,7 +110,7 @@ def test_a_limit_is_typed_and_the_command_that_decides_keeps_it(limited, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running, "carry_out", lambda made, *_: seen.append(made))
     app(words[1:], standalone_mode=False)
-    assert seen[0].config.trial_budget == BudgetConfig(tokens=2000)
+    assert seen[0].config.trial_budget == TrialBudgetConfig(tokens=2000)
 
 
 # --- a tighter limit ---

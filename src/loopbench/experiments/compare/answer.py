@@ -19,6 +19,7 @@ from .over_estimates import over_estimates
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
 from .sentence import AnswerSentence
+from .ties import tie_breaks
 from .tighter import tighter_limits
 from .trial_limits import limits_sentences
 from .unreadable import unreadable_replies
@@ -91,7 +92,7 @@ def _pairs(comparison: Comparison, metric: str) -> tuple[Pair, ...]:
 def _verdicts(comparison: Comparison) -> Verdicts:
     found = _matrix(comparison)
     costs = _pairs(comparison, found.unit)
-    return Verdicts(found, _pairs(comparison, PRIMARY), costs, comparison.pooled, comparison.alpha)
+    return Verdicts(found, _pairs(comparison, PRIMARY), costs, comparison.pooled, comparison.alpha, tie_breaks(found, comparison))
 
 
 def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]]) -> list[AnswerSentence]:

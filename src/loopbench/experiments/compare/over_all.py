@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.statistics import VerdictWord
 from loopbench.text.counts import listed
-from loopbench.text.numbers import RELATIONS, interval, narrowly
+from loopbench.text.numbers import RELATIONS, interval, narrowly, narrowly_by
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
@@ -53,16 +53,16 @@ class OverAllSentences:
         won = self.standing.against("better")
         return bool(rivals) and len(self.found.compared) > 1 and all(row.loop in won for row in rivals)
 
-    def pick(self, rivals: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return that it is to be adopted, and why, and the same in few words."""
+    def pick(self, rivals: Sequence[AnswerRow], harm: str = "") -> tuple[str, str]:
+        """Return that it is to be adopted, and why, and the same in few words. `harm`: what speaks against it, behind its name."""
         own, loop, is_best = self.standing.pairs, self.standing.loop, self.standing.is_best
         names = [row.loop for row in rivals]
         nearest = own[0] if is_best else next(pair for pair in own if pair.b in names)
         gap = interval(nearest.difference, 3)
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
-        together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}{narrowly(own)}"
-        said = f"{adopt}: {together} it is better than {'every other loop' if is_best else listed(names)}{by}"
-        return said, f"{adopt}: better than {'all others' if is_best else listed(names)} {together}"
+        together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}"
+        said = f"{adopt}{narrowly(own)}{harm}: {together} it is better than {'every other loop' if is_best else listed(names)}{by}"
+        return said, f"{adopt}{narrowly_by(own)}{harm}: better than {'all others' if is_best else listed(names)} {together}"
 
     def told(self) -> Iterator[AnswerSentence]:
         """Yield how it stands to the others, where it is not that which decides."""

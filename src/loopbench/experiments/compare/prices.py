@@ -57,9 +57,12 @@ class Prices:
 
     # Beside the loop that is adopted
 
-    def cheaper_than(self, best: AnswerRow, others: Sequence[AnswerRow] | None = None) -> str:
+    def cheaper_than(
+        self, best: AnswerRow, others: Sequence[AnswerRow] | None = None, equals: Sequence[AnswerRow] | None = None
+    ) -> str:
         """Return which of other loops, or of all, is the cheapest, with both costs, as a sentence's end.
 
+        `equals`: those as good as the best one, if others are not: that costs are not told apart matters of these alone.
         Empty where none costs less as written. Where the loop that spends least on a trial is not the one that spends least on a
         solved task, both are told. Where the paired costs do not tell a loop from the best one, that is said instead.
         """
@@ -77,7 +80,7 @@ class Prices:
             solved = f"({self._per_solved(cheapest)}{self._unit} against {self._per_solved(best)})"
             return f"; {cheapest.loop} costs less by the solved task {solved}{crashes(cheapest)}{spends}"
         if least is None:
-            return self._not_told_apart(best, among, has_costs=True)
+            return self._not_told_apart(best, among if equals is None else equals, has_costs=True)
         return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
 
     def unknown(self) -> str:
@@ -100,13 +103,16 @@ class Prices:
     def _is_the_same(self, pair: Pair) -> bool:
         return self._written(pair.difference.low) == self._written(pair.difference.high)
 
-    def saved(self, best: AnswerRow) -> str:
-        """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written."""
+    def saved(self, best: AnswerRow, equals: Sequence[AnswerRow] | None = None) -> str:
+        """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written.
+
+        `equals`: as in `cheaper_than`.
+        """
         shown = self._shown_cheaper(best, self.found.rows)
         least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
         if cheapest is None:
             if least is None:
-                return self._not_told_apart(best, self.found.rows)
+                return self._not_told_apart(best, self.found.rows if equals is None else equals)
             return f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}"
         if least is cheapest:
             return f"; {least.loop} costs {100 * saving(least, best):.0f} % less{crashes(least)}"

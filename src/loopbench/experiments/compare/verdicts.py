@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import interval, narrowly, standing
+from loopbench.text.numbers import interval, narrowly_by, standing
 
 from .air import STRESS, air, every_profile, what_disturbs
 from .matrix import AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, over_all
-from .prices import Prices, cheapest_below, crashes
+from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
 from .thrift import Thrift, ThriftSearch
+from .ties import TieBreaks
 from .undecided import UndecidedPairs
 
 BEST = ("highest", "not told apart")
@@ -39,6 +40,7 @@ class Verdicts:
     pooled: tuple[Pair, ...]
     """Pairs of loops over all profiles together."""
     alpha: float
+    ties: TieBreaks
 
     def told(self) -> Iterator[AnswerSentence]:
         """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared."""
@@ -60,7 +62,7 @@ class Verdicts:
             yield self._one_per_column(compared)
             yield from together.told()
         elif is_pick:
-            said, brief = together.pick(rivals)
+            said, brief = together.pick(rivals, self.ties.harm(best))
             brief = f"{brief}{self._prices.saved(best)}"
             yield AnswerSentence(f"{said}{self._bought(best, rivals)}", brief, adopts=best.loop)
             yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
@@ -129,9 +131,10 @@ class Verdicts:
         margin = f"within the margin of {gap.margin:g}"
         saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
         costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)})"
+        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}"
         return AnswerSentence(
-            f"Adopt {cheaper.loop}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
-            f"Adopt {cheaper.loop}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
+            f"{adopt}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
+            f"{adopt}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
             adopts=cheaper.loop,
         )
 
@@ -141,29 +144,65 @@ class Verdicts:
         if all(pair.verdict.word == "undecided" for pair in self.accuracy):
             together = any(pair.verdict.word != "undecided" for pair in self.pooled)
             nothing = "No loop" if together else "Nothing is decided: no loop"
-            ends = f"{prices.least(named[0])}{prices.unknown()}{what_disturbs(self.found)}"
-            return AnswerSentence(f"{nothing} is told apart from another{under}{ends}")
+            ends, apart = f"{prices.unknown()}{what_disturbs(self.found)}", f"{nothing} is told apart from another{under}"
+            told, brief = self.ties.in_words(named[0], candidates)
+            return AnswerSentence(f"{apart}{prices.least(named[0])}{told}{ends}", f"{apart}{prices.least(named[0])}{brief}{ends}")
         names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
         alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
         if len(candidates) > 1:
-            beaten = f"no loop is shown to beat {'it' if len(named) == 1 else 'them'}{under}"
-            equal = self._equals(named, candidates)
-            cheapest = self._is_cheapest(named, candidates)
-            if len(named) > 1 and all(self._is_as_good(row, named[0]) for row in named[1:]):
-                equal = ", and neither accuracy nor cost tells them apart"
-            said = f"Adopt {names}: {beaten}{equal}{cheapest}{prices.cheaper_than(named[0])}{alone}"
-            brief = f"Adopt {' or '.join(row.loop for row in named)}: {beaten}{equal}{cheapest}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(said, brief, adopts=named[0].loop)
+            return self._adopt_among(named, candidates, under, alone)
         others = [row for row in self.found.rows if row is not named[0]]
         own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
-        cheaper = f"{prices.cheaper_than(named[0])}{alone}"
+        cheaper, harm = f"{prices.cheaper_than(named[0])}{alone}", self.ties.harm(named[0])
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
             return AnswerSentence(
-                f"Adopt {names}{narrowly(own)}: better than every other loop{every}{cheaper}", adopts=named[0].loop
+                f"Adopt {names}{narrowly_by(own)}{harm}: better than every other loop{every}{cheaper}", adopts=named[0].loop
             )
         worse = f"every other loop is worse than the best under some {air(self.found)}"
-        return AnswerSentence(f"Adopt {names}: {worse}{cheaper}", adopts=named[0].loop)
+        return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", adopts=named[0].loop)
+
+    def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+        """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
+
+        `under`: behind what is said of every profile. `alone`: what ends the sentence.
+        """
+        prices, first = self._prices, named[0]
+        equal, equal_brief = self._equals(named, candidates), ""
+        split, split_brief = self.ties.split(first, candidates) if len(named) == 1 else ("", "")
+        if split:
+            said, brief, them = f"{first.loop}{split}", f"{first.loop}{split_brief}", "them"
+        else:
+            said = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
+            brief, them = " or ".join(row.loop for row in named), "it" if len(named) == 1 else "them"
+            more, more_brief = self._by_cost(named, candidates)
+            equal, equal_brief = f"{equal}{more}", f"{equal}{more_brief}"
+        harm = "" if split or len(named) > 1 else self.ties.harm(first)
+        beaten = f"no loop is shown to beat {them}{under}"
+        return AnswerSentence(
+            f"Adopt {said}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
+            f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
+            adopts=first.loop,
+        )
+
+    def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> tuple[str, str]:
+        """Return how the loops that are named stand to their equals in cost, and the same in few words."""
+        if len(named) == 1:
+            cheapest = self._is_cheapest(named, candidates)
+            full, brief = self.ties.dearer(named[0], candidates) if cheapest else ("", "")
+            return f"{cheapest}{full}", f"{cheapest}{brief}"
+        if all(self._is_as_good(row, named[0]) for row in named[1:]):
+            told = few = ", and neither accuracy nor cost tells them apart"
+            saved = ""
+        else:
+            dear = [row for row in named[1:] if is_shown_cheaper(named[0], row, self.costs)]
+            saved = self._prices.paired_saving(named[0], dear[0]) if len(dear) == len(named) - 1 == 1 else ""
+            told = few = ", and not all of their costs are told apart"
+            if len(dear) == len(named) - 1:
+                told = f", and {named[0].loop} is the {'cheaper' if len(named) == 2 else 'cheapest'}"
+                few = f", {named[0].loop} being cheaper"
+        full, brief = self.ties.in_words(named[0], candidates)
+        return f"{told}{saved}{full}", f"{few}{brief}"
 
     def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
         """Return which candidates are shown to be equivalent to the one that is named, as a clause."""

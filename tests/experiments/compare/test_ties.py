@@ -1,0 +1,101 @@
+"""What tells loops apart that are equal in accuracy: tokens, tokens with a prompt cache, and wrong answers given as done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.answer import answer
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import Comparison, compare
+
+TASKS = 60
+
+
+@pytest.fixture(scope="session")
+def counted(record) -> Callable[..., Comparison]:
+    """Compares loops of given tokens, cacheable tokens, tasks that they solve and wrong answers that they give as done."""
+
+    def make(loops: Mapping[str, tuple[int, int, int, int]], profile: str = "calm") -> Comparison:
+        infos, records = [], []
+        for loop, (tokens, cacheable, solved, wrong) in loops.items():
+            infos.append(ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s"))
+            for task in range(TASKS):
+                is_right = task < solved
+                records.append(
+                    record(
+                        arm=f"{loop}/{profile}",
+                        task=f"t{task:03}",
+                        scores={"accuracy": float(is_right)},
+                        input_tokens=tokens + task % 5,
+                        output_tokens=0,
+                        cacheable_tokens=cacheable,
+                        false_success=not is_right and task >= TASKS - wrong,
+                    )
+                )
+        return compare(records, infos)
+
+    return make
+
+
+BAD = (50, 0, 5, 0)
+
+
+def first(comparison: Comparison) -> SimpleNamespace:
+    said = answer(comparison).said[0]
+    return SimpleNamespace(full=said.text, brief=said.brief, adopts=said.adopts)
+
+
+def test_the_equal_rival_is_named_with_what_it_costs_and_no_loop_that_is_worse(counted):
+    made = first(counted({"plain": (500, 0, 50, 0), "dear": (700, 0, 50, 0), "bad": (490, 0, 5, 0)}))
+    assert made.full.startswith(
+        "Adopt plain (502 tokens a trial): no loop is shown to beat it, and none of its equals is cheaper: "
+    )
+    assert "dear takes 702 tokens a trial" in made.full
+    assert "(dear: 40 % more)" in made.brief
+    assert "not told apart" not in made.full
+
+
+def test_where_the_prompt_cache_reverses_the_order_neither_is_adopted_in_silence(counted):
+    made = first(counted({"plain": (500, 0, 50, 0), "cached": (700, 600, 50, 0), "bad": BAD}))
+    assert made.full.startswith("Adopt plain by list tokens (502 tokens a trial against 702)")
+    assert "or cached by tokens with a prompt cache (162 against 502, paired difference 340" in made.full
+    assert made.brief.startswith(
+        "Adopt plain by list tokens (502 against 702), or cached by tokens with a prompt cache (162 against 502)"
+    )
+    assert made.adopts == "plain"
+
+
+def test_wrong_answers_given_as_done_speak_for_the_equal_that_gave_fewer(counted):
+    made = first(counted({"plain": (500, 0, 40, 15), "careful": (700, 0, 40, 0), "bad": BAD}))
+    assert "or careful by wrong answers given as done (none against 15 of 60, p <0.001)" in made.full
+    both = first(counted({"plain": (500, 0, 40, 15), "careful": (700, 600, 40, 0), "bad": BAD})).full
+    assert "by tokens with a prompt cache (162 against 502" in both
+    assert ") and by wrong answers given as done (none against 15 of 60" in both
+
+
+def test_harm_that_a_test_shows_stands_beside_the_loop_that_is_better(counted):
+    made = first(counted({"bold": (500, 0, 50, 10), "meek": (500, 0, 20, 0)}))
+    assert "though it gave more wrong answers as done than meek (none against 10 of 60, p = 0.002): better than every" in made.full
+    assert "though" not in first(counted({"bold": (500, 0, 50, 1), "meek": (500, 0, 20, 0)})).full
+
+
+def test_where_nothing_is_decided_the_equal_that_is_ahead_with_a_cache_is_told(counted):
+    made = first(counted({"plain": (500, 0, 50, 0), "cached": (700, 600, 50, 0)}))
+    assert made.full.startswith(
+        "Nothing is decided: no loop is told apart from another; the cheapest is plain (502 tokens a trial)"
+    )
+    assert "; by tokens with a prompt cache cached is ahead of plain (162 against 502" in made.full
+
+
+@given(st.integers(0, 700), st.integers(0, 20), st.integers(0, 20))
+def test_an_equal_is_named_as_ahead_only_where_its_count_is_smaller(counted, cacheable, wrong, other):
+    made = first(counted({"plain": (500, 0, 40, wrong), "rival": (700, cacheable, 40, other), "bad": BAD}))
+    if "or rival by tokens with a prompt cache" in made.full:
+        assert 702 - 0.9 * cacheable < 502
+    if "by wrong answers given as done" in made.full:
+        assert other < wrong
