@@ -222,6 +222,7 @@ def test_a_printed_run_says_which_column_was_read_as_what(frame: pd.DataFrame) -
     found = imported(frame, name="printed")
     assert repr(found).splitlines()[-1] == f"DataFrame: {said}"
     assert said in found._repr_html_()
+    assert ".loop(name)" not in found._repr_html_()
     assert repr(loopbench.load("printed")).splitlines()[-1] == f"DataFrame: {said}"
     parts = [part.drop(columns="who") for _, part in frame.groupby("who")]
     apart = loopbench.import_results(parts, map={"task": "q"}, scorer="right")

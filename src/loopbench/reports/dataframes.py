@@ -188,10 +188,9 @@ class Loaded:
 
     def _repr_html_(self) -> str:
         """Return the verdicts for a notebook, then the arms with their intervals, over tasks and over templates."""
-        level = (
-            f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials; loops: .loop(name)"
-        )
-        about = "; ".join([level, *self._readings()])
+        level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
+        is_imported = self.results.manifest.imported is not None  # its arms are no loops that could be made again
+        about = "; ".join([level, *([] if is_imported else ["loops: .loop(name)"]), *self._readings()])
         shown = (*tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
         return block(self.results.title, self._sentences(), [table for table in shown if table.rows], about)
 
