@@ -291,6 +291,21 @@ def test_a_toolbox_may_check_arguments_in_designs_that_hand_them_over_as_they_ar
     assert seen == ["many"]
 
 
+def test_an_observer_that_would_yield_is_refused() -> None:
+    class Yields(Observer):
+        def on_event(self, event: RunEvent) -> Iterator[None]:  # type: ignore[override]
+            yield
+
+    model = FakeModel()
+    with pytest.raises(TypeError, match=r"^observer: Yields\.on_event is a generator function, and its events would be lost"):
+        Finish().run_sync(Query("How much?"), Toolbox(), model, Yields())
+    assert model.requests == []
+
+
+def test_a_class_whose_objects_yield_is_a_tool_like_any_other() -> None:
+    assert not Tool("rows", "", {}, Rows).is_async
+
+
 def test_an_observer_whose_events_nobody_would_await_is_refused() -> None:
     class Waits(Observer):
         async def on_event(self, event: RunEvent) -> None:  # type: ignore[override]

@@ -54,7 +54,7 @@ class PendingCall:
     arguments: Mapping[str, Any]
     """As the tool will get them: converted to its types, and with its defaults, as JSON."""
     problem: str = ""
-    """Why it waits again after a decision, and which arguments their JSON form does not say whole; empty if there is neither."""
+    """Why it waits again, what has become of an equal call, and which arguments their JSON form does not say whole; else empty."""
 
 
 class ApprovalRequired(StopRun):

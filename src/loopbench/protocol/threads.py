@@ -34,7 +34,7 @@ def _called(function: Any) -> tuple[Any, Any]:
     """Return what a call of a function may run: itself, and its method if it is an object."""
     while isinstance(function, partial):
         function = function.func
-    return function, getattr(function, "__call__", None)  # noqa: B004
+    return function, None if inspect.isclass(function) else getattr(function, "__call__", None)  # noqa: B004
 
 
 def caller_waits() -> bool:
