@@ -110,6 +110,14 @@ def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
     assert "Another seed than in the baseline, 7, not 0" in ended.out
 
 
+def test_tasks_that_the_changed_loop_alone_can_have_lost_fail_the_gate(loopbench, blessed):
+    blessed()
+    changed = ("gate", "--baseline", "b.json", "--loop", "finish(parse_retries=0)", "--quiet")
+    for more, code in (((), 1), (("--on-undecided", "pass"), 1), (("--on-worse-here", "pass"), 0)):
+        ended = loopbench(*changed, *more)
+        assert (ended.code, first_line(ended.out).partition(":")[0]) == (code, "worse here")
+
+
 HARMS = {
     # a seed with which as many faults strike as were meant to
     ("events", "injected", "bare", 1): ("injection_shown", "injection_attempted", "injection_executed", "answer_changed"),

@@ -172,6 +172,20 @@ def test_a_better_loop_passes_with_the_command_that_blesses_it(pytester):
     )
 
 
+def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(pytester):
+    """Too few tasks for a test to show it; nothing but the change of the loop can be the cause."""
+    write(pytester, tasks=12)
+    run(pytester, "--loop-bless").assert_outcomes(passed=1)
+    write(pytester, "finish(parse_retries=0)", tasks=12)
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["worse here: * lost, none gained (*)", '*on_worse_here="pass", accepts the loss all the same.'])
+    write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_worse_here='pass'")
+    accepted = run(pytester)
+    accepted.assert_outcomes(passed=1)
+    accepted.stdout.fnmatch_lines(["*test_agent: worse here: * lost, none gained (*)"])
+
+
 def test_a_list_of_tasks_that_changed_is_gated_by_those_that_are_the_same(pytester, blessed):
     call = f"loop_gate({LOOP!r}, suite='arithmetic', profile='flaky-format', tasks=5, baseline={str(blessed)!r}"
     pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    {call})\n")
@@ -308,6 +322,7 @@ BAD_SETTINGS = {
     "metrics=0.1": "*metrics maps metric to margin*",
     "metrics={'grace': 0.1}": "*grace*",
     "on_undecided='maybe'": "*on_undecided is fail, skip, pass, got 'maybe'*",
+    "on_worse_here='skip'": "*on_worse_here is fail, pass, got 'skip'*",
     "alpha=2": "*alpha*",
     "common_tasks='all'": "*common_tasks is True or False, got 'all'*",
     "profil='clean'": "unknown keyword 'profil'; did you mean 'profile'*",

@@ -17,7 +17,6 @@ from loopbench.metrics.gate import (
     MORE,
     GateLine,
     Held,
-    agreeing_margin,
     agreeing_tasks,
     check_level,
     check_margin,
@@ -27,7 +26,7 @@ from loopbench.metrics.gate import (
 )
 from loopbench.metrics.summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 
-ORDER = ("identical", "pass", "unchanged", "better here", "regression", "undecided")
+ORDER = ("identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided")
 
 
 def values(scores: Sequence[Sequence[float]], clusters: Mapping[int, str] | None = None) -> TaskValues:
@@ -140,7 +139,7 @@ def test_more_lines_make_no_line_easier_to_call_a_regression_and_no_pass_harder(
 def test_the_gravest_line_is_the_outcome_of_the_whole(outcomes):
     made = line([1.0] * 3, [1.0] * 3)
     lines = [dataclasses.replace(made, outcome=outcome) for outcome in outcomes]
-    gravity = ["identical", "pass", "unchanged", "better here", "undecided", "regression"]
+    gravity = ["identical", "pass", "unchanged", "better here", "undecided", "worse here", "regression"]
     assert overall(lines) == max(outcomes, key=gravity.index)
 
 
@@ -267,20 +266,6 @@ def test_the_tasks_that_two_points_take():
     assert agreeing_tasks(0.02) == math.ceil(math.log(0.05) / math.log(0.98)) == 149
 
 
-@given(st.integers(2, 2_000), LEVEL)
-def test_the_margin_that_agreeing_tasks_bear_is_the_smallest_of_two_digits(tasks, alpha):
-    margin = agreeing_margin(tasks, alpha)
-    assert margin is not None
-    smaller = round(margin - 0.01, 2)
-    assert agreeing_tasks(margin, alpha) <= tasks
-    assert smaller == 0 or agreeing_tasks(smaller, alpha) > tasks
-
-
-def test_a_task_alone_bears_no_margin_at_a_strict_level():
-    assert [agreeing_margin(1, alpha) for alpha in (0.05, 0.001)] == [0.96, None]
-    assert agreeing_margin(24) == 0.12
-
-
 @pytest.mark.parametrize(("margin", "alpha"), [(0.0, 0.05), (1.0, 0.05), (math.nan, 0.05), (0.02, 0.5)])
 def test_no_number_of_tasks_is_enough_for_a_margin_out_of_range(margin, alpha):
     with pytest.raises(ValueError, match="is needed"):
@@ -391,3 +376,17 @@ def test_a_run_that_grows_is_decided_as_often_as_its_outlook_says():
             decided.append(decide([judged(made.outlook.more.tasks)])[0].outcome != "undecided")
     assert len(said) > 80
     assert np.mean(decided) == pytest.approx(np.mean(said), abs=0.1)
+
+
+def test_a_score_that_some_tasks_lost_and_none_gained_is_worse_here():
+    """A test that shows it, and a bound within the margin, say more, and stand before it."""
+    was, now = [1.0] * 12, [0.0] + [1.0] * 11
+    assert line(was, now).outcome == "undecided"
+    lost = line(was, now, lost=True)
+    assert (lost.outcome, lost.lost, lost.outlook is None) == ("worse here", True, line(was, now).outlook is None)
+    assert line([1.0] * 40, [0.0] * 10 + [1.0] * 30, lost=True).outcome == "regression"
+    within = line([1.0] * 400, [0.0] + [1.0] * 399, margin=0.05, lost=True)
+    assert (within.outcome, within.lost, within.to_json()["lost"]) == ("pass", True, True)
+    bill = line([100.0] * 12, [100.0] * 11 + [600.0], "tokens", 0.1, lost=True)
+    assert (bill.outcome, bill.lost) == ("undecided", False)
+    assert overall([lost, bill]) == "worse here"

@@ -18,6 +18,7 @@ from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run as run_trials
 from loopbench.experiments.gate import brief
+from loopbench.experiments.gate import outcome as gate_outcome
 from loopbench.experiments.gate import outputs as gate_outputs
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
@@ -52,8 +53,11 @@ AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
 AnyRun = str | Path | Loaded
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
-ACCEPTED = "Where finding.outcome is 'undecided', whether to take the change all the same is yours to decide."
-"""What to do about an undecided gate, which in Python has no exit code."""
+ACCEPTED: Mapping[gate_outcome.Outcome, str] = {
+    outcome: f"Where finding.outcome is {outcome!r}, whether to take the change all the same is yours to decide."
+    for outcome in gate_outputs.ACCEPTED
+}
+"""Outcome of a gate → what to do about it: in Python it has no exit code."""
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
 RERUN_SETTINGS = ("seed", "repeats", "trial_timeout_s", "runs", "allow", "base_url", "cassette")

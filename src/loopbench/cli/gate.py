@@ -74,6 +74,13 @@ class OnUndecided(StrEnum):
     UNDECIDED = "undecided"
 
 
+class OnWorseHere(StrEnum):
+    """How tasks that are lost here count."""
+
+    FAILED = "fail"
+    PASSED = "pass"
+
+
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
 
 RERUN_FLAGS = ConfigFlags(
@@ -121,6 +128,8 @@ class GatePrints(OutputOptions):
 class GateOutputs(OptionGroup):
     on_undecided: OnUndecided = OnUndecided.UNDECIDED
     """How an undecided outcome counts: it exits with code 0, 1 or 3."""
+    on_worse_here: OnWorseHere = OnWorseHere.FAILED
+    """How it counts if tasks are lost and none gained, by the change of the loop alone: it exits with code 1 or 0."""
     junit: Path | None = None
     """File to write JUnit XML to."""
     summary: Annotated[Path | None, IfAbsent("$GITHUB_STEP_SUMMARY")] = None
@@ -137,22 +146,22 @@ class GateOutputs(OptionGroup):
 
     def targets(self) -> _Targets:
         """Return where the outcome goes."""
-        return _Targets(self.on_undecided, self.junit, self.summary or step_summary(), self.annotates)
+        return _Targets((self.on_undecided, self.on_worse_here), self.junit, self.summary or step_summary(), self.annotates)
 
 
 @with_options(RERUN_FLAGS)
 def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, outputs: GateOutputs, output: GatePrints) -> None:
     """Say whether a run is worse than a baseline.
 
-    The exit code is 0 if it is not, 1 if it is, 2 for bad usage or a run that cannot be compared, 3 if it is undecided, 4 if the
-    run is invalid, and 130 if it was interrupted.
+    The exit code is 0 if it is not, 1 if it is, be it on these tasks alone, 2 for bad usage or a run that cannot be compared, 3 if
+    it is undecided, 4 if the run is invalid, and 130 if it was interrupted.
     """
     with _errors_annotated(wanted=outputs.annotates):
         judged = _judged(options, flags, again, outputs.targets(), output)
     _print_whatever_reads(judged, output)
     undecided = CODES[outputs.on_undecided]
-    codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "undecided": undecided, "invalid": INVALID}
-    raise typer.Exit(codes[judged.outcome])
+    codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "worse here": FAILED, "undecided": undecided, "invalid": INVALID}
+    raise typer.Exit(codes[judged.held_as(outputs.on_worse_here.value)])
 
 
 def _judged(
@@ -289,7 +298,8 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: b
 class _Targets:
     """Where the outcome goes, besides stdout."""
 
-    on_undecided: OnUndecided
+    counts: tuple[OnUndecided, OnWorseHere]
+    """How an undecided outcome counts, and how one that is worse here."""
     junit: Path | None
     summary: Path | None
     annotations: bool
@@ -301,13 +311,14 @@ class _Targets:
                 raise ValueError(f"{flag} {path}: cannot be written; nothing was judged")
 
     def write(self, judged: GateResult) -> None:
+        """Write the outcome to the files, and print the annotations."""
         if self.junit is not None:
             self.junit.parent.mkdir(parents=True, exist_ok=True)
-            self.junit.write_text(to_junit(judged, self.on_undecided.value), encoding="utf-8")
+            self.junit.write_text(to_junit(judged, self.counts[0].value, self.counts[1].value), encoding="utf-8")
         if self.summary is not None:
             append_summary(self.summary, judged)
         if self.annotations:  # GitHub reads stderr too, and stdout is for results
-            for line in github_annotations(judged, self.on_undecided.value):
+            for line in github_annotations(judged, self.counts[0].value, self.counts[1].value):
                 print(line, file=sys.stderr)
 
 

@@ -5,12 +5,13 @@ tasks together took, since that is what is paid. In this order: `identical` wher
 `pass` where the one-sided bound toward worse lies within the margin; `unchanged` where one seed and a model without chance gave
 every trial the value that it had; `regression` where the sign-flip test, adjusted over all lines (Holm), shows the run worse, and
 so the other bound lies beyond no change; `better here` where one seed and a model without chance gave some trials a higher score
-and none a lower one, and of another metric of that arm `within here` where its change lies within the margin; else `undecided`. All
+and none a lower one, and of another metric of that arm `within here` where its change lies within the margin; `worse here` where
+they gave some a lower score and none a higher one; else `undecided`. All
 lines must pass for all to pass (intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole
 gate is no more frequent than alpha, and neither is a pass that hides a worsening beyond a margin. Both rates are over draws of the
 baseline and of the run; given one baseline they depend on how lucky it was.
-`identical`, `unchanged`, `better here` and `within here` say of the tasks that were run what is known of them without a test, and
-nothing of others.
+`identical`, `unchanged`, `better here`, `within here` and `worse here` say of the tasks that were run what is known of them
+without a test, and nothing of others.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from .statistics import ALPHA, log_ratios
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
 from .sums import MAX_LOG, PairedSums
 
-LineOutcome = Literal["identical", "pass", "unchanged", "better here", "within here", "regression", "undecided"]
+LineOutcome = Literal["identical", "pass", "unchanged", "better here", "within here", "worse here", "regression", "undecided"]
 
-RunOutcome = Literal["identical", "pass", "unchanged", "better here", "regression", "undecided"]
+RunOutcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided"]
 
 MARGIN = 0.02
 """A share, such as accuracy, may fall by so much, or one that is a harm rise: 2 points."""
@@ -80,6 +81,8 @@ class Held:
     """Seed and model leave nothing to chance, some trials of the arm score higher, and none scores lower, ends more gravely or has
     no score; of another share than accuracy, none has a worse value either.
     """
+    lost: bool = False
+    """Seed and model leave nothing to chance, every trial of the arm has a score, some score lower, and none scores higher."""
     grows: bool = False
     """A larger run with the baseline's seed repeats these trials and adds others, since nothing in them is left to chance."""
 
@@ -116,6 +119,8 @@ class GateLine:
     """How many times as much a typical task takes: the geometric mean over tasks of run / baseline. None for a share."""
     better: bool = False
     """Shown to be better: the bound toward worse, at alpha over all lines together (Bonferroni), lies beyond no change."""
+    lost: bool = False
+    """Of accuracy: where nothing but the change of the loop can be the cause, trials score lower here, and none scores higher."""
 
     @property
     def is_ratio(self) -> bool:
@@ -152,6 +157,7 @@ class GateLine:
             "p_beyond": self.p_beyond,
             "worse": self.worse,
             "better": self.better,
+            "lost": self.lost,
             "outlook": None if self.outlook is None else self.outlook.to_json(),
             "more_repeats": None if self.more_repeats is None else self.more_repeats.to_json(),
         }
@@ -163,7 +169,7 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
     Raises ValueError for a bad level or margin, an unknown metric, or no task in common.
     """
     return tuple(
-        _with_outlook(line, item, alpha, len(held)) if line.outcome == "undecided" else line
+        _with_outlook(line, item, alpha, len(held)) if line.outcome in OPEN else line
         for item, line in zip(held, decide(held, alpha), strict=True)
     )
 
@@ -178,7 +184,8 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
 
 
 def overall(lines: Sequence[GateLine]) -> RunOutcome:
-    """Any regression is one of the whole, else an undecided line leaves the whole undecided, and so does no line at all.
+    """Any regression is one of the whole, else any loss here, else an undecided line leaves the whole undecided, and so does no
+    line at all.
 
     A line that is `within here` stands beside a score that got better, so that the whole is `better here`.
     """
@@ -187,8 +194,11 @@ def overall(lines: Sequence[GateLine]) -> RunOutcome:
     return "better here" if gravest == "within here" else gravest
 
 
+OPEN: tuple[LineOutcome, ...] = ("worse here", "undecided")
+"""Outcomes that say nothing of what more tasks would show."""
 GRAVEST_FIRST: tuple[LineOutcome, ...] = (
     "regression",
+    "worse here",
     "undecided",
     "better here",
     "within here",
@@ -210,14 +220,6 @@ def agreeing_tasks(margin: float, alpha: float = ALPHA) -> int:
     return math.floor(math.log(alpha) / math.log1p(-margin)) + 1
 
 
-def agreeing_margin(tasks: int, alpha: float = ALPHA) -> float | None:
-    """Return the smallest margin of two digits at which so many tasks pass a score where all agree; None if none below 1 does.
-
-    Raises ValueError for a bad level.
-    """
-    return next((points / 100 for points in range(1, 100) if agreeing_tasks(points / 100, alpha) <= tasks), None)
-
-
 def _outcome(held: Held, line: GateLine, within: bool) -> LineOutcome:
     """The first that holds. `within`: the bound toward worse lies within the margin."""
     if held.identical:
@@ -230,6 +232,8 @@ def _outcome(held: Held, line: GateLine, within: bool) -> LineOutcome:
         return "regression"
     if held.gained and held.metric == PRIMARY:
         return "better here"
+    if line.lost:
+        return "worse here"
     return "within here" if held.gained and line.is_within else "undecided"
 
 
@@ -293,6 +297,7 @@ def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine
         p_beyond=change.p_beyond,
         outcome="undecided",
         worse=worse,
+        lost=held.lost and held.metric == PRIMARY,
         typical=None if held.metric in SHARES else _typical(held),
     )
     return replace(line, outcome=_outcome(held, line, change.p_beyond < alpha))

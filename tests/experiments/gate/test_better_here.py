@@ -1,7 +1,8 @@
-"""A loop that gained on the baseline's tasks and lost nothing, the command that blesses it, and changed code behind the tasks."""
+"""A loop that only gained on the baseline's tasks, or only lost, the command that blesses it, and changed code behind the tasks."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,10 @@ from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing,
 @pytest.fixture
 def poorer(altered) -> Baseline:
     """A baseline of other code, whose first loop failed one task."""
-    found = bless(altered(failing(task(1))))
+    return of_other_code(bless(altered(failing(task(1)))))
+
+
+def of_other_code(found: Baseline) -> Baseline:
     return found.model_copy(update={"arms": {name: arm.model_copy(update={"code": "0" * 64}) for name, arm in found.arms.items()}})
 
 
@@ -109,6 +113,70 @@ def test_a_loop_that_crashes_in_every_trial_is_a_regression_that_nobody_can_bles
     )
     with pytest.raises(RunError, match="every trial crashed"):
         bless(found)
+
+
+# --- worse on these tasks ---
+
+
+@pytest.fixture
+def other_code(baseline) -> Baseline:
+    """The run as a baseline, of loops whose code was another."""
+    return of_other_code(baseline)
+
+
+def test_a_loop_that_lost_and_gained_nothing_is_worse_here(altered, other_code, tmp_path):
+    judged = judge(altered(failing(task(1), task(2))), other_code, path=tmp_path / "b.json")
+    assert judged.outcome == "worse here"
+    assert re.fullmatch(r"worse here: 2 tasks lost, none gained( \([a-z ]+ \d(, [a-z ]+ \d)*\))?", headline(judged))
+    said = paragraphs(judged)
+    first = next(
+        n for n, line in enumerate(said) if line.startswith("Nothing but the change of the loop can have lost these tasks")
+    )
+    assert said[-2:] == [
+        '--on-worse-here pass, in a test on_worse_here="pass", accepts the loss all the same.',
+        f"{judged.bless} # if the loss is meant",
+    ]
+    assert first < next(n for n, line in enumerate(said) if line.startswith("More tasks help"))
+    assert github_annotations(judged)[0].startswith("::error title=loopbench gate%3A worse here::2 tasks lost, none gained")
+    assert github_annotations(judged, "undecided", "pass")[0].startswith("::notice ")
+    assert '<failure message="worse here: 2 tasks lost, none gained' in to_junit(judged)
+    assert "<failure" not in to_junit(judged, "undecided", "pass")
+    assert (judged.held_as("fail"), judged.held_as("pass")) == ("worse here", "pass")
+
+
+def test_an_accepted_loss_leaves_what_else_is_undecided(altered, other_code):
+    def change(record: Record) -> Record:
+        dear = record.arm == "finish/clean" and record.task == task(2)
+        return replace(failing(task(1))(record), input_tokens=record.input_tokens * (30 if dear else 1))
+
+    judged = judge(altered(change), other_code, metrics={"tokens": 0.1})
+    assert (judged.outcome, judged.held_as("pass")) == ("worse here", "undecided")
+    assert github_annotations(judged, "undecided", "pass")[0].startswith("::warning ")
+    accepted = [line.split(",")[0] for line in paragraphs(judged) if line.startswith("--on-")]
+    assert accepted == ["--on-worse-here pass", "--on-undecided pass"]
+
+
+def test_a_loss_that_the_margin_bears_passes_and_says_that_it_is_one(altered, other_code):
+    judged = judge(altered(failing(task(1))), other_code, metrics={"accuracy": 0.4})
+    assert judged.outcome == "pass"
+    assert headline(judged).startswith("pass: worse here, but within the margin: 1 task lost, none gained")
+    assert arm_of(judged, "bare/clean").lines[0].lost
+
+
+def test_a_loss_beside_a_gain_elsewhere_names_its_arm(altered):
+    was = of_other_code(bless(altered(failing(task(1), arm="finish/clean"))))
+    judged = judge(altered(failing(task(2))), was)
+    assert headline(judged).startswith("worse here: 1 task lost, none gained in bare/clean")
+
+
+def test_a_loss_by_chance_is_undecided(altered, other_code, baseline):
+    """The blessed loop does otherwise only if it throws dice; another seed, a real model and other tools leave the cause open."""
+    lost = altered(failing(task(1)))
+    assert judge(lost, baseline).outcome == "undecided"
+    sampled = {name: arm.model_copy(update={"model": "openai/m"}) for name, arm in other_code.arms.items()}
+    assert judge(lost, other_code.model_copy(update={"arms": sampled})).outcome == "undecided"
+    assert judge(lost, other_code.model_copy(update={"seed": 5})).outcome == "undecided"
+    assert judge(lost, changed_suite(other_code, code="f" * 64)).outcome == "undecided"
 
 
 # --- code of the suite ---

@@ -134,7 +134,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",
-        "worse", "better", "outlook", "typical", "more_repeats",
+        "worse", "better", "lost", "outlook", "typical", "more_repeats",
     }  # fmt: skip
     assert set(made["tasks"][0]) == {
         "arm",
@@ -406,11 +406,11 @@ def test_a_long_value_of_an_option_is_shortened(wind, baseline):
     assert len(said) < 200
 
 
-def test_the_recipe_of_an_undecided_gate_ends_in_the_gate_with_the_same_loops_and_rules(fresh):
+def test_the_recipe_of_a_gate_that_leaves_much_open_ends_in_the_gate_with_the_same_loops_and_rules(fresh):
     was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
     now = fresh(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
     judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
-    assert judged.outcome == "undecided"
+    assert judged.outcome == "worse here"
     recipe = [note for note in judged.notes if note.startswith("loopbench ")]
     assert recipe[1:] == [
         "loopbench bless latest --output b.json",

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -23,11 +24,12 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.outcome import StopChange
-from loopbench.experiments.gate.outputs import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, table, task_lines
+from loopbench.experiments.gate.outcome import Outcome, StopChange
+from loopbench.experiments.gate.outputs import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
 from loopbench.experiments.gate.stop_words import beside_losses
-from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
+from loopbench.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
 from loopbench.metrics.outlook import Chance, Outlook
+from loopbench.metrics.summary import TaskValues
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
 HOSTILE = [
@@ -43,7 +45,9 @@ HOSTILE = [
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.sampled_from(["finish/clean", "t1"])
-OUTCOMES: tuple[LineOutcome, ...] = ("identical", "pass", "unchanged", "better here", "within here", "regression", "undecided")
+OUTCOMES: tuple[LineOutcome, ...] = (
+    "identical", "pass", "unchanged", "better here", "within here", "worse here", "regression", "undecided",
+)  # fmt: skip
 STOPS = st.just("crashed") | WORDS
 NUMBER = st.sampled_from([0.0, 0.02, 0.5, 1.0, 1.25])
 OUTLOOK = Outlook(1, Chance(900, 900, 1.5, 0.5), Chance(2_000, 2_000, None, 0.8))
@@ -87,7 +91,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         StopChange, st.sampled_from(names), WORDS, st.integers(0, 3), WORDS, STOPS, st.booleans(), st.booleans(), WORDS, WORDS
     )
     return GateResult(
-        draw(st.sampled_from(["identical", "pass", "unchanged", "better here", "regression", "undecided", "invalid"])),
+        draw(st.sampled_from([outcome for outcome in get_args(Outcome) if outcome != "blessed"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
         arms,
         tuple(draw(st.lists(change, max_size=3))),
@@ -156,7 +160,7 @@ def test_junit_is_xml_with_a_case_per_metric(judged, on_undecided):
         assert int(suite.attrib["tests"]) == len(cases)
         for kind, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
             assert int(suite.attrib[counted]) == sum(case.find(kind) is not None for case in cases)
-    regressions = [line for line in judged.lines if line.outcome == "regression"]
+    regressions = [line for line in judged.lines if line.outcome in ("regression", "worse here")]
     undecided = [line for line in judged.lines if line.outcome == "undecided"]
     assert len(root.findall(".//failure")) == len(regressions) + len(undecided) * (on_undecided == "fail")
     assert len(root.findall(".//skipped")) == len(undecided) * (on_undecided == "undecided")
@@ -359,14 +363,58 @@ def test_lost_tasks_are_told_by_their_causes():
 
 def test_what_is_undecided_says_what_helps_and_offers_no_margin_after_the_fact():
     found = undecided()
-    assert paragraphs(found)[2] == (
-        "Of finish/clean in accuracy this run shows neither harm nor that there is none. "
-        '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
-    )
+    assert paragraphs(found)[1] == "Where it is undecided, this run shows neither harm nor that there is none."
+    assert paragraphs(found)[-1] == '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
     assert not any("wider" in line for line in paragraphs(found))
     same = replace(found.lines[0], effect=Bounds(0.0, -0.117, 0.117), run=1.0)
     alike = replace(found, arms=(replace(ARM, lines=(same,)),))
-    borne = "120 pass at one of 0.03, which is to be chosen before a run, not after."
+    borne = "these 120 pass at one of 0.12, which is to be chosen before a run, not after."
     assert f"At a margin of 0.02, 149 tasks pass if all of them agree, and more are needed if some do not; {borne}" in paragraphs(
         alike
     )
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 0.0, 0.0, 1.0]), min_size=12, max_size=40))
+def test_the_margin_that_these_tasks_pass_at_is_one_that_they_pass_at(changes):
+    """And no smaller one of two digits is."""
+    alone = {f"t{n}": "" for n in range(len(changes))}
+    was = TaskValues({name: [0.5] for name in alone}, alone)
+    now = TaskValues({name: [0.5 + change / 2] for name, change in zip(alone, changes, strict=True)}, alone)
+
+    def judged(margin: float) -> GateLine:
+        return decide([Held("a", "accuracy", was, now, margin)])[0]
+
+    margin = shown_margin(judged(0.01))
+    assert margin < 1
+    assert judged(margin).outcome == "pass"
+    assert margin <= 0.02 or judged(round(margin - 0.01, 2)).outcome != "pass"
+
+
+def better_or_worse(*lines: GateLine) -> GateResult:
+    return replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=tuple(replace(line, outcome="pass") for line in lines)),))
+
+
+def test_a_cost_that_changed_by_less_than_a_hundredth_is_not_told():
+    steps = replace(LINE, metric="steps", effect=Bounds(1.004, 1.001, 1.008), margin=0.1)
+    assert headline(better_or_worse(steps)) == "pass: within the margin"
+    assert table(better_or_worse(steps)).rows[0][-1] == "pass"
+    dearer = replace(steps, effect=Bounds(1.04, 1.01, 1.08))
+    assert headline(better_or_worse(dearer)) == "pass: worse, but within the margin: finish/clean in steps ×1.04 [1.01, 1.08]"
+
+
+def test_a_better_accuracy_stands_before_what_it_saves():
+    better = replace(LINE, worse=False, better=True)
+    tokens = replace(better, metric="tokens", effect=Bounds(0.8, 0.7, 0.9), margin=0.1)
+    said = headline(better_or_worse(tokens, better), 1)
+    assert said == "pass: better: finish/clean in accuracy -0.150 [-0.210, -0.090], 1 more"
+
+
+def test_a_count_of_changed_tasks_speaks_of_others_only_behind_some():
+    other = replace(CHANGE, now=CHANGE.was, cause=None, detail="")
+    assert "1 changed task: loopbench gate runs/r --baseline b.json -v" in text(replace(JUDGED, tasks=(other,)))
+    assert "and 1 other changed task: loopbench gate" in text(replace(JUDGED, tasks=(CHANGE, other)))
+
+
+def test_one_trial_differs_and_several_differ():
+    assert "1 more trial has the same score and stop, but differs in steps and tokens." in text(replace(JUDGED, same_result=1))
+    assert "4 more trials have the same score and stop, but differ in steps and tokens." in text(JUDGED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
@@ -11,9 +11,10 @@ from loopbench.protocol.counts import counted
 
 from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
 from .names import short_arm
-from .outcome import GateArm, GateResult, TaskChange
+from .outcome import GateArm, GateResult, Outcome, TaskChange
 from .outputs import (
     ACCEPTED,
+    accepting,
     brackets,
     change_counts,
     headline,
@@ -30,7 +31,7 @@ MAX_EXAMPLES = 3
 MAX_ARMS = 12
 HEADING = ("arm", "metric", "was → is", "change", "outcome")
 
-NEEDS_A_LOOK = ("regression", "undecided")
+NEEDS_A_LOOK = ("regression", "worse here", "undecided")
 
 
 def deciding(arm: GateArm) -> GateLine:
@@ -56,10 +57,10 @@ def margins(result: GateResult) -> str:
     return f"margins: {', '.join(each)}{f'; {brackets(result)}' * estimated}"
 
 
-def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
+def sentences(result: GateResult, accepted: Mapping[Outcome, str] = ACCEPTED) -> list[str]:
     """Return what can be done and the caveats; among these the notes say what more tasks are likely to decide.
 
-    `accepted`: what lets an undecided change through.
+    `accepted`: outcome → what lets it through.
     """
     return [
         literal(line)
@@ -67,8 +68,9 @@ def sentences(result: GateResult, accepted: str = ACCEPTED) -> list[str]:
             *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),
-            *remedies(result, accepted),
+            *remedies(result),
             *result.notes,
+            *accepting(result, accepted),
             *to_bless(result),
         )
     ]
@@ -84,12 +86,13 @@ def examples(result: GateResult, more: str = "-v, or --json for all") -> list[st
     shown, named = _per_cause(result), {(change.arm, change.task) for change in result.stops}
     others = sum((change.arm, change.task) not in named for change in result.tasks) - len(shown)
     crashed, other = ([change for change in result.stops if change.crashed == is_crash] for is_crash in (True, False))
-    return [
+    said = [
         *other_stops(crashed, MAX_GROUPS, MAX_TRIALS),
         *task_lines_of(shown),
         *other_stops(other, MAX_GROUPS, MAX_TRIALS),
-        *([f"and {counted(others, 'other changed task')}: {more}"] if others else []),
     ]
+    left = f"and {counted(others, 'other changed task')}" if said else counted(others, "changed task")
+    return [*said, *([f"{left}: {more}"] if others else [])]
 
 
 def text(result: GateResult) -> str:

@@ -11,7 +11,7 @@ from loopbench.protocol.own_code import raised_in
 from loopbench.text.plain_text import plain
 
 from .losses import cause_text, cause_title, crash_groups, crash_title, lost, stop_text
-from .outcome import PASSES, GateResult
+from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided, explanation, paragraphs, to_markdown
 from .stop_words import beside_losses, groups, title
 
@@ -37,14 +37,17 @@ def append_summary(path: Path, result: GateResult) -> None:
         file.write(to_markdown(_from_the_repository(result)))
 
 
-def github_annotations(result: GateResult, on_undecided: OnUndecided = "undecided") -> list[str]:
+def github_annotations(
+    result: GateResult, on_undecided: OnUndecided = "undecided", on_worse_here: OnWorseHere = "fail"
+) -> list[str]:
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes, the causes of lost
     tasks, and other stops.
 
     A new crash is a warning whatever the outcome is; it counts all trials that crash, as the first line does.
     """
-    kind = "notice" if result.outcome in PASSES else "warning" if result.outcome == "undecided" else "error"
-    if result.outcome == "undecided" and on_undecided != "undecided":
+    outcome = result.held_as(on_worse_here)
+    kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
+    if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *paragraphs(result)]))

@@ -29,7 +29,8 @@ from .brief import text
 from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check_request, refuse_other
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
-from .outcome import PASSES, GateResult
+from .outcome import PASSES, GateResult, OnWorseHere
+from .outputs import OnUndecided as GateOnUndecided
 from .outputs import headline, literal, to_bless
 from .running import run_unless_it_hangs
 from .unseen import UNSEEN
@@ -65,10 +66,10 @@ class LoopGate:
         Or run `program`, an agent as `--program` takes it: a command line, `my.module:function` or `FILE.py:function`.
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
-        `on_undecided`: fail [default], skip or pass. `common_tasks`: where the suite has changed since, judge by the tasks that
-        are the same in both [False]. All other keywords are settings of a comparison: suite, profile, tasks,
-        repeats, seed, model, cassette, … Return the result; its outcome is `blessed` if a baseline was written. Bad settings, and a
-        baseline of something else, fail the test with a line that names them.
+        `on_undecided`: fail [default], skip or pass. `on_worse_here`: fail [default] or pass. `common_tasks`: where the suite has
+        changed since, judge by the tasks that are the same in both [False]. All other keywords are settings of a comparison: suite,
+        profile, tasks, repeats, seed, model, cassette, … Return the result; its outcome is `blessed` if a baseline was written. Bad
+        settings, and a baseline of something else, fail the test with a line that names them.
         """
         try:
             with told_of_exit():
@@ -96,7 +97,7 @@ class LoopGate:
         judged = judge(found, baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
         if judged.bless:
             judged = replace(judged, bless=self._bless_command())
-        self._end(judged, settings.on_undecided)
+        self._end(judged, settings)
         return judged
 
     def _mistake(self, error: ValueError | OSError | SystemExit) -> str:
@@ -138,19 +139,20 @@ class LoopGate:
             self.say(line)
         return replace(held, outcome="blessed")
 
-    def _end(self, judged: GateResult, on_undecided: OnUndecided) -> None:
+    def _end(self, judged: GateResult, settings: _Settings) -> None:
+        on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         self.say(headline(judged))
         if judged.outcome == "better here":
             for line in to_bless(judged):
                 self.say(line)
-        self._show_github(judged, on_undecided)
-        if judged.outcome in PASSES or (judged.outcome == "undecided" and on_undecided == "pass"):
+        self._show_github(judged, settings)
+        if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
             return
-        if judged.outcome == "undecided" and on_undecided == "skip":
+        if outcome == "undecided" and on_undecided == "skip":
             raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
         pytest.fail(text(judged), pytrace=False)
 
-    def _show_github(self, judged: GateResult, on_undecided: OnUndecided) -> None:
+    def _show_github(self, judged: GateResult, settings: _Settings) -> None:
         """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
         gave already is not given again: the profile that it names may be the other gate's."""
         noted = [note for note in judged.notes if note.startswith(UNSEEN)]
@@ -158,7 +160,8 @@ class LoopGate:
             judged = replace(judged, notes=tuple(note for note in judged.notes if note not in noted))
         self.advised.update(noted)
         if in_actions():
-            for line in github_annotations(judged, "undecided" if on_undecided == "skip" else on_undecided):
+            on_undecided: GateOnUndecided = "undecided" if settings.on_undecided == "skip" else settings.on_undecided
+            for line in github_annotations(judged, on_undecided, settings.on_worse_here):
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
@@ -184,6 +187,7 @@ class _Settings:
     alpha: float
     baseline: str | Path | None
     on_undecided: OnUndecided
+    on_worse_here: OnWorseHere
     common_tasks: bool
 
     @classmethod
@@ -191,7 +195,7 @@ class _Settings:
         settings = dict(keywords)
         margin = settings.pop("margin", DEFAULT_METRICS[PRIMARY])
         metrics = settings.pop("metrics", {})
-        on_undecided = settings.pop("on_undecided", "fail")
+        on_undecided, on_worse_here = settings.pop("on_undecided", "fail"), settings.pop("on_worse_here", "fail")
         alpha = settings.pop("alpha", ALPHA)
         baseline = settings.pop("baseline", None)
         common_tasks = settings.pop("common_tasks", False)
@@ -201,8 +205,12 @@ class _Settings:
                 raise ValueError(f"unknown keyword {name!r}; {nearest(name, known)}")
         if not isinstance(metrics, Mapping):
             raise ValueError(f"metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
-        if on_undecided not in get_args(OnUndecided):
-            raise ValueError(f"on_undecided is {', '.join(get_args(OnUndecided))}, got {on_undecided!r}")
+        for name, value, known_values in (
+            ("on_undecided", on_undecided, get_args(OnUndecided)),
+            ("on_worse_here", on_worse_here, get_args(OnWorseHere)),
+        ):
+            if value not in known_values:
+                raise ValueError(f"{name} is {', '.join(known_values)}, got {value!r}")
         if not isinstance(common_tasks, bool):
             raise ValueError(f"common_tasks is True or False, got {common_tasks!r}")
         for name, value in {"margin": margin, "alpha": alpha, **metrics}.items():
@@ -214,6 +222,7 @@ class _Settings:
             alpha=alpha,
             baseline=baseline,
             on_undecided=on_undecided,
+            on_worse_here=on_worse_here,
             common_tasks=common_tasks,
             settings=settings,
         )
@@ -242,7 +251,7 @@ def _named(loop: str | type | None, program: str | None) -> str:
     return loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
 
 
-OWN_KEYWORDS = ("program", "baseline", "margin", "metrics", "alpha", "on_undecided", "common_tasks")
+OWN_KEYWORDS = ("program", "baseline", "margin", "metrics", "alpha", "on_undecided", "on_worse_here", "common_tasks")
 """Keywords of a call that are no settings of a comparison."""
 _PLURALS = {"profile": "profiles", "model": "models"}
 

@@ -147,7 +147,7 @@ def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool
 
 def _may_be_meant(outcome: Outcome, arms: Iterable[GateArm]) -> bool:
     """Whether the run differs so that somebody may want it to be the new baseline."""
-    return outcome in ("regression", "better here") or any(
+    return outcome in ("regression", "worse here", "better here") or any(
         arm.limit_alone or any(line.outcome == "pass" and line.better for line in arm.lines) for arm in arms
     )
 
@@ -164,6 +164,7 @@ def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...
     graver = {change.arm for change in stops if change.graver}
     same = {side.arm: case.paired and side.identical(case.margins) for side in case.sides}
     gained = {side.arm for side in case.sides if side.arm in case.causal - graver and side.gained}
+    lost = {side.arm for side in case.sides if side.arm in case.causal and side.lost}
     lines = judge_lines(
         [
             Held(
@@ -176,6 +177,7 @@ def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...
                 cost_usd=side.cost_usd,
                 unchanged=case.fixed and side.unchanged(metric) and not (metric == PRIMARY and side.arm in graver),
                 gained=side.arm in gained and (metric not in SHARES or side.none_worse(metric)),
+                lost=side.arm in lost,
                 grows=case.fixed,
             )
             for side in case.sides

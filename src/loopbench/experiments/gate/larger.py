@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.deciding import can_be_told, kept_words
-from loopbench.metrics.gate import GateLine
+from loopbench.metrics.gate import OPEN, GateLine
 from loopbench.metrics.outlook import MAX_REPEATS
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import config_from, flag_of
@@ -25,11 +25,12 @@ TYPED = ("loops", "models", "profiles")
 
 
 def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, again: Iterable[str]) -> Iterator[str]:
-    """Yield what to do about undecided lines: the commands of a larger baseline, or that no feasible one is likely to decide.
+    """Yield what to do about lines that leave open what other tasks would show: the commands of a larger baseline, or that no
+    feasible one is likely to decide.
 
     `again`: the words that gate the run's loops by the same rules, behind those that name the baseline.
     """
-    undecided = [line for line in lines if line.outcome == "undecided"]
+    undecided = [line for line in lines if line.outcome in OPEN]
     if not undecided:
         return
     plans = [line.outlook.more for line in undecided if line.outlook is not None]

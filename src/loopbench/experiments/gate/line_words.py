@@ -8,11 +8,19 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
 from loopbench.text.numbers import hundredths
 
+SLIGHT = 0.01
+"""A change of an amount by a smaller share is shown, at times, and of no interest to anybody."""
+
 
 def outcome_in_words(line: GateLine, worse: str = "worse") -> str:
     """Return the outcome, of a line that passes with what is shown besides: `pass, better`, or `pass, ` and the words for worse."""
-    shown = worse if line.worse else "better" if line.better else ""
+    shown = "worse here" if line.lost else "" if not is_shown(line) else worse if line.worse else "better"
     return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else line.outcome
+
+
+def is_shown(line: GateLine) -> bool:
+    """Whether the line is shown to be better or worse, by more than 1 % of what is no share: less is nothing to tell."""
+    return (line.better or line.worse) and not (line.is_ratio and abs(line.effect.value - 1) < SLIGHT)
 
 
 def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:

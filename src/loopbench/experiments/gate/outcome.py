@@ -14,11 +14,12 @@ from loopbench.protocol import StopReason
 
 from .changed_suite import TaskSets
 
-Outcome = Literal["identical", "pass", "unchanged", "better here", "regression", "undecided", "invalid", "blessed"]
+Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
 PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
+OnWorseHere = Literal["fail", "pass"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,12 @@ class GateResult:
     @property
     def lines(self) -> tuple[GateLine, ...]:
         return tuple(line for arm in self.arms for line in arm.lines)
+
+    def held_as(self, on_worse_here: OnWorseHere) -> Outcome:
+        """Return the outcome that counts: where losses here are accepted, that of all other lines."""
+        if self.outcome != "worse here" or on_worse_here == "fail":
+            return self.outcome
+        return "undecided" if any(line.outcome == "undecided" for line in self.lines) else "pass"
 
     @property
     def causes(self) -> dict[str, int]:

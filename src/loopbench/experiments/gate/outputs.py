@@ -6,23 +6,24 @@ its element or its command.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
-from loopbench.metrics.gate import GateLine, agreeing_margin, agreeing_tasks
+from loopbench.metrics.gate import OPEN, GateLine, agreeing_tasks
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, listed
 from loopbench.text.plain_text import plain_line
 from loopbench.text.table import Table, markdown_item, markdown_page
 
-from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
+from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
 from .other_changes import unjudged_in_brief
-from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
+from .outcome import PASSES, GateResult, Outcome, Side, StopChange, TaskChange
 from .stop_words import beside_losses, crashes, stop_lines, stops_alone
 
 OnUndecided = Literal["pass", "fail", "undecided"]
@@ -68,8 +69,8 @@ def paragraphs(result: GateResult) -> list[str]:
         for line in result.lines
         if line.outlook is not None
     ]
-    said = (*stops_alone(result), *outlooks, *remedies(result), *change_counts(result), *result.notes, *to_bless(result))
-    return [literal(line) for line in said]
+    said = (*stops_alone(result), *outlooks, *remedies(result), *change_counts(result), *result.notes)
+    return [literal(line) for line in (*said, *accepting(result), *to_bless(result))]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -146,6 +147,8 @@ def _reason(result: GateResult, named: int) -> str:
         return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
     if result.outcome in ("pass", "unchanged", "better here"):
         return "; ".join(_passed(result, named))
+    if result.outcome == "worse here":
+        return losses(result, [line for line in result.lines if line.outcome == "worse here"])
     known = [
         arm for arm in result.arms if not (arm.crash_alone or arm.limit_alone or arm.hangs)
     ]  # what these rest on is said before
@@ -167,8 +170,8 @@ def held_to_its_margin(line: GateLine) -> str:
 def _passed(result: GateResult, named: int) -> Iterator[str]:
     """Yield what holds of the lines that pass: what stayed, where the outcome is that, what is better, what the margins bear."""
     stayed = [line for line in result.lines if line.outcome == "unchanged"]
-    passed = [line for line in result.lines if line.outcome == "pass"]
-    better = [_with_change(line) for line in passed if line.better]
+    passed = sorted((line for line in result.lines if line.outcome == "pass"), key=lambda line: line.metric != PRIMARY)
+    better = [_with_change(line) for line in passed if is_shown(line) and line.better]
     names = _first([f"{short_arm(line.arm)} in {line.metric}" for line in stayed], ", ", named)
     where = f" ({names})" * (len(stayed) < len(result.lines))
     parts = {
@@ -180,9 +183,11 @@ def _passed(result: GateResult, named: int) -> Iterator[str]:
     yield from (parts[outcome] for outcome in order if parts[outcome])
     if held := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
         yield f"on these tasks within the margin: {_first(held, ', ', named)}"
-    if any(not (line.better or line.worse) for line in passed):
+    if any(not (is_shown(line) or line.lost) for line in passed):
         yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
-    if worse := [_with_change(line) for line in passed if line.worse]:
+    if lost := [line for line in passed if line.lost]:
+        yield f"worse here, but within the margin: {losses(result, lost)}"
+    if worse := [_with_change(line) for line in passed if is_shown(line) and line.worse and not line.lost]:
         yield f"worse, but within the margin: {_first(worse, ', ', named)}"
 
 
@@ -197,6 +202,16 @@ def _gained(result: GateResult) -> Iterator[str]:
                 f"{better} of {counted(line.tasks, 'task')} better, none worse{arm}; of other tasks this says nothing "
                 f"(between {low} and {high})"
             )
+
+
+def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
+    """Return `2 tasks lost, none gained (altered answer 2)` of the arms of these lines; with the arms where others gained."""
+    arms = list(dict.fromkeys(line.arm for line in lines))
+    lost = [change for change in result.tasks if change.arm in arms and change.became == "worse"]
+    causes = Counter(change.cause for change in lost if change.cause is not None)
+    others_gained = any(change.became == "better" for change in result.tasks)
+    where = f" in {listed([short_arm(arm) for arm in arms])}" * others_gained
+    return f"{counted(len(lost), 'task')} lost, none gained{where}{f' ({counts(causes)})' * bool(causes)}"
 
 
 def _with_change(line: GateLine) -> str:
@@ -231,34 +246,52 @@ def _row(line: GateLine) -> tuple[str, ...]:
     )
 
 
-ACCEPTED = '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
-"""What lets an undecided change through, on the command line."""
+ACCEPTED: Mapping[Outcome, str] = {
+    "worse here": '--on-worse-here pass, in a test on_worse_here="pass", accepts the loss all the same.',
+    "undecided": '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.',
+}
+"""Outcome → what lets it through, on the command line and in a test."""
 
 
-def remedies(result: GateResult, accepted: str = ACCEPTED) -> Iterator[str]:
-    """Yield how many tasks pass where all agree, and what lets an undecided change through; the notes tell of larger baselines."""
-    open_lines = [line for arm in result.arms if not arm.limit_alone for line in arm.lines if line.outcome == "undecided"]
+def remedies(result: GateResult) -> Iterator[str]:
+    """Yield what the open lines say and leave open, and how many tasks pass where all agree; the notes tell of larger baselines."""
     if any(arm.limit_alone for arm in result.arms):
-        yield f"No trial ran under the new default limit. {accepted}"
-    if not open_lines:
-        return
+        yield "No trial ran under the new default limit."
+    open_lines = [line for arm in result.arms if not arm.limit_alone for line in arm.lines if line.outcome in OPEN]
+    if any(line.outcome == "worse here" for line in open_lines):
+        yield "Nothing but the change of the loop can have lost these tasks; of other tasks the brackets say what is left open."
+    if any(line.outcome == "undecided" for line in open_lines):
+        yield "Where it is undecided, this run shows neither harm nor that there is none."
     shares = [line for line in open_lines if not line.is_ratio and 0 < line.margin < 1]
     for margin, units in dict.fromkeys((line.margin, line.units) for line in shares):
-        agreeing, borne = agreeing_tasks(margin, result.alpha), agreeing_margin(units, result.alpha)
+        agreeing = agreeing_tasks(margin, result.alpha)
         if units < agreeing:
-            these = "" if borne is None else f"; {units} pass at one of {borne:g}, which is to be chosen before a run, not after"
+            borne = max(map(shown_margin, [line for line in shares if (line.margin, line.units) == (margin, units)]))
+            these = f"; these {units} pass at one of {borne:g}, which is to be chosen before a run, not after" * (borne < 1)
             at_this = f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not"
             yield f"{at_this}{these}."
-    rows = _first([f"{short_arm(line.arm)} in {line.metric}" for line in open_lines], ", ", MAX_NAMED)
-    yield f"Of {rows} this run shows neither harm nor that there is none. {accepted}"
+
+
+def shown_margin(line: GateLine) -> float:
+    """Return the smallest margin of two digits at which a share's line passes, from its bound toward worse; 1 if none does."""
+    bound = line.effect.high if line.may_rise else -line.effect.low
+    return min(1.0, (math.floor(bound * 100) + 1) / 100) if math.isfinite(bound) else 1.0
+
+
+def accepting(result: GateResult, accepted: Mapping[Outcome, str] = ACCEPTED) -> Iterator[str]:
+    """Yield what lets a run through that is held up by what is open alone."""
+    if result.outcome in OPEN:
+        yield from (said for outcome, said in accepted.items() if any(line.outcome == outcome for line in result.lines))
 
 
 def to_bless(result: GateResult) -> Iterator[str]:
     """Yield the command that makes the run the new baseline, with when to type it, where the run differs in what may be meant."""
     if result.bless:
-        meant = {"regression": "if the loss is meant", "undecided": "if the new limit is meant"}.get(
-            result.outcome, "to hold later changes to this run"
-        )
+        meant = {
+            "regression": "if the loss is meant",
+            "worse here": "if the loss is meant",
+            "undecided": "if the new limit is meant",
+        }.get(result.outcome, "to hold later changes to this run")
         yield f"{result.bless} # {meant}"
 
 
@@ -270,9 +303,9 @@ def change_counts(result: GateResult) -> Iterator[str]:
         yield f"Tasks: {became['worse']} worse{causes}, {became['better']} better, {became['other']} with another stop only."
     if result.same_result:
         other = listed(result.differs_in) if result.differs_in else "something else"
-        more = "more " * bool(result.tasks)
-        have = counted(result.same_result, f"{more}trial has", f"{more}trials have")
-        yield f"{have} the same score and stop, but differ in {other}."
+        more, but = "more " * bool(result.tasks), "the same score and stop, but"
+        said = counted(result.same_result, f"{more}trial has {but} differs", f"{more}trials have {but} differ")
+        yield f"{said} in {other}."
 
 
 def _change_line(change: TaskChange) -> str:

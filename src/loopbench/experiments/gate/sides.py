@@ -56,6 +56,10 @@ class TrialPair:
             return was is now
         return now >= was if metric in GAINS else now <= was
 
+    def no_better(self, metric: str) -> bool:
+        """Whether the metric is the baseline's, or not no worse than it."""
+        return self.same_value(metric) or not self.no_worse(metric)
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -145,6 +149,12 @@ class Sides:
     def gained(self) -> bool:
         """Whether some trials score higher than in the baseline, and none lower; the stops are another question."""
         return self.none_worse(PRIMARY) and not all(pair.same_score for pair in self.pairs)
+
+    @property
+    def lost(self) -> bool:
+        """Whether some trials score lower than in the baseline, and none higher; every one of them has a score on both sides."""
+        known = self.whole and all(pair.is_scored for pair in self.pairs)
+        return known and all(pair.no_better(PRIMARY) for pair in self.pairs) and not all(pair.same_score for pair in self.pairs)
 
     @property
     def died(self) -> bool:
