@@ -411,7 +411,7 @@ class AnswerIgnored(Defect):
 class CrashAtThird(Defect):
     """The loop crashes at its third call."""
 
-    cause: Cause = "termination"
+    cause: Cause = "crash"
 
     def call(self, call: ToolCall, state: MutantState) -> ToolCall | None:
         if len(state.calls) >= 2:
