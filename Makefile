@@ -21,6 +21,9 @@ PYTEST := $(BIN)/pytest --forks auto -q
 # What one process compiles, the next reads, whatever the environment says; without this, pytest rewrites every test at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
+# uv trusts whom the machine trusts, as pip does: behind a proxy that signs anew, it would reach no package otherwise.
+export UV_SYSTEM_CERTS ?= 1
+
 .PHONY: help compare optimize local real frameworks test explore test-slow fuzz hostile test-real test-node pytest pytest-frameworks lint types fast bench bench-peers clean
 
 help:

@@ -12,6 +12,7 @@ import pytest
 
 import loopbench
 from loopbench.api.import_words import import_words
+from loopbench.reports import dataframes
 from loopbench.reports.dataframes import Loaded
 from loopbench.runs.store.files import RunError
 from tests.docs.pages import output_of
@@ -214,3 +215,36 @@ def test_several_agents_in_a_frame_are_told_in_words_of_python(frame: pd.DataFra
     with pytest.warns(loopbench.LoopbenchWarning) as told:
         loopbench.import_results(frame.rename(columns={"who": "agent version"}), map={"task": "q"}, scorer="right")
     assert [line for line in (str(warning.message) for warning in told) if re.search(said, line)]
+
+
+def test_a_printed_run_says_which_column_was_read_as_what(frame: pd.DataFrame) -> None:
+    said = "columns read: arm=who, task=q, score=right; by their names: cost_usd=cost"
+    found = imported(frame, name="printed")
+    assert repr(found).splitlines()[-1] == f"DataFrame: {said}"
+    assert said in found._repr_html_()
+    assert ".loop(name)" not in found._repr_html_()
+    assert repr(loopbench.load("printed")).splitlines()[-1] == f"DataFrame: {said}"
+    parts = [part.drop(columns="who") for _, part in frame.groupby("who")]
+    apart = loopbench.import_results(parts, map={"task": "q"}, scorer="right")
+    shared = [line for line in repr(apart).splitlines() if "columns read" in line]
+    assert shared == [f"DataFrame 1, DataFrame 2: {said.replace('arm=who, ', '')}"]
+
+
+def test_tables_lack_the_rarer_measures_that_the_source_does_not_tell_and_no_other_column(frame: pd.DataFrame) -> None:
+    found = imported(frame)
+    for table, kept in ((found.trials, dataframes._TRIALS), (found.arms, dataframes._ARMS), (found.tasks, dataframes._TASKS)):
+        gone = kept.keys() - set(table.columns)
+        measures = {name.removesuffix("_n").removesuffix("_low").removesuffix("_high") for name in gone}
+        assert not measures & dataframes.KEPT
+        assert not [name for name in gone if kept[name] == "string" or "." in name]
+        bare = {name for name in table.columns if table[name].isna().all() and table[name].dtype != "string" and "." not in name}
+        assert {name.removesuffix("_low").removesuffix("_high") for name in bare} <= dataframes.KEPT
+    assert found.arms["cost_usd"].notna().all()
+    assert found.arms["tokens"].isna().all()
+    assert "injection_shown" not in found.arms
+    assert "injection_shown_n" not in found.arms
+
+
+def test_arms_of_an_import_are_called_agents(frame: pd.DataFrame) -> None:
+    assert "better than every other agent" in repr(imported(frame.assign(right=(frame["who"] == "x").astype(int))))
+    assert "no agent is told apart from another" in repr(imported(frame.assign(right=[n % 2 for n in range(len(frame))])))

@@ -236,7 +236,7 @@ def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unkno
     for name, text in written.items():
         (here / f"{name}.csv").write_text(text)
         said[name] = loopbench("import", f"{name}.csv").out
-    assert "Adopt a ($0.10 a trial): better than every other loop; what b costs is unknown.\n" in said["of-a"]
-    assert "Adopt a: better than every other loop; what a costs is unknown.\n" in said["of-b"]
-    assert "\nloop\timported\n" in said["of-none"]
+    assert "Adopt a ($0.10 a trial): better than every other agent; what b costs is unknown.\n" in said["of-a"]
+    assert "Adopt a: better than every other agent; what a costs is unknown.\n" in said["of-b"]
+    assert "\nagent\timported\n" in said["of-none"]
     assert "unknown" not in said["of-none"]

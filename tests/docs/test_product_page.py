@@ -49,6 +49,13 @@ def price(item: str) -> float:
     return 1.5
 
 
+def test_the_sizes_of_an_installation_are_those_that_were_measured() -> None:
+    measured = (PAGE.parent / "start.md").read_text(encoding="utf-8")
+    for extra in (r"\(none\)", "`dspy`"):
+        ((size, packages),) = re.findall(rf"^\| {extra} \|.*\| (\d+) \| (\d+) \|$", measured, re.MULTILINE)
+        assert f"{size} MB in {packages} packages" in PAGE.read_text(encoding="utf-8")
+
+
 def test_one_script_serves_every_design() -> None:
     made = code_of("A script for tests")
     assert made["answers"]() == ["28 days"] * len(made["DESIGNS"])

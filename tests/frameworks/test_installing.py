@@ -52,6 +52,18 @@ def test_another_version_has_an_environment_of_its_own_without_our_pins(loopbenc
     assert "--constraint" not in asked
 
 
+@pytest.mark.parametrize(("set_by_user", "asked"), [(None, "1"), ("0", "0")])
+def test_uv_trusts_whom_the_machine_trusts_unless_told_otherwise(
+    loopbench, home, toy_wiring, uv, tmp_path, monkeypatch, set_by_user, asked
+):
+    uv(f"echo $UV_SYSTEM_CERTS > {tmp_path}/asked")
+    monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
+    if set_by_user is not None:
+        monkeypatch.setenv("UV_SYSTEM_CERTS", set_by_user)
+    assert loopbench("frameworks", "install", "openai_agents", "-q").code == 0
+    assert (tmp_path / "asked").read_text() == f"{asked}\n"
+
+
 def test_an_installer_that_fails_leaves_nothing_half_made(loopbench, home, uv):
     uv("echo no route to the index >&2; exit 7")
     ended = loopbench("frameworks", "install", "openai_agents", "--quiet")

@@ -17,7 +17,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
-from loopbench.loops.resumable import Resumable
+from loopbench.loops.resumable import BESIDE, EARLIER, Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
@@ -200,3 +200,97 @@ def test_a_call_that_waits_never_runs_undecided_or_rejected_even_if_needs_approv
     assert Resumable(Bare(), stored).run_sync(Query("Pay."), world.tools(), model).answer == "Done."
     assert "too dear" in model.requests[-1].messages[-1].content
     assert world.made == Counter()
+
+
+# --- equal calls side by side ---
+
+EQUAL = (ToolCall("pay", {"to": "ann"}),) * 2
+
+
+class Till:
+    """A tool that pays, and may raise after its first payment; it counts how many of its calls are under way."""
+
+    def __init__(self, *, breaks: bool) -> None:
+        self.breaks, self.paid, self.under_way, self.most = breaks, 0, 0, 0
+
+    async def pay(self, to: str) -> str:
+        """Pay somebody."""
+        self.paid += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self.under_way -= 1
+        if self.breaks and self.paid == 1:
+            raise ConnectionError("reset")
+        return f"paid {to}"
+
+
+@pytest.mark.parametrize("name", ["finish", "phased agent", "stateless", "at_once"])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_equal_calls_that_a_rule_lets_run_are_made_one_after_the_other(name: str, breaks: bool) -> None:
+    loop, model = design(name, EQUAL)
+    till, checkpoint = Till(breaks=breaks), Checkpoint(needs_approval={"pay": lambda arguments: False})
+    resumable, tools = Resumable(loop, checkpoint), Toolbox([till.pay])
+    if not breaks:
+        resumable.run_sync(Query("Pay."), tools, model)
+        assert (till.paid, till.most) == (2, 1)
+        return
+    with pytest.raises(ApprovalRequired, match="the tool raised ConnectionError: reset"):
+        resumable.run_sync(Query("Pay."), tools, model)
+    assert till.paid == 1
+    checkpoint.approve(checkpoint.pending[0])
+    with pytest.raises(ApprovalRequired):
+        resumable.run_sync(Query("Pay."), tools, model)
+    first = next(entry["call"] for entry in checkpoint.entries if entry["kind"] == "begun")
+    assert [(one.id != first, one.problem) for one in checkpoint.pending] == [(True, EARLIER.format(id=first))]
+    assert till.paid == 2  # as approved, and the equal one waits although a rule lets it run
+
+
+@pytest.mark.parametrize("name", ["finish", "phased agent", "stateless", "at_once"])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_equal_calls_that_wait_side_by_side_say_so_and_are_asked_again_if_the_first_may_have_acted(name: str, breaks: bool) -> None:
+    loop, model = design(name, EQUAL)
+    till, checkpoint = Till(breaks=breaks), Checkpoint(needs_approval=["pay"])
+    resumable, tools = Resumable(loop, checkpoint), Toolbox([till.pay])
+    with pytest.raises(ApprovalRequired):
+        resumable.run_sync(Query("Pay."), tools, model)
+    first, second = checkpoint.pending
+    assert (first.problem, second.problem) == ("", BESIDE.format(id=first.id))
+    for one in (first, second):
+        checkpoint.approve(one)
+    if not breaks:
+        resumable.run_sync(Query("Pay."), tools, model)
+        assert (till.paid, till.most) == (2, 1)
+        return
+    with pytest.raises(ApprovalRequired):
+        resumable.run_sync(Query("Pay."), tools, model)
+    assert till.paid == 1
+    checkpoint.answer(first, "paid, says the bank")
+    for one in checkpoint.pending:
+        assert (one.id, one.problem) == (second.id, EARLIER.format(id=first.id))
+        checkpoint.approve(one)
+    resumable.run_sync(Query("Pay."), tools, model)
+    assert (till.paid, till.most) == (2, 1)
+
+
+def test_a_call_that_was_approved_before_its_equal_may_have_acted_waits_again_with_the_arguments_that_were_given() -> None:
+    loop, model = design("finish", EQUAL)
+    till, checkpoint = Till(breaks=True), Checkpoint(needs_approval=["pay"])
+    resumable, tools = Resumable(loop, checkpoint), Toolbox([till.pay])
+    with pytest.raises(ApprovalRequired):
+        resumable.run_sync(Query("Pay."), tools, model)
+    first, second = checkpoint.pending
+    checkpoint.approve(first)
+    checkpoint.approve(second, arguments={"to": "bob"})
+    with pytest.raises(ApprovalRequired):
+        resumable.run_sync(Query("Pay."), tools, model)
+    checkpoint.approve(first.id)
+    with pytest.raises(ApprovalRequired):
+        resumable.run_sync(Query("Pay."), tools, model)
+    (again,) = checkpoint.pending
+    assert (again.id, again.arguments) == (second.id, {"to": "bob"})
+    assert again.problem == EARLIER.format(id=first.id)
+    checkpoint.approve(again)
+    assert resumable.run_sync(Query("Pay."), tools, model).answer == "Done."
+    assert till.paid == 3

@@ -191,7 +191,7 @@ def test_a_refusal_is_an_error_that_the_model_reads(named: bool) -> None:
 
 
 def test_a_time_limit_is_no_refusal() -> None:
-    checkpoint = Checkpoint(needs_approval=LET, refusals=[Exception])
+    checkpoint = Checkpoint(needs_approval=LET, refusals=[OSError])
     with pytest.raises(ApprovalRequired, match=GIVEN_UP):
         Bank(TimeoutError("no answer")).run(Finish(max_steps=4), checkpoint)
 
@@ -203,6 +203,12 @@ def test_a_time_limit_is_no_refusal() -> None:
         (3, "refusals: give a list of exception classes, such as [NoSuchOrder], not 3"),
         ([3], "refusals: give classes of exceptions, not 3"),
         ([SystemExit], "refusals: give classes of exceptions, not <class 'SystemExit'>"),
+        ([BaseException], "refusals: give classes of exceptions, not <class 'BaseException'>"),
+        (
+            [NoSuchOrder, Exception],
+            "refusals: Exception is every error, so that no call that may have acted would wait; give exceptions that the tool "
+            "raises only before it acts, such as [NoSuchOrder]",
+        ),
     ],
 )
 def test_what_is_no_list_of_refusals_is_told(given: Any, told: str) -> None:

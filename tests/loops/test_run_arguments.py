@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -60,6 +61,21 @@ LOOPS: dict[str, Callable[[], Any]] = {
     "provider_retry": lambda: ProviderRetry(Bare()),
     "repeat_guard": lambda: RepeatGuard(Bare()),
 }
+
+
+def in_lines(item: str) -> Iterator[str]:
+    """What an item costs, line by line."""
+    yield item
+
+
+async def in_turn(item: str) -> AsyncIterator[str]:
+    """What an item costs, one after the other."""
+    yield item
+
+
+class Rows:
+    def __call__(self) -> Iterator[str]:
+        yield "row"
 
 
 def price(item: str) -> float:
@@ -118,6 +134,9 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
         "query: schema.properties.total: type must be one of array, ",
     ),
     (lambda: Finish(on_step=cast(Any, 3)), TypeError, "on_step must be a function, not 3"),
+    (lambda: Toolbox([in_lines]), TypeError, "tool 'in_lines' is a generator function, which a call only begins: return a list"),
+    (lambda: Toolbox([partial(in_turn)]), TypeError, "tool 'in_turn' is a generator function"),
+    (lambda: Tool("rows", "", {}, Rows()), TypeError, "tool 'rows' is a generator function"),
     (lambda: Toolbox([lambda: 1]), ValueError, "tool '<lambda>': no provider takes this name"),
     (lambda: Tool.from_function(price, name="my price"), ValueError, "tool 'my price': no provider takes this name"),
     (lambda: run_agent("How much?", registry=cast(Any, [price])), TypeError, "registry: give a ToolRegistry, not list"),
@@ -270,6 +289,21 @@ def test_a_toolbox_may_check_arguments_in_designs_that_hand_them_over_as_they_ar
         model = FakeModel(Act("", (ToolCall("double", {"number": "many"}),)), then=closing)
         loop.run_sync(Query("Twice?"), Toolbox([double], check_arguments=checked, time_limit_s=9), model)
     assert seen == ["many"]
+
+
+def test_an_observer_that_would_yield_is_refused() -> None:
+    class Yields(Observer):
+        def on_event(self, event: RunEvent) -> Iterator[None]:  # type: ignore[override]
+            yield
+
+    model = FakeModel()
+    with pytest.raises(TypeError, match=r"^observer: Yields\.on_event is a generator function, and its events would be lost"):
+        Finish().run_sync(Query("How much?"), Toolbox(), model, Yields())
+    assert model.requests == []
+
+
+def test_a_class_whose_objects_yield_is_a_tool_like_any_other() -> None:
+    assert not Tool("rows", "", {}, Rows).is_async
 
 
 def test_an_observer_whose_events_nobody_would_await_is_refused() -> None:

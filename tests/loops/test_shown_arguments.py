@@ -15,7 +15,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic.alias_generators import to_camel
 
 from loopbench.loops import ApprovalRequired, Checkpoint, Finish, PendingCall, Query, Resumable, Toolbox, ToolCall
 from loopbench.loops.finish import Module
@@ -49,6 +50,21 @@ class Order(BaseModel):
     due: date
 
 
+class Wire(BaseModel):
+    """Read by its aliases alone."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+    unit_cents: int
+    all_reasons: set[Reason] = set()
+
+
+class Both(Wire):
+    """Read by its fields' names, too."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+WIRED = st.fixed_dictionaries({"unitCents": st.integers()}, optional={"allReasons": st.lists(st.sampled_from(["late", "broken"]))})
 REASONS = st.sampled_from(["late", "broken"])
 KINDS: dict[str, tuple[Any, st.SearchStrategy[Any], bool]] = {
     "enum": (Reason, REASONS, True),
@@ -63,6 +79,9 @@ KINDS: dict[str, tuple[Any, st.SearchStrategy[Any], bool]] = {
     "dict of numbers": (dict[int, str], st.dictionaries(st.integers().map(str), st.text()), True),
     "dataclass": (Line, st.fixed_dictionaries({"reason": REASONS, "cents": st.integers()}), True),
     "model": (Order, st.fixed_dictionaries({"reasons": st.lists(REASONS), "due": st.dates().map(str)}), True),
+    "model with aliases": (Wire, WIRED, True),
+    "models with aliases": (dict[str, list[Wire]], st.dictionaries(st.text(), st.lists(WIRED)), True),
+    "true or a number": (bool | int, st.booleans() | st.integers(0, 1), True),
     "Decimal": (Decimal, st.decimals(allow_nan=False, allow_infinity=False, places=2).map(str), True),
     "date": (date, st.dates().map(str), True),
     "UUID": (UUID, st.uuids().map(str), True),
@@ -109,6 +128,8 @@ def test_what_is_shown_converts_back_or_says_that_it_does_not(name: str, data: s
         (Reason, "late", "late"),
         (tuple[int, str], [1, "a"], [1, "a"]),
         (Line, {"reason": "late", "cents": "5"}, {"reason": "late", "cents": 5}),
+        (Wire, {"unitCents": "5", "allReasons": ["late", "broken"]}, {"unitCents": 5, "allReasons": ["broken", "late"]}),
+        (Both, {"unitCents": 5}, {"unit_cents": 5, "all_reasons": []}),
     ],
 )
 def test_a_person_gives_back_what_was_shown(kind: Any, written: Any, shown: Any) -> None:

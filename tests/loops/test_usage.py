@@ -12,14 +12,19 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.boundary import run_events
 from loopbench.loops.checkpoint import Checkpoint
 from loopbench.loops.finish import Finish
+from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
+from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.resumable import Resumable
+from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
     Act,
     Answer,
     CallDelta,
     FunctionModel,
+    Loop,
+    NativeCall,
     Observer,
     Outcome,
     ProviderError,
@@ -159,6 +164,12 @@ async def whole_reply(request: Request) -> Reply:
     return Reply("".join(PIECES), usage=Usage(7, 3))
 
 
+async def with_usage_alone(request: Request) -> AsyncIterator[str | Reply]:
+    for piece in PIECES:
+        yield piece
+    yield Reply(usage=Usage(6, 4))
+
+
 async def only_whole(request: Request) -> AsyncIterator[Reply]:
     yield Reply("".join(PIECES))
 
@@ -168,6 +179,7 @@ async def only_whole(request: Request) -> AsyncIterator[Reply]:
     [
         (in_pieces, PIECES, None),
         (with_usage, PIECES, 10),
+        (with_usage_alone, PIECES, 10),
         (lambda request: in_pieces(request), PIECES, None),
         (whole, ["".join(PIECES)], None),
         (whole_reply, ["".join(PIECES)], 10),
@@ -208,6 +220,35 @@ def test_calls_stream_in_pieces_too_and_a_hook_reads_them() -> None:
         "So. ",
         {"index": 0, "name": "__finish__", "arguments": '{"total": 7}'},
     ]
+
+
+async def calls_with_usage(request: Request) -> AsyncIterator[CallDelta | Reply]:
+    yield CallDelta(0, "c", "__finish__", '{"total"')
+    yield CallDelta(0, arguments=": 7}")
+    yield Reply("So.", usage=Usage(6, 4))
+
+
+def test_a_last_reply_without_calls_has_those_of_the_pieces() -> None:
+    outcome = Finish(max_steps=2).run_sync(Query("How much?", schema=Bill), Toolbox(), FunctionModel(calls_with_usage))
+    assert outcome.usage is not None
+    assert (outcome.answer, outcome.usage.total_tokens) == (Bill(total=7), 10)
+
+
+async def another_text(request: Request) -> AsyncIterator[Any]:
+    yield "Two."
+    yield Reply("Three.", usage=Usage(6, 4))
+
+
+async def another_call(request: Request) -> AsyncIterator[Any]:
+    yield CallDelta(0, "c", "__finish__", '{"total": 7}')
+    yield Reply("", (NativeCall("c", "__finish__", '{"total": 8}'),))
+
+
+@pytest.mark.parametrize(("function", "what"), [(another_text, "text"), (another_call, "calls")])
+@pytest.mark.parametrize("loop", [Bare(), Finish(max_steps=2), Phased(), ReactExtract(), Stateless()], ids=lambda loop: loop.name)
+def test_a_last_reply_that_is_another_than_the_pieces_leaves_every_design(loop: Loop, function: Any, what: str) -> None:
+    with pytest.raises(ValueError, match=rf"^model: the function of mine yielded a last Reply with other {what} than the pieces"):
+        run_sync(loop.run(Query("How many?"), Toolbox(), FunctionModel(function, name="mine")))
 
 
 async def yields_a_number(request: Request) -> AsyncIterator[Any]:

@@ -68,4 +68,4 @@ def test_the_shares():
     assert sorted(GAINS) == ["accuracy", "prefix_stability", "retention", "utility_kept"]
     of_calls = ["calls_doubled", "calls_lost", "calls_overlapped"]
     of_injection = ["injection_attempted", "injection_executed", "injection_shown"]
-    assert sorted(SHARES - GAINS) == ["answer_changed", *of_calls, *of_injection, "results_mispaired"]
+    assert sorted(SHARES - GAINS) == ["answer_changed", *of_calls, "false_success_rate", *of_injection, "results_mispaired"]

@@ -191,13 +191,11 @@ class RowNames:
     of: Callable[[AnswerRow], tuple[str, ...]]
 
 
-LOOPS = RowNames(("loop",), lambda row: (row.loop,))
-
-
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and all that tie with the best."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else _first_and_ties(said.rows, room - 1)
-    forms = [matrix_cells(said, shown, form, LOOPS) for form in FORMS]
+    names = RowNames((said.subject,), lambda row: (row.loop,))
+    forms = [matrix_cells(said, shown, form, names) for form in FORMS]
     _, fits = fitting(forms[:-1], width)
     if fits:
         yield from side_by_side(fitting(forms, width)[0], width)
@@ -208,7 +206,7 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     if hidden := [row for row in said.rows if row not in shown]:
         open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
         told = f", {open_ones} of them not told apart from the best" if open_ones else ""
-        yield Text(f"and {counted(len(hidden), 'more loop')}, less accurate on average{told}", style="dim")
+        yield Text(f"and {counted(len(hidden), f'more {said.subject}')}, less accurate on average{told}", style="dim")
 
 
 def _first_and_ties(rows: Sequence[AnswerRow], room: int) -> list[AnswerRow]:

@@ -24,6 +24,9 @@ CONSTRAINTS = Path(__file__).with_name("constraints")
 MAX_SHOWN_LINES = 5
 """Lines of an installer's output that an error repeats, from its end."""
 
+TRUSTING = {"UV_SYSTEM_CERTS": "1"}
+"""uv trusts whom the machine trusts, as pip does: behind a proxy that signs anew it would reach no package otherwise."""
+
 MAX_IMPORT_S = 300
 """Seconds that the first import of a wiring may take, which compiles the framework."""
 
@@ -140,7 +143,7 @@ def _run(command: Sequence[str], say: Callable[[str], None]) -> None:
     last: deque[str] = deque(maxlen=MAX_SHOWN_LINES)
     try:
         with subprocess.Popen(  # noqa: S603  # our own words, and names of packages from our own files
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=TRUSTING | os.environ
         ) as process:
             assert process.stdout is not None
             try:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from loopbench.protocol.threads import is_async_function
+
 ApprovalRule = Callable[[Mapping[str, Any]], bool]
 """Says of a call's arguments, a copy of the very values that the tool's function gets, whether a person has to approve the call.
 
@@ -42,13 +44,18 @@ def refusals_of(refusals: Collection[type[Exception]]) -> tuple[type[Exception],
     for one in made:
         if not (isinstance(one, type) and issubclass(one, Exception)):
             raise TypeError(f"refusals: give classes of exceptions, not {one!r}")
+        if one is Exception:
+            raise TypeError(
+                "refusals: Exception is every error, so that no call that may have acted would wait; give exceptions that the tool "
+                "raises only before it acts, such as [NoSuchOrder]"
+            )
     return made
 
 
 def _check_rule(name: str, rule: Any) -> None:
     """Raise TypeError for a rule that is no plain function of a call's arguments as one mapping."""
     wrong = "" if callable(rule) else repr(rule)
-    if inspect.iscoroutinefunction(rule):
+    if is_async_function(rule):
         wrong = "an async function"
     elif not wrong and not _takes_one(rule):
         wrong = f"one that takes {inspect.signature(rule)}"

@@ -44,7 +44,7 @@ from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
 from loopbench.protocol.threads import run_waiting
 
-from .bare_codecs import CODEC, FORMATS, BadMove
+from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .boundary import bounded
 from .call_ids import is_guarded
 from .tool_settings import ToolSettings
@@ -78,6 +78,8 @@ class Bare(ToolSettings):
     """The valve: this many errors in a row end the run; None for no valve. An answer that the query's type refuses is no error."""
     decision_format: Literal["json", "fields", "native"] = "json"
     """How a decision is written: one JSON object, lines of text, or a native tool call."""
+    fences: Literal["refuse", "read"] = "refuse"
+    """Whether a JSON object in a code fence is read, too. Of `json` alone: `fields` reads fences, and a native call has none."""
     instructions: str | None = INSTRUCTIONS
     """System text in the place of the design's own and of its format; the tools follow. None: only the schema of a typed answer."""
     keep_bad_replies: bool = True
@@ -107,6 +109,8 @@ class Bare(ToolSettings):
             raise ValueError(f"answer_retries must be 0 or more, not {self.answer_retries}")
         if self.decision_format not in FORMATS:
             raise ValueError(f"decision_format must be one of {', '.join(FORMATS)}, not {self.decision_format!r}")
+        if self.fences not in ("refuse", "read"):
+            raise ValueError(f"fences must be one of refuse, read, not {self.fences!r}")
 
     @property
     def name(self) -> str:
@@ -121,6 +125,10 @@ class Bare(ToolSettings):
     def calls_in(self) -> str:
         """How calls are written: `native`, in the API's own form, or `text`."""
         return "native" if self.decision_format == "native" else "text"
+
+    @property
+    def _codec(self) -> BareCodec | FieldsCodec | NativeCallCodec:
+        return FENCED_CODEC if self.decision_format == "json" and self.fences == "read" else FORMATS[self.decision_format]
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -138,7 +146,7 @@ class Bare(ToolSettings):
         The format of a reply follows it, unless the option `instructions` has a text of its own, which has to state the format.
         The list of tools follows either, and the schema of the query's answer if it has one.
         """
-        text = FORMATS[self.decision_format].task if self.instructions == INSTRUCTIONS else self.instructions or ""
+        text = self._codec.task if self.instructions == INSTRUCTIONS else self.instructions or ""
         return merged({DECIDE: own_prompt(text, "reply")}, self.program or {})
 
     def with_predictors(self, program: Program) -> Self:
@@ -154,7 +162,7 @@ class Bare(ToolSettings):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
-        tools, codec, prompt = self.over(tools), FORMATS[self.decision_format], self.predictors[DECIDE]
+        tools, codec, prompt = self.over(tools), self._codec, self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)
         asked = Message("user", query.full_text, images=query.images)
@@ -221,7 +229,7 @@ class Bare(ToolSettings):
 
     def _opening(self, prompt: Prompt, tools: Toolbox, query: Query[Any]) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
-        codec = FORMATS[self.decision_format]
+        codec = self._codec
         own = in_own_format(prompt)
         text = own.text
         if self.instructions == INSTRUCTIONS:

@@ -43,7 +43,7 @@ class BadMove(WireError):
 
 @dataclass(frozen=True, slots=True)
 class BareCodec:
-    """One JSON object in the reply's text.
+    """One JSON object in the reply's text, in a code fence with prose round it only if `reads_fences`.
 
     Cannot say: several calls, an empty tool name, an answer of None (null means "not given"), a confidence, tuples or other values
     that JSON does not give back as they were.
@@ -52,6 +52,7 @@ class BareCodec:
     name: str = "bare.json"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    reads_fences: bool = False
     grows_as: ClassVar[str] = "bare.json"
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
@@ -84,7 +85,7 @@ To end with your answer: {{"final_answer": "the answer"}}
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
         """Return the move, and the name of a tool that the reply calls besides a final answer. Raises WireError."""
-        data = _read_object(reply.text)
+        data = _read_object(_unfenced(reply.text) if self.reads_fences else reply.text)
         thought = data.get("thought")
         thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
         tool_name = data.get("tool_name")
@@ -227,7 +228,20 @@ Reply with your answer as plain text when you have it.
         return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),)), ""
 
 
+_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in the first code fence of a text; the text itself if it is JSON without one, or has none."""
+    if text.lstrip().startswith("{"):
+        return text
+    fenced = _FENCE.search(text)
+    return fenced.group(1) if fenced else text
+
+
 CODEC = BareCodec()
+FENCED_CODEC = BareCodec(reads_fences=True)
+"""The same, which reads an object in a code fence, too."""
 FORMATS: Mapping[str, BareCodec | FieldsCodec | NativeCallCodec] = {
     "json": CODEC,
     "fields": FieldsCodec(),

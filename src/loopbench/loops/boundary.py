@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
 from loopbench.protocol.events import EventOf, RunEnded
+from loopbench.protocol.threads import is_async_function, is_generator_function
 
 from .call_ids import ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
@@ -57,13 +57,14 @@ def bounded(run: RunT) -> RunT:
 def takes_events(observer: Observer) -> bool:
     """Whether an observer is to be told of events; one that is told already by a loop around this one is not.
 
-    Raises TypeError for one whose `on_event` is a coroutine function: nobody would await it.
+    Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
     """
     if isinstance(observer, Watching) or type(observer).on_event is Observer.on_event:
         return False
-    if inspect.iscoroutinefunction(observer.on_event):
+    if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
         name = type(observer).__name__
-        raise TypeError(f"observer: {name}.on_event is async, and its events would be lost; write def, and put them on a queue")
+        kind = "async" if is_async_function(observer.on_event) else "a generator function"
+        raise TypeError(f"observer: {name}.on_event is {kind}, and its events would be lost; write def, and put them on a queue")
     return True
 
 

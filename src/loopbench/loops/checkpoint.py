@@ -29,8 +29,10 @@ from .checkpoint_entries import (
     made_of,
     reply_entry,
     reply_of,
+    same_json,
     unsure_like,
 )
+from .entry_store import store, store_of
 from .run_failure import RunFailure
 from .toolbox_around import received_values, shown_arguments, unlike_shown
 
@@ -52,7 +54,7 @@ class PendingCall:
     arguments: Mapping[str, Any]
     """As the tool will get them: converted to its types, and with its defaults, as JSON."""
     problem: str = ""
-    """Why it waits again after a decision, and which arguments their JSON form does not say whole; empty if there is neither."""
+    """Why it waits again, what has become of an equal call, and which arguments their JSON form does not say whole; else empty."""
 
 
 class ApprovalRequired(StopRun):
@@ -104,13 +106,14 @@ class Checkpoint:
 
         A mapping has a rule for each name: `{"refund": lambda arguments: arguments["amount"] > 100}`. A call whose arguments a rule
         cannot read waits, too. `refusals`: exceptions by which these tools say that they have not acted; whatever else one of them
-        raises may have come after it has acted, so that the call waits. Raises ValueError for what is no entry of a checkpoint, and
-        TypeError for what is no list of names or of exceptions and for rules that are no plain functions of one argument.
+        raises may have come after it has acted, so that the call waits. `on_entry`: a plain function that has stored the entry when
+        it returns. Raises ValueError for what is no entry of a checkpoint, and TypeError for what is no list of names or of
+        exceptions, for rules that are no plain functions of one argument, and for an `on_entry` that is async.
         """
         self.entries: list[Entry]
         self.needs_approval = rules_of(needs_approval)
         self.refusals = refusals_of(refusals)
-        self.on_entry = on_entry
+        self.on_entry = store_of(on_entry)
         self.is_running = False
         self.take(entries)
 
@@ -198,7 +201,7 @@ class Checkpoint:
             return True
         try:
             received = received_values(call, tools)
-            if shown_arguments(call, tools) != shown_arguments(call, tools):
+            if not same_json(shown_arguments(call, tools), shown_arguments(call, tools)):
                 return True
             said: Any = rule(deepcopy(received))
         except Exception as error:  # a model may leave out what the rule looks at
@@ -247,7 +250,7 @@ class Checkpoint:
         if self.on_entry is None:
             return
         try:
-            self.on_entry(entry)
+            store(self.on_entry, entry)
         except BaseException:
             self.entries = [one for one in self.entries if one is not entry]
             raise
@@ -416,7 +419,7 @@ class Replay:
         received = shown_arguments(made, tools)
         problem = "; ".join(filter(None, (problem, unlike_shown(made, tools))))
         entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
-        entry |= {} if received == written else {"received": received}
+        entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
         self._add(entry)

@@ -42,17 +42,26 @@ def made_of(entries: Iterable[Entry]) -> list[Entry]:
     return made
 
 
+def likeness(call_id: str) -> str:
+    """Return what the ids of equal calls have in common: they differ in their number alone."""
+    return call_id.rpartition("-")[0]
+
+
+def is_like(one: str, other: str) -> bool:
+    """Whether these are the ids of two calls that are equal."""
+    return one != other and likeness(one) == likeness(other)
+
+
 def unsure_like(entries: Iterable[Entry], call_id: str) -> str | None:
     """Return the id of the last call equal to this one that began and then waited for a person, who did not give its result.
 
-    It had begun when the process died, or was given up at its time limit. Equal calls have ids that differ in their number alone.
+    It had begun when the process died, or was given up at its time limit.
     """
-    like = call_id.rpartition("-")[0]
     begun: set[str] = set()
     unsure: dict[str, None] = {}
     for entry in entries:
         made = entry.get("call", "")
-        if made == call_id or made.rpartition("-")[0] != like:
+        if not is_like(made, call_id):
             continue
         if entry["kind"] == "begun":
             begun.add(made)
@@ -65,12 +74,11 @@ def unsure_like(entries: Iterable[Entry], call_id: str) -> str | None:
 
 def result_like(entries: Iterable[Entry], call_id: str) -> tuple[str, str] | None:
     """Return the id of the last call equal to this one that was made or that a person answered, and what the model read."""
-    like = call_id.rpartition("-")[0]
     made: set[str] = set()
     found: tuple[str, str] | None = None
     for entry in entries:
         other = entry.get("call", "")
-        if other == call_id or other.rpartition("-")[0] != like:
+        if not is_like(other, call_id):
             continue
         if entry["kind"] == "begun" or (entry["kind"] == "decision" and "result" in entry):
             made.add(other)
@@ -137,10 +145,41 @@ def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: json_value(value) for name, value in arguments.items()}
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON: true is not 1, as it is in Python, and 5 is 5.0, as a browser writes that.
+
+    A value of a type that JSON lacks is the same as no other.
+    """
+    pairs = [(one, other)]  # no recursion: a model may nest as deep as JSON is read
+    while pairs:
+        left, right = pairs.pop()
+        kind = _json_type(left)
+        if kind is None or kind is not _json_type(right):
+            return False
+        if kind is dict:
+            if left.keys() != right.keys():
+                return False
+            pairs += [(value, right[key]) for key, value in left.items()]
+        elif kind is list:
+            if len(left) != len(right):
+                return False
+            pairs += zip(left, right, strict=True)
+        elif left != right:
+            return False
+    return True
+
+
+def _json_type(value: Any) -> type | None:
+    """Return which of JSON's types a value has, `float` for any number; None if it has none."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float
+    return next((kind for kind in (str, bool, dict, list, type(None)) if isinstance(value, kind)), None)
+
+
 def json_value(value: Any) -> Any:
     """Return a value that JSON gives back as it is; any other becomes the text that a model reads of it."""
     try:
-        if json.loads(canonical_json(value)) == value:
+        if same_json(json.loads(canonical_json(value)), value):
             return value
     except (TypeError, ValueError, RecursionError):
         pass

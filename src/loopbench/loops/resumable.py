@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
@@ -41,7 +41,7 @@ from loopbench.protocol.values import cap
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of
-from .checkpoint_entries import result_like
+from .checkpoint_entries import is_like, likeness, result_like, same_json
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, problem_of, shown_arguments, unlike_shown
@@ -56,6 +56,7 @@ GIVEN_UP = "no result came in time, so that it may have acted or be at work stil
 RAISED = "the tool raised {error}, so that it may have acted: approve calls it again, answer gives the result"
 BEGUN = "It had begun before, and may have acted or be at work still."
 EARLIER = "the equal call {id} may have acted or be at work still"
+BESIDE = "an equal call waits beside it: {id}"
 MADE = "the equal call {id} has its result already: {result}"
 NOT_CALLED = frozenset({"UnknownTool", "InvalidArguments", "NotConfirmed", "Rejected"})
 """Errors of a toolbox that has not called the tool."""
@@ -185,6 +186,8 @@ class ReplayedToolbox(ToolboxAround):
         self._replay, self._checkpoint, self._told = replay, checkpoint, told
         self._under_way = 0
         self._idle = asyncio.Event()
+        self._making: dict[str, asyncio.Event] = {}
+        """What equal calls have in common of which one is under way that a person has to know of, and whether it has ended."""
         self._is_stopping = False
         self._problems: list[str] = []
 
@@ -202,6 +205,8 @@ class ReplayedToolbox(ToolboxAround):
         is_checked = validate or self.check_arguments or not isinstance(call.arguments, Mapping)
         if is_checked and problem_of(call, self.within) is not None:  # the call will be refused: there is nothing to decide
             return await self._made(call, validate)
+        while (ended := self._making.get(likeness(call.call_id))) is not None:  # of it depends whether this one waits
+            await ended.wait()
         if self._checkpoint.must_wait(call, self.within):
             return await self._decided(call, validate)
         is_allowed = call.name in self._checkpoint.needs_approval
@@ -216,20 +221,32 @@ class ReplayedToolbox(ToolboxAround):
         """
         if self._is_stopping:
             await self._stop()
-        self._under_way += 1
-        self._idle.clear()
-        try:
+        with self._making_one(None if decided is None else decided.call):
             if decided is not None:
                 self._replay.begin(decided.call)
                 self._told.on_event(decided)
             seen = await self.within.call(call, validate=validate)
+        if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
+            await self._wait(decided.call, problem, self._replay.begun_with(decided.call))
+        return seen
+
+    @contextlib.contextmanager
+    def _making_one(self, guarded: ToolCall | None) -> Iterator[None]:
+        """Around a call that is made. `guarded`: the call, if a person has to know of it; an equal one waits for its end."""
+        self._under_way += 1
+        self._idle.clear()
+        ended = asyncio.Event()
+        if guarded is not None:
+            self._making[likeness(guarded.call_id)] = ended
+        try:
+            yield
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
-        if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
-            await self._wait(decided.call, problem, self._replay.begun_with(decided.call))
-        return seen
+            if guarded is not None:
+                del self._making[likeness(guarded.call_id)]
+            ended.set()
 
     async def _decided(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
@@ -266,9 +283,13 @@ class ReplayedToolbox(ToolboxAround):
             hidden = unlike_shown(replace(call, arguments=asked.get("edited", call.arguments)), self.within)
             # what is left out was agreed to if it stays what was shown whole
             agreed = {name: value for name, value in agreed.items() if name in shown and not hidden} | dict(given)
-        if shown != agreed:
-            names = ", ".join(sorted(name for name in {*shown, *agreed} if shown.get(name, ...) != agreed.get(name, ...)))
+        if not same_json(shown, agreed):
+            others = {name for name in {*shown, *agreed} if not same_json(shown.get(name, ...), agreed.get(name, ...))}
+            names = ", ".join(sorted(others))
             await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)
+        unsure = self._checkpoint.unsure_before(call)
+        if unsure is not None and EARLIER.format(id=unsure) not in asked.get("problem", ""):  # it was not so when it was approved
+            await self._wait(call, edited=edited)
         if edited is None:
             return await self._made(call, validate, decided)
         seen = await self._made(made, True, replace(decided, arguments=shown))
@@ -286,10 +307,13 @@ class ReplayedToolbox(ToolboxAround):
         await self._stop()
 
     def _equal_before(self, call: ToolCall) -> str:
-        """Return in words what has become of an equal call before this one; empty if there is none that may have acted."""
+        """Return in words what has become of an equal call, the worst first; empty if there is none that acts or may have acted."""
         unsure = self._checkpoint.unsure_before(call)
         if unsure is not None:
             return EARLIER.format(id=unsure)
+        beside = next((one.id for one in self._checkpoint.pending if is_like(one.id, call.call_id)), None)
+        if beside is not None:
+            return BESIDE.format(id=beside)
         made = result_like(self._checkpoint.entries, call.call_id)
         return "" if made is None else MADE.format(id=made[0], result=cap(made[1], 200))
 

@@ -7,11 +7,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
 from loopbench.protocol.tools import ToolListing
 from loopbench.protocol.values import cap, jsonable, legible, own_copy, render_value
+
+from .checkpoint_entries import same_json
 
 
 class ToolboxAround(Toolbox):
@@ -50,27 +53,37 @@ def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
         received: Mapping[str, Any] = received_values(call, tools)
     except Exception:  # of the tool's types, or a call that lacks an argument: the tool gets what was written
         received = call.arguments
-    return {name: _json_form(value) for name, value in received.items()}
+    return {name: _form(call, tools, name, value) for name, value in received.items()}
 
 
-def _json_form(value: Any) -> Any:
+def _form(call: ToolCall, tools: Toolbox, name: str, value: Any) -> Any:
+    """Return the JSON form of an argument: by the aliases of pydantic's models where the tool reads only these."""
+    plain, by_alias = _json_form(value, _ARGUMENT), _json_form(value, _BY_ALIAS)
+    if same_json(plain, by_alias) or _converts_back(call, tools, name, value, plain):
+        return plain
+    return by_alias if _converts_back(call, tools, name, value, by_alias) else plain
+
+
+def _json_form(value: Any, encoder: json.JSONEncoder) -> Any:
     """Return a value as its argument is written in JSON, so that it converts back; one that JSON cannot say as text."""
     try:
-        return json.loads(_ARGUMENT.encode(value))
+        return json.loads(encoder.encode(value))
     except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
         return render_value(value)
 
 
-def _written(value: Any) -> Any:
+def _written(value: Any, *, by_alias: bool = False) -> Any:
     """Return what an argument of another type than JSON's is written as: an enum's member by its value, as pydantic reads it."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, set | frozenset):
-        return [json.loads(text) for text in sorted(map(_ARGUMENT.encode, value))]
-    return jsonable(value)
+        encoder = _BY_ALIAS if by_alias else _ARGUMENT
+        return [json.loads(text) for text in sorted(map(encoder.encode, value))]
+    return jsonable(value, by_alias=by_alias)
 
 
 _ARGUMENT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_written)
+_BY_ALIAS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=partial(_written, by_alias=True))
 
 
 def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
@@ -107,17 +120,23 @@ def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
         return ""
     told = []
     for name in call.arguments:
-        if name in received and not _converts_back(call, tools, name, received[name]):
+        if name in received and not _is_said(call, tools, name, received[name]):
             gets = cap(legible(_repr(received[name])), 300)
             told.append(f"the JSON form of {name} does not convert back to what the tool gets, {gets}")
     return "; ".join(told)
 
 
-def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
-    """Whether the tool gets an equal argument of the JSON form of one."""
-    again = replace(call, arguments={**call.arguments, name: _json_form(value)})
+def _is_said(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
+    """Whether the JSON form of an argument converts back to it."""
+    return _converts_back(call, tools, name, value, _form(call, tools, name, value))
+
+
+def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any, form: Any) -> bool:
+    """Whether the tool gets an equal argument of a JSON form of one; true is not 1, although they are equal in Python."""
+    again = replace(call, arguments={**call.arguments, name: form})
     try:
-        return bool(received_values(again, tools)[name] == value)
+        gets = received_values(again, tools)[name]
+        return bool(gets == value) and same_json(_json_form(gets, _ARGUMENT), _json_form(value, _ARGUMENT))
     except Exception:  # of the tool's types
         return False
 

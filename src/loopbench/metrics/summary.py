@@ -16,6 +16,7 @@ from loopbench.protocol import StopReason
 
 from .amounts import mean_interval
 from .context import DISTANCES, retention_at
+from .lost_to import lost_to
 from .measure import Measure, TableName, measures
 from .record import FaultRecord, Record
 from .record_table import RecordTable, alike, where
@@ -127,6 +128,8 @@ class ArmSummary:
     """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one: see `context`."""
     tells_faults: bool = True
     """Whether any source tells which faults struck; no other tool's does, and `faults` is then empty."""
+    lost_to: Mapping[str, float] = field(default_factory=dict)
+    """Kind of fault → accuracy lost to it, as a mean over scored trials: see `lost_to`."""
     over_templates: Interval | None = None
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
 
@@ -258,6 +261,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         dead=death_cause(scored),
         retention_at=_retention_at(scored, alpha),
         tells_faults=not records or any(record.tells_faults for record in alike(records)),
+        lost_to=lost_to(scored),
         over_templates=_over_templates(scored, alpha),
     )
 

@@ -290,12 +290,22 @@ class TraceHead:
         )
 
 
+NO_CONTENT = "the trace holds no content: requests were recorded without what they said"
+"""What is said in the place of the steps of an imported trace whose source recorded no texts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """All of one trial."""
 
     head: TraceHead
     events: tuple[TraceEvent, ...]
+
+    @property
+    def lacks_content(self) -> bool:
+        """Whether it tells that requests were made and nothing else: no question, text, call or answer, and no failure."""
+        is_told = self.head.query != "" or self.head.answer is not None or any(map(_says_something, self.events))
+        return bool(self.events) and not is_told
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; `from_json` reads it back."""
@@ -325,6 +335,12 @@ class Trace:
             except ValueError as error:
                 raise TraceError(f"event {place} of the trace: {error}") from None
         return cls(head, tuple(events))
+
+
+def _says_something(event: TraceEvent) -> bool:
+    if not isinstance(event, ModelExchange):
+        return True
+    return bool(event.reply_text or event.error or event.wire_error or any(event.texts))
 
 
 def canonical(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import CallDelta, Capabilities, Chunk, Message, Reply, reply_of_pieces, whole_pieces
@@ -132,8 +132,9 @@ class FunctionModel:
     """A model of a function of the request; it raises what the function raises.
 
     The function, async or not, returns a Reply or a text. Or it is an async generator, and its reply streams: it yields pieces of
-    text and `CallDelta`s, and last, if it knows tokens or a finish reason, the whole Reply. A plain function runs as a tool does:
-    on a thread of its own, or on that of `run_sync`'s caller.
+    text and `CallDelta`s, and last, if it knows tokens or a finish reason, a Reply: the whole one, or one with these alone, which
+    gets text and calls from the pieces. A plain function runs as a tool does: on a thread of its own, or on that of `run_sync`'s
+    caller.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class FunctionModel:
         self.capabilities = capabilities or Capabilities()
 
     async def complete(self, request: Request) -> Reply:
-        """Raises TypeError for what is neither a Reply nor a text nor made of pieces."""
+        """Raises TypeError for what is neither a Reply nor a text nor made of pieces, ValueError for pieces of another reply."""
         async with contextlib.aclosing(self._stream(request)) as chunks:
             async for chunk in chunks:
                 if chunk.reply is not None:
@@ -200,7 +201,19 @@ class FunctionModel:
         if whole is not None and not text and not deltas:
             for chunk in whole_pieces(whole):
                 yield chunk
-        yield Chunk(reply=reply_of_pieces("".join(text), deltas) if whole is None else whole)
+        streamed = reply_of_pieces("".join(text), deltas)
+        yield Chunk(reply=streamed if whole is None else self._whole(whole, streamed))
+
+    def _whole(self, last: Reply, streamed: Reply) -> Reply:
+        """Return the last piece with the text and the calls of the pieces before it where it has none."""
+        for what in ("text", "calls"):
+            said, before = getattr(last, what), getattr(streamed, what)
+            if said and before and said != before:
+                raise ValueError(
+                    f"model: the function of {self.name} yielded a last Reply with other {what} than the pieces before it: "
+                    "yield the same, or a Reply with tokens alone, Reply(usage=Usage(10, 5))"
+                )
+        return replace(last, text=last.text or streamed.text, calls=last.calls or streamed.calls)
 
 
 class ModelError(Exception):

@@ -11,12 +11,30 @@ from asyncio.events import _set_running_loop
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _WAITS: ContextVar[bool] = ContextVar("loopbench_caller_waits", default=False)
 """Whether a synchronous caller waits on this thread, so that blocking it holds nobody up."""
+
+
+def is_async_function(function: Any) -> bool:
+    """Return whether a call of a function, a partial, a method or a callable object only makes a coroutine."""
+    return any(map(inspect.iscoroutinefunction, _called(function)))
+
+
+def is_generator_function(function: Any) -> bool:
+    """Return whether a call of a function, a partial, a method or a callable object only makes a generator, async or not."""
+    return any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _called(function))
+
+
+def _called(function: Any) -> tuple[Any, Any]:
+    """Return what a call of a function may run: itself, and its method if it is an object."""
+    while isinstance(function, partial):
+        function = function.func
+    return function, None if inspect.isclass(function) else getattr(function, "__call__", None)  # noqa: B004
 
 
 def caller_waits() -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from .quick_frozen import quick_frozen
-from .threads import call_here, caller_waits, in_thread
+from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
 from .tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
@@ -140,6 +140,8 @@ class Tool:
     def __post_init__(self) -> None:
         if self.time_limit_s is not None or self.max_chars is not None:
             _check_limits(f"tool {self.name!r}", self.time_limit_s, self.max_chars)
+        if is_generator_function(self.function):
+            raise TypeError(f"tool {self.name!r} is a generator function, which a call only begins: return a list or a text")
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, self.parameters))
 
     @classmethod
@@ -156,8 +158,8 @@ class Tool:
     ) -> Tool:
         """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
-        Raises TypeError for what cannot be called, and if an argument's type has no JSON schema; ValueError for a name that no
-        provider takes, such as that of a lambda.
+        Raises TypeError for what cannot be called, for a generator function, and if an argument's type has no JSON schema;
+        ValueError for a name that no provider takes, such as that of a lambda.
         """
         from .schema import Arguments  # loads pydantic: the first typed tool may, the import of a loop must not
 
@@ -173,8 +175,7 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        target = self.function
-        return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
+        return is_async_function(self.function)
 
 
 class Toolbox:

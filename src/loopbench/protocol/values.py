@@ -139,14 +139,16 @@ def span_of(value: Any, path: Sequence[str | int]) -> tuple[int, int]:
     return (start, end) if path and whole[start:end] == text else (0, len(whole))
 
 
-def jsonable(value: Any) -> Any:
-    """Return the value that represents another in JSON; `str()` if nothing else does."""
+def jsonable(value: Any, *, by_alias: bool = False) -> Any:
+    """Return the value that represents another in JSON; `str()` if nothing else does. `by_alias`: as pydantic reads a model."""
     if isinstance(value, set | frozenset):  # each item rendered once and read back: sets nested in sets stay cheap
         return [json.loads(text) for text in sorted(legible(_JSON.encode(item)) for item in value)]
     try:
         if isinstance(value, type):
             return _text(value)
         if callable(getattr(value, "model_dump", None)):
+            if by_alias:
+                return _in_order(value.model_dump(mode="json", by_alias=True), value.model_dump(by_alias=True))
             return _in_order(value.model_dump(mode="json"), value)
         if dataclasses.is_dataclass(value):
             return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}

@@ -40,7 +40,7 @@ from loopbench.text.plain_text import plain_line
 
 from .in_python import said_in_python
 from .notebook import block
-from .row_frames import SpreadRows, flat, measured, rows_frame, without_none
+from .row_frames import SpreadRows, flat, measured, rows_frame, without_none, without_untold
 from .trial_shown import ShownTrial, shown_trial
 from .views_shown import ShownViews
 from .why_shown import ShownWhy, shown_why
@@ -88,7 +88,7 @@ class Loaded:
             by_trial = sorted(
                 records, key=lambda record: (record.status == "excluded", places[record.arm], record.task, record.repeat)
             )
-            return self._table(self._trials(by_trial), _TRIALS)
+            return self._measured_table(self._trials(by_trial), _TRIALS)
         ordered = records.ordered(lambda kind: (kind.status == "excluded", places[kind.arm], kind.task))
         codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
         rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
@@ -108,7 +108,7 @@ class Loaded:
     def arms(self) -> pd.DataFrame:
         """Return a row per arm, in the order of the run: counts, metrics with intervals, and stops, errors and faults by kind."""
         rows = [flat({k: v for k, v in arm.to_json().items() if k not in _REASONS}) for arm in self.comparison.arms]
-        return self._table(rows, _ARMS)
+        return self._measured_table(rows, _ARMS)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -119,7 +119,7 @@ class Loaded:
     def tasks(self) -> pd.DataFrame:
         """Return a row per task and arm: how often it was scored and solved (accuracy 1), metrics' means over scored repeats."""
         rows = [row for arm in self.comparison.arms for row in _tasks(arm.info.arm, self._of(arm.info.arm))]
-        return self._table(sorted(rows, key=lambda row: row["task"]), _TASKS)
+        return self._measured_table(sorted(rows, key=lambda row: row["task"]), _TASKS)
 
     @cached_property
     def effects(self) -> pd.DataFrame:
@@ -179,20 +179,20 @@ class Loaded:
         return shown_trial(self.results, trial)
 
     def __repr__(self) -> str:
-        """Return a line that names the run, then its verdicts and the accuracy of each arm, a line each."""
+        """Return a line that names the run, then its verdicts, the accuracy of each arm and how files were read, a line each."""
         found = self.results
         given = found.manifest.config.get("name")
         name = found.folder.name if given is None else f"{found.folder.name} ({given})"
         head = f"<{name}: {found.title}; {counted(len(self.comparison.arms), 'arm')}, {counted(len(found.records), 'trial')}>"
-        return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared()))
+        return "\n".join(plain_line(line) for line in (head, *self._sentences(), *self._compared(), *self._readings()))
 
     def _repr_html_(self) -> str:
         """Return the verdicts for a notebook, then the arms with their intervals, over tasks and over templates."""
-        level = (
-            f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials; loops: .loop(name)"
-        )
+        level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
+        is_imported = self.results.manifest.imported is not None  # its arms are no loops that could be made again
+        about = "; ".join([level, *([] if is_imported else ["loops: .loop(name)"]), *self._readings()])
         shown = (*tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
-        return block(self.results.title, self._sentences(), [table for table in shown if table.rows], level)
+        return block(self.results.title, self._sentences(), [table for table in shown if table.rows], about)
 
     def _sentences(self) -> list[str]:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
@@ -213,6 +213,15 @@ class Loaded:
         hidden = len(self.comparison.arms) - MAX_ARMS
         return [*self._accuracies()[:MAX_ARMS], *([f"{counted(hidden, 'more arm')}: .arms"] if hidden > 0 else [])]
 
+    def _readings(self) -> list[str]:
+        """Return how the files of an imported run were read, such as which column as what; a line that several share once."""
+        imported = self.results.manifest.imported
+        files: dict[str, list[str]] = {}
+        for source in () if imported is None else imported.sources:
+            for reading in source.readings:
+                files.setdefault(reading, []).append(source.file)
+        return [f"{', '.join(named)}: {reading}" for reading, named in files.items()]
+
     def _accuracies(self) -> list[str]:
         """Return a line for each arm, which is all that a run says that compares nothing."""
         return [
@@ -221,6 +230,11 @@ class Loaded:
 
     def _of(self, arm: str) -> list[Record]:
         return [record for record in self.results.records if record.arm == arm]
+
+    def _measured_table(self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str]) -> pd.DataFrame:
+        """Return rows as `_table` does; of an imported run without the measures that its source does not tell, besides `KEPT`."""
+        is_imported = self.results.manifest.imported is not None
+        return self._table(*without_untold(rows, dtypes, KEPT)) if is_imported else self._table(rows, dtypes)
 
     def _table(
         self, rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spread: SpreadRows | None = None
@@ -290,6 +304,15 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
 
 
 # --- columns ---
+
+KEPT = frozenset(
+    [
+        *(PRIMARY, "steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cost_usd"),
+        *("seconds", "wall_s", "simulated_s", "started_at", "attempt", "seed"),
+        *("false_success", "answer_unseen", "confidence", "over_templates", "recovery", "right_unseen"),
+    ]
+)
+"""Measures that every run's tables have, also those of an imported run that does not tell them."""
 
 _TIME = "datetime64[us, UTC]"
 _FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}

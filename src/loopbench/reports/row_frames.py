@@ -7,7 +7,7 @@ a count `int64`, a measure `float64`, yes or no `bool`; what is not known is NaN
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loopbench._extras import needed_by
@@ -64,6 +64,28 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def without_none(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return a row without these parts where they are None: a part that exists has several columns, not one."""
     return {key: value for key, value in row.items() if key not in names or value is not None}
+
+
+def without_untold(
+    rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], kept: Collection[str]
+) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]:
+    """Return rows and constant columns without measures that no row has, an interval's with its ends.
+
+    `kept`: measures that stay. Text, and names with a point such as `faults.landed`, stay as well.
+    """
+
+    def is_untold(name: str) -> bool:
+        measure = next((name.removesuffix(end) for end in _ENDS if name.endswith(end) and name.removesuffix(end) in dtypes), name)
+        is_measure = "." not in name and dtypes.get(name) != "string" and measure not in kept
+        return is_measure and all(row.get(measure) in (None, "") for row in rows)
+
+    gone = {name for name in {*dtypes, *(name for row in rows for name in row)} if is_untold(name)}
+    left = [{name: value for name, value in row.items() if name not in gone} for row in rows]
+    return left, {name: dtype for name, dtype in dtypes.items() if name not in gone}
+
+
+_ENDS = ("_low", "_high", "_n")
+"""What the columns of an interval's ends, and of the number that it is over, have behind its name."""
 
 
 def measured(*names: str) -> dict[str, str]:

@@ -66,3 +66,10 @@ def form_option(loop: str) -> tuple[str, str]:
         else None
     )
     return ("", "") if found is None else (found[1], found[2])
+
+
+def has_option(loop: str, option: str) -> bool:
+    """Whether a built-in loop has an option of this name; False for any other loop."""
+    package, _ = PACKAGES["loop"]
+    folders = tuple(importlib.import_module(package).__path__)
+    return loop in builtin_names("loop") and bool(re.search(rf"^    {option}: ", _source_of(loop, folders), re.MULTILINE))

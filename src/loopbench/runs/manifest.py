@@ -152,6 +152,8 @@ class ImportSource(ManifestPart):
     by: str
     """The tool and its version, if the file says so."""
     arms: tuple[str, ...]
+    readings: tuple[str, ...] = ()
+    """What was read as what, in sentences."""
 
 
 class ImportOrigin(ManifestPart):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from loopbench.metrics.record import Record
-from loopbench.metrics.trace import ModelExchange, ToolRun, Trace, TraceHead
+from loopbench.metrics.trace import NO_CONTENT, ModelExchange, ToolRun, Trace, TraceHead
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
 MAX_CHARS = 1_200
@@ -54,7 +54,10 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_i
     head = trace.head
     shown: dict[str, str] = {}
     yield Block("head", f"{head.arm}/{head.task}/{head.repeat}", _cut(head.query, limit))
-    for event in trace.events:
+    is_blank = is_imported and trace.lacks_content
+    if is_blank:
+        yield Block("note", "steps", NO_CONTENT)
+    for event in () if is_blank else trace.events:
         if isinstance(event, ModelExchange):
             yield from _exchange(event, limit, shown)
         elif isinstance(event, ToolRun):
@@ -76,16 +79,18 @@ def _status(run: ToolRun) -> str:
 def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) -> Block:
     """Return how a trial ended: its stop, its answer, what was expected, and its scores.
 
-    Of a trial that was imported, no expected answer is one that its source does not tell; else no answer is the right one.
+    Of a trial that was imported, a stop, an answer or an expected answer that is not there is one that its source does not tell; of
+    another one, no answer is the right one.
     """
-    expected = "–" if is_imported and head.expected is None else _text(head.expected)
+    answer, expected = ("–" if is_imported and value is None else _text(value) for value in (head.answer, head.expected))
     when = " when it ran" if judged_again else ""
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
-    text = f"answer: {_text(head.answer)}\nexpected{when}: {expected}\n{scores}"
+    text = f"answer: {answer}\nexpected{when}: {expected}\n{scores}"
     if head.end_state is not None and head.scores.get("state", 1.0) < 1:
         text += f"\nend state: {_text(head.end_state.get('found'))}"
         text += f"\nexpected{when}: {_text(head.end_state['expected'])}" if "expected" in head.end_state else ""
-    return Block("end", f"stop: {head.stop}", text + (f"\n{head.reason}" if head.reason else ""))
+    stop = "–" if is_imported and not head.stop else head.stop
+    return Block("end", f"stop: {stop}", text + (f"\n{head.reason}" if head.reason else ""))
 
 
 def _exchange(event: ModelExchange, limit: int | None, shown: dict[str, str]) -> Iterator[Block]:

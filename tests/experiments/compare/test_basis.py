@@ -156,3 +156,13 @@ def test_no_number_of_tasks_is_promised_where_there_are_too_few_to_say_anything(
     few = f"Undecided between a and b: {tasks} tasks are too few to tell how many would decide; run about 50 first"
     assert (few in lines) == (tasks < 6)
     assert any("would decide (chance" in line for line in lines) == (tasks >= 6)
+
+
+def test_what_the_form_makes_is_split_by_the_faults_that_text_was_lost_to(compared):
+    found = compared([MEANS], {FINISH: [9], BARE: [5], NATIVE: [9]})
+    bare = f"bare/{MEANS}"
+    lost = {bare: {"wire.fenced": 0.3, "wire.malformed": 0.1, "": 0.1}}
+    arms = tuple(replace(arm, summary=replace(arm.summary, lost_to=lost.get(arm.info.arm, {}))) for arm in found.arms)
+    told = next(line for line in answer(replace(found, arms=arms)).sentences if "form of calls alone" in line)
+    fenced = "0.300 to fenced replies (refused by bare, read by bare(fences=read))"
+    assert f"minus bare), of which text lost {fenced} and 0.100 to malformed replies, and the loop" in told

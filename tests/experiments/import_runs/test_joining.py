@@ -164,6 +164,7 @@ def test_the_manifest_says_where_it_comes_from(kit):
         "format": "inspect",
         "by": "inspect_ai 0.3.285",
         "arms": ["twice/mockllm/model"],
+        "readings": [],
     }
 
 

@@ -130,6 +130,21 @@ def test_option_instructions_are_the_system_text_or_absent() -> None:
         assert [message.role for message in model.requests[0].messages] == roles
 
 
+@row("bare.fences")
+def test_option_fences_reads_an_object_in_a_code_fence_and_nothing_else() -> None:
+    fenced = f"Sure, here is my reply:\n```json\n{answer('5')}\n```\nLet me know."
+    read = Bare(fences="read")
+    assert run(read, Script(fenced)).answer == "5"
+    assert observed(run(Bare(), Script(fenced, answer("x"))))[0]["data"].startswith("Invalid JSON response from LLM")
+    for reply in (BAD, "```\nno JSON\n```", "[]", f"{answer('5')} ```"):
+        told = [observed(run(loop, Script(reply, answer("x"))))[0]["data"] for loop in (Bare(), read)]
+        assert told[0].split(" - ")[0] == told[1].split(" - ")[0]
+    inside = answer("Write:\n```\nx = 1\n```\n")
+    assert run(read, Script(inside)).answer == run(Bare(), Script(inside)).answer
+    with pytest.raises(ValueError, match="fences must be one of refuse, read, not 'cut'"):
+        Bare(fences="cut")  # type: ignore[arg-type]
+
+
 @row("bare.keep_bad_replies")
 def test_option_keep_bad_replies_shows_the_model_its_own_words() -> None:
     for keep in (True, False):

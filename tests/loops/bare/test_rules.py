@@ -46,6 +46,7 @@ CONFIGS = st.builds(
     max_steps=st.integers(1, 6),
     max_consecutive_errors=st.none() | st.integers(1, 6),
     instructions=st.sampled_from([INSTRUCTIONS, None]),
+    fences=st.sampled_from(["refuse", "read"]),
     keep_bad_replies=st.booleans(),
     validate_arguments=st.booleans(),
     check_types=st.booleans(),

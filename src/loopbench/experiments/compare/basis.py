@@ -9,7 +9,7 @@ from loopbench.metrics.comparison import Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import faults_of_few_models, other_estimate
 from loopbench.protocol.names import Spec
-from loopbench.runs.built_in import form_option
+from loopbench.runs.built_in import form_option, has_option
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval, short_name
 
@@ -18,7 +18,11 @@ from .sentence import AnswerSentence
 
 NATIVE = "native"
 MAX_KINDS = 2
-"""Kinds of fault that are told of a profile."""
+"""Kinds of fault that are told of a profile, and of what the form of calls makes."""
+LEAST_TOLD = 0.005
+"""Least share that a kind of fault makes, for it to be told."""
+FENCED, FENCES = "wire.fenced", "fences"
+"""A kind of fault, and the option by which a loop reads such replies."""
 
 
 def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[AnswerSentence]:
@@ -69,6 +73,7 @@ class _OneColumn:
     def __init__(self, comparison: Comparison, profile: str) -> None:
         self.profile = profile
         self.infos = {arm.info.arm: arm.info for arm in comparison.arms if arm.info.profile == profile}
+        self.lost = {arm.info.arm: arm.summary.lost_to for arm in comparison.arms}
         self.pairs = [p for p in comparison.pairs if p.metric == PRIMARY and {p.a, p.b} <= set(self.infos)]
 
     def told(self) -> Iterator[AnswerSentence]:
@@ -94,13 +99,14 @@ class _OneColumn:
         """Whether two arms are one loop in two forms, all else alike."""
         a, b = self.infos[pair.a], self.infos[pair.b]
         option, _ = form_option(a.loop)
-        is_alike = a.loop == b.loop and _without(a, option) == _without(b, option)
+        is_alike = a.loop == b.loop and _without(a, option, FENCES) == _without(b, option, FENCES)  # native calls have no fence
         return is_alike and bool(option) and self._forms(pair) == 2
 
     def _shown(self, pair: Pair) -> AnswerSentence:
         """Return what one loop in two forms shows. `pair`: the loop with native calls first."""
         native, text = (short_name(self.infos[arm]) for arm in (pair.a, pair.b))
-        form = f"Under {self.profile} the form of calls alone makes {interval(pair.difference, 3)} ({native} minus {text})"
+        makes = f"the form of calls alone makes {interval(pair.difference, 3)} ({native} minus {text})"
+        form = f"Under {self.profile} {makes}{self._lost_to(pair)}"
         rivals = [p if p.b == pair.a else p.turned for p in self.pairs if pair.a in (p.a, p.b) and self._forms(p) == 1]
         if not rivals:
             return AnswerSentence(form, is_basis=True)
@@ -108,6 +114,27 @@ class _OneColumn:
         what = "another setting" if self.infos[best.a].loop == self.infos[pair.a].loop else "the loop"
         other = f"{what} {interval(best.difference, 3)} ({short_name(self.infos[best.a])} minus {native})"
         return AnswerSentence(f"{form}, and {other}", is_basis=True)
+
+    def _lost_to(self, pair: Pair) -> str:
+        """Return `, of which 0.121 lost to fenced replies`: what text lost to each kind of fault more than native calls did."""
+        native, text = self.lost[pair.a], self.lost[pair.b]
+        gaps = {kind: share - native.get(kind, 0.0) for kind, share in text.items()}
+        largest = sorted((kind for kind in gaps if kind and gaps[kind] >= LEAST_TOLD), key=lambda kind: -gaps[kind])
+        if pair.difference.value <= 0 or not largest:
+            return ""
+        return (
+            f", of which text lost {listed([f'{gaps[kind]:.3f} to {self._replies(kind, pair)}' for kind in largest[:MAX_KINDS]])}"
+        )
+
+    def _replies(self, kind: str, pair: Pair) -> str:
+        """Return `fenced replies` for `wire.fenced`, and who reads them; other kinds than those of replies by their names."""
+        family, _, what = kind.partition(".")
+        info = self.infos[pair.b]
+        is_refused = kind == FENCED and has_option(info.loop, FENCES) and FENCES not in info.options
+        cure = (
+            f" (refused by {short_name(info)}, read by {Spec(info.loop, {**info.options, FENCES: 'read'})})" if is_refused else ""
+        )
+        return f"{what} replies{cure}" if family == "wire" else kind
 
     def _command(self, apart: Sequence[Pair]) -> tuple[str, ...]:
         """Return the command that compares the forms of one of the loops; none where no built-in loop of them has both."""
@@ -120,5 +147,5 @@ class _OneColumn:
         return ()
 
 
-def _without(info: ArmInfo, option: str) -> dict[str, object]:
-    return {name: value for name, value in info.options.items() if name != option}
+def _without(info: ArmInfo, *options: str) -> dict[str, object]:
+    return {name: value for name, value in info.options.items() if name not in options}

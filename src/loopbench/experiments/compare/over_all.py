@@ -61,7 +61,8 @@ class OverAllSentences:
         gap = interval(nearest.difference, 3)
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
         together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}"
-        said = f"{adopt}{narrowly(own)}{harm}: {together} it is better than {'every other loop' if is_best else listed(names)}{by}"
+        beaten = f"every other {self.found.subject}" if is_best else listed(names)
+        said = f"{adopt}{narrowly(own)}{harm}: {together} it is better than {beaten}{by}"
         return said, f"{adopt}{narrowly_by(own)}{harm}: better than {'all others' if is_best else listed(names)} {together}"
 
     def told(self) -> Iterator[AnswerSentence]:
@@ -72,7 +73,7 @@ class OverAllSentences:
         over = f"Over {every_profile(self.found)} together {self.standing.loop} is"
         nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
         if self.standing.is_best:
-            best = f"{over}{narrowly(own, '')} better than every other loop"
+            best = f"{over}{narrowly(own, '')} better than every other {self.found.subject}"
             yield AnswerSentence(f"{best}, the next being {nearest}", best)
             return
         words = list(dict.fromkeys(pair.verdict.word for pair in own))

@@ -119,7 +119,7 @@ class Verdicts:
         if any(pair.verdict.word in ("better", "worse") for pair in pairs_of(self.accuracy, best, cheapest)):
             return cheaper
         loops = len(self.found.rows)
-        corrected = f" (with the corrections for {loops} loops)" if loops > 2 else ""
+        corrected = f" (with the corrections for {loops} {self.found.subject}s)" if loops > 2 else ""
         return f"{cheaper}, and no single profile tells the two apart{corrected}"
 
     def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
@@ -143,7 +143,7 @@ class Verdicts:
         under = f" under any {air(self.found)}" if several else ""
         if all(pair.verdict.word == "undecided" for pair in self.accuracy):
             together = any(pair.verdict.word != "undecided" for pair in self.pooled)
-            nothing = "No loop" if together else "Nothing is decided: no loop"
+            nothing = f"No {self.found.subject}" if together else f"Nothing is decided: no {self.found.subject}"
             ends, apart = f"{prices.unknown()}{what_disturbs(self.found)}", f"{nothing} is told apart from another{under}"
             told, brief = self.ties.in_words(named[0], candidates)
             return AnswerSentence(f"{apart}{prices.least(named[0])}{told}{ends}", f"{apart}{prices.least(named[0])}{brief}{ends}")
@@ -157,9 +157,10 @@ class Verdicts:
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
             return AnswerSentence(
-                f"Adopt {names}{narrowly_by(own)}{harm}: better than every other loop{every}{cheaper}", adopts=named[0].loop
+                f"Adopt {names}{narrowly_by(own)}{harm}: better than every other {self.found.subject}{every}{cheaper}",
+                adopts=named[0].loop,
             )
-        worse = f"every other loop is worse than the best under some {air(self.found)}"
+        worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
         return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", adopts=named[0].loop)
 
     def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
@@ -178,7 +179,7 @@ class Verdicts:
             more, more_brief = self._by_cost(named, candidates)
             equal, equal_brief = f"{equal}{more}", f"{equal}{more_brief}"
         harm = "" if split or len(named) > 1 else self.ties.harm(first)
-        beaten = f"no loop is shown to beat {them}{under}"
+        beaten = f"no {self.found.subject} is shown to beat {them}{under}"
         return AnswerSentence(
             f"Adopt {said}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
             f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
@@ -229,7 +230,7 @@ class Verdicts:
             leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
         each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
         cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
-        told = f"No loop is among the best under every profile: {each}"
+        told = f"No {self.found.subject} is among the best under every profile: {each}"
         return AnswerSentence(f"{told}{self._prices.least(cheapest)}", told)
 
     # What is open, and what is worse

@@ -210,6 +210,7 @@ def _origin(logs: Sequence[ForeignLog], reading: ReadingOptions) -> dict[str, An
                 "format": log.format,
                 "by": log.by,
                 "arms": [arm.name for arm in log.arms],
+                "readings": list(log.readings),
             }
             for log in logs
         ],

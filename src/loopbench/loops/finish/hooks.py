@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from loopbench.protocol import ModelError, StopRun
-from loopbench.protocol.threads import in_thread
+from loopbench.protocol.threads import in_thread, is_async_function
 from loopbench.protocol.values import error_text
 
 
@@ -26,7 +25,7 @@ class HookFailed(Exception):
 async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:
     """Return what the hook returns. Raises HookFailed, except for the errors that may end a branch inside it (row S3-17)."""
     try:
-        if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004
+        if is_async_function(hook):
             return await hook(argument)
         return await in_thread(hook, argument)
     except (StopRun, ParseError, ModelError):

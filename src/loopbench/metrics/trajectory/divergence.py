@@ -37,7 +37,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 from loopbench.protocol.receipts import strip_receipts
 
-from ..trace import ModelExchange, Note, ToolRun, Trace
+from ..trace import NO_CONTENT, ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
 from .failure_text import BROKEN, SPENT, counted, damaged_source, in_words, quoted, reply, times
@@ -374,8 +374,8 @@ def _ended(trial: TracedTrial) -> _Found | None:
     last = reply(trial.replies)
     stop = trial.head.stop
     if not stop:
-        after = f" after {last}" if trial.replies else ""
-        return _Found("other", f"the trace does not say how the run ended{after}{_used_up(trial)}")
+        said = f"the trace does not say how the run ended{f' after {last}' if trial.replies else ''}{_used_up(trial)}"
+        return _Found("other", NO_CONTENT if trial.trace.lacks_content else said)
     if not trial.is_finished:
         how = _STOPS.get(stop, f"the run ended with stop {stop}")
         at = f" at {last}" if trial.replies else ""

@@ -40,9 +40,9 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
     names, costs = [found.heading(column) for column in found.columns], f"{UNITS[found.unit]} a trial"
-    heads = ("loop", *found.with_costs(names, [f"{costs} under {name}" for name in names] if found.is_apart else [costs]))
+    heads = (found.subject, *found.with_costs(names, [f"{costs} under {name}" for name in names] if found.is_apart else [costs]))
     several = bool(found.compared)
-    order = ", the most accurate loop on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
+    order = f", the most accurate {found.subject} on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
     caption = f"Accuracy under each fault profile, with its interval in brackets{order}{marks}"
     return Grid(caption, heads, tuple(_row(row, found) for row in found.rows))
