@@ -295,7 +295,7 @@ def test_a_loop_that_was_renamed_is_asked_for_by_its_new_name(loopbench, blessed
     (here / "renamed_own.py").write_text(LOOP.format(name="Other"))
     ended = loopbench("gate", "--baseline", "b.json", "--allow", "renamed_own:Own", "--quiet")
     assert ended.code == 2
-    assert ended.err.endswith("; where the loop was renamed, name it: --loop renamed_own:NEW\n")
+    assert ended.err.endswith("renamed_own has no 'Own'; where it was renamed: --loop renamed_own:NEW\n")
 
 
 def test_a_run_that_is_there_is_judged_with_the_words_that_a_printed_command_has(loopbench, blessed):

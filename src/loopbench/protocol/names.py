@@ -229,18 +229,10 @@ def is_gone(name: str) -> bool:
     return lives_in_one_process(name) and not hasattr(sys.modules.get(module), attribute)
 
 
-class NoSuchName(ValueError):
-    """A module of the user's own does not have what was named."""
-
-    def __init__(self, text: str, module: str) -> None:
-        super().__init__(text)
-        self.module = module
-
-
 def own_object(kind: str, name: str) -> Any:
     """Return what `package.module:Name` names. `kind`: what it should be, for messages.
 
-    Raises ValueError if it does not exist (NoSuchName if its module does) or its module cannot be imported.
+    Raises ValueError if it does not exist or its module cannot be imported.
     """
     module_name, _, attribute = name.partition(":")
     if is_gone(name):
@@ -248,7 +240,8 @@ def own_object(kind: str, name: str) -> Any:
     module = own_module(kind, name, module_name)
     if not hasattr(module, attribute):
         asked = near(attribute, [known for known in vars(module) if not known.startswith("_")])
-        raise NoSuchName(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' * bool(asked)}", module_name)
+        asked = asked or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' * bool(asked)}")
     return getattr(module, attribute)
 
 

@@ -325,7 +325,7 @@ def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, 
     assert replaced(path, blessed) == []
     path.write_text(text.replace("finished", "crashed", 1))
     with pytest.raises(
-        DamagedBaseline, match=r"after it was written; git checkout -- .* brings the committed file back; else bless it again$"
+        DamagedBaseline, match=r"was written; git checkout -- .* brings the committed file back; else bless it again$"
     ):
         read_baseline(path)
     told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"

@@ -50,14 +50,13 @@ def test_a_crash_is_marked_at_its_line(altered, baseline, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path / "shop")
 
     def crashing_at(place: str) -> str:
-        reason = f"KeyError: 'x' at {place}"
-        return github_annotations(
-            judge(altered(lambda r: replace(crashing(r), reason=reason) if r.task == task(1) else r), baseline)
-        )[1]
+        def change(record: Record) -> Record:
+            return replace(crashing(record), reason=f"KeyError: 'x' at {place}") if record.task == task(1) else record
 
-    assert crashing_at("my_loop.py:14").startswith(
-        "::warning file=my_loop.py,line=14,title=bare/clean%3A 2 of 24 trials crash now ("
-    )
+        return github_annotations(judge(altered(change), baseline))[1]
+
+    titled = "title=bare/clean%3A 2 of 24 trials crash now ("
+    assert crashing_at("my_loop.py:14").startswith(f"::warning file=my_loop.py,line=14,{titled}")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
     assert crashing_at("my_loop.py:14").startswith("::warning file=shop/my_loop.py,line=14,title=")
     for other in ("none.py:14", "my_loop.py:x", f"{tmp_path}/shop/my_loop.py:14", "x" * 5000 + ":1", "\x00:1"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.metrics.arm_info import IMPORTED
-from loopbench.protocol.names import NoSuchName, parse_spec
+from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
 from loopbench.runs.registry import loops_named, programs_named
@@ -44,12 +44,7 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     Raises RunError for code, a server or a recording that the baseline names and the user did not type, Incomparable if suite or
     profiles have changed or an arm is missing, ValueError for bad input, and OSError; then there is no directory.
     """
-    try:
-        experiment = prepare(config_again(baseline, path, settings), is_compared=False)
-    except NoSuchName as error:
-        if settings.loops:
-            raise
-        raise ValueError(f"{error}; where the loop was renamed, name it: --loop {error.module}:NEW") from None
+    experiment = prepare(config_again(baseline, path, settings), is_compared=False)
     try:
         # it is the file that the user knows, not a folder that goes again
         refuse_other(path, experiment.manifest, baseline, common=settings.common)

@@ -168,8 +168,7 @@ def _budget(trial: TracedTrial) -> _Found | None:
 
 
 def _broken(trial: TracedTrial) -> _Found | None:
-    stop = trial.head.stop
-    cause: Cause = "crash" if stop == StopReason.CRASHED else "termination"
+    cause: Cause = "crash" if (stop := trial.head.stop) == StopReason.CRASHED else "termination"
     return _Found(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
 
 
