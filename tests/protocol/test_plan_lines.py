@@ -90,6 +90,10 @@ def test_without_a_line_for_it_the_answer_is_the_tasks() -> None:
         ("f(x=1)\nf(x=1)", "plan, line 2: two lines are for 'f(x=1)'; say after a # what each is for"),
         ("answer = 1\nf(x=2)", "plan, line 1: the answer comes after the last call"),
         ("import os", "plan, line 1: a line is a call"),
+        (
+            "answer = multiply(a=2)",
+            "plan, line 1: multiply(a=2) is a call: name it on a line of its own before, result = multiply(a=2)",
+        ),
         ("f(x=__import__('os'))", "plan, line 1: __import__('os') is neither a literal nor the name of an earlier call"),
         ("f(x=1 + 1)", "plan, line 1: 1 + 1 is neither"),
         ("f(x=1e999)", "plan, line 1: a number is too large"),

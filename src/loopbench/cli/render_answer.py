@@ -14,7 +14,7 @@ from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCell, AnswerRow, Place, amount
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCell, AnswerRow, Place, amount, cost_in_words
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
@@ -37,6 +37,8 @@ MIN_ROWS = 7
 MIN_NAME = 16
 """Columns of a loop's name on however narrow a terminal."""
 MAX_WARNINGS = 2
+NO_ROOM = "{} a trial have no room here: -v, a wider terminal and the page show them"
+"""Stands below a matrix without costs that are known."""
 STYLES: Mapping[Place | None, str] = {
     "highest": "bold green",
     "not told apart": "",
@@ -66,7 +68,7 @@ def _hundredths(value: Interval) -> str:
 
 
 def _cost(value: Interval, unit: Unit) -> str:
-    return interval_of(value, lambda number: amount(number, unit))
+    return cost_in_words(value, unit)
 
 
 def _mean_cost(value: Interval, unit: Unit) -> str:
@@ -198,11 +200,16 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     forms = [matrix_cells(said, shown, form, names) for form in FORMS]
     _, fits = fitting(forms[:-1], width)
     if fits:
-        yield from side_by_side(fitting(forms, width)[0], width)
+        lines = list(side_by_side(fitting(forms, width)[0], width))
     elif 2 * len(shown) <= room:
-        yield from list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
+        lines = list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     else:
-        yield from side_by_side(_with_short_names(forms, width), width)
+        lines = list(side_by_side(_with_short_names(forms, width), width))
+    yield from lines
+    if any(cost is not None for row in shown for cost in said.costs_of(row)) and not any(
+        UNITS[said.unit] in each.plain for each in lines
+    ):
+        yield Text(NO_ROOM.format(UNITS[said.unit]), style="dim")
     if hidden := [row for row in said.rows if row not in shown]:
         open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
         told = f", {open_ones} of them not told apart from the best" if open_ones else ""

@@ -30,6 +30,7 @@ from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import COSTS, FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 from .trial_limits import NO_LIMITS, TrialLimits
+from .within_tasks import WithinTasks, within_tasks
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -119,6 +120,9 @@ class Pair:
 
     None too where the two do not agree on what the tasks were made from."""
 
+    within: WithinTasks | None = None
+    """Of accuracy, where units are too few to show any difference: what repeats show of these very tasks, p over all such pairs."""
+
     @property
     def family(self) -> Literal["primary", "secondary"]:
         return "primary" if self.metric == PRIMARY else "secondary"
@@ -128,7 +132,9 @@ class Pair:
         """The same pair with b as its first arm: b minus a, and the opposite verdict."""
         over = None if self.over_templates is None else self.over_templates.turned
         found = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
-        return replace(self, a=self.b, b=self.a, difference=self.difference.turned, over_templates=over, verdict=found)
+        within = None if self.within is None else replace(self.within, a=self.within.b, b=self.within.a)
+        difference = self.difference.turned
+        return replace(self, a=self.b, b=self.a, difference=difference, over_templates=over, verdict=found, within=within)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -216,7 +222,7 @@ def compare(
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = family(metric, tests, alpha, look)
-        pairs.extend(_with_outlook(found, scores, by_arm, level) if metric == PRIMARY else found)
+        pairs.extend(_within(_with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     left_out, unreplayable = excluded_warnings(records)
@@ -324,6 +330,16 @@ def _with_outlook(
             price = None if a is None or b is None else (a + b) / 2
             pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
         made.append(pair)
+    return made
+
+
+def _within(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> list[Pair]:
+    """Pairs with too few units to show any difference, with what their repeats show of these very tasks (Bonferroni)."""
+    few = sum(too_few_units(pair.units, alpha) for pair in pairs)
+    made = []
+    for pair in pairs:
+        found = within_tasks(by_arm[pair.a], by_arm[pair.b]) if too_few_units(pair.units, alpha) else None
+        made.append(pair if found is None else replace(pair, within=replace(found, p=min(1.0, found.p * few))))
     return made
 
 

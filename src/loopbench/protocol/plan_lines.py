@@ -158,6 +158,9 @@ def _value(value: ast.expr, names: Collection[str]) -> Any:
             return -number if isinstance(value.op, ast.USub) else number
     if isinstance(value, ast.Name | ast.Subscript):
         return _reference(value, names)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[:1] != "_":
+        named = f"result = {_shown(value)}"
+        raise _wrong(value, f"{_shown(value)} is a call: name it on a line of its own before, {named}, and write result here")
     raise _wrong(value, f"{_shown(value)} is neither a literal nor the name of an earlier call")
 
 

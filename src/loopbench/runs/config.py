@@ -244,7 +244,10 @@ class CompareConfig(BaseModel):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
         if not real and (self.base_url is not None or self.provider != ProviderConfig()):
             what = "base_url" if self.base_url is not None else "provider"
-            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini")
+            tokens = (
+                "; the scripted one has no price, and --trial-budget-tokens limits what it takes" if self.provider.prices else ""
+            )
+            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini{tokens}")
         if real and self.base_url is not None and all(map(is_local_model, self.opened_models)):
             raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
         for name in self.opened_models if self.provider.constrain else ():

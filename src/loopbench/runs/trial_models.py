@@ -160,7 +160,7 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
         return
     if not config.real_models:
         section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
-        instead = f"{section}-tokens limits its tokens, which your price per token makes of dollars"
+        instead = f"{section}-tokens limits its tokens: divide the dollars by your price of a token"
         raise ValueError(f"a budget in dollars is for real models: the scripted one costs nothing; {instead}")
     for name, model in models.items():
         if not getattr(model, "is_priced", True):

@@ -29,6 +29,7 @@ from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words
 
 from .ablation import AblationResult, setting
+from .idle import is_idle
 from .price import mean_cost, price_in_words
 
 Word = Literal[VerdictWord, "mixed"]
@@ -140,16 +141,7 @@ class _Choosing:
             if cheaper:
                 value, saves = min(cheaper, key=lambda each: mean_cost(self.result, factor.name, each)), own
         against = {b: found for (a, b), found in relations.items() if a == value}
-        return Choice(factor.name, value, against, saves, value in factor.levels, self._is_idle(factor))
-
-    def _is_idle(self, factor: Factor) -> bool:
-        """Whether no two settings that differ in nothing but a factor differ in the mean of any metric of the ablation."""
-        ablation, found = self.result.ablation, dict[tuple[object, ...], list[object]]()
-        for arm in self.result.results.comparison.arms:
-            others = _texts(ablation.cells[arm.info.arm]) | {factor.name: ""}
-            found.setdefault((setting(arm), *others.items()), []).append([arm.summary.means[metric] for metric in ablation.metrics])
-        alike = [means for means in found.values() if len(means) > 1]
-        return bool(alike) and all(one == means[0] for means in alike for one in means)
+        return Choice(factor.name, value, against, saves, value in factor.levels, is_idle(self.result, factor))
 
     def _relations(self, factor: Factor, chosen: Mapping[str, Choice]) -> dict[tuple[str, str], Relation]:
         """Return how each value stands to each other one that an effect holds against it."""

@@ -20,6 +20,7 @@ from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table, markdown_page
 
 from .ablation import AblationResult, setting
+from .idle import is_idle
 from .recommendation import sentences as recommended
 
 
@@ -51,11 +52,13 @@ def effect_lines(result: AblationResult) -> list[str]:
         return []
     texts = []
     many = len(_profiles(result)) > 1
+    idle = {factor.name for factor in result.layout.factors if is_idle(result, factor)}
     for profile in _profiles(result):
         for name in result.ablation.factors:
             steps = _steps(result, profile, name)
             if steps:
-                lines = "; ".join(f"{effect.term.partition(': ')[2]}: {_effect_text(effect)}" for effect in steps)
+                told = ["no mean differs" if name in idle else _effect_text(effect) for effect in steps]
+                lines = "; ".join(f"{effect.term.partition(': ')[2]}: {text}" for effect, text in zip(steps, told, strict=True))
                 texts.append(f"{f'{profile}: ' if many else ''}{name} {lines}{_dependence(result, profile, name, len(steps))}")
     return texts
 

@@ -11,7 +11,8 @@ from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import dollars, short_name
+from loopbench.protocol.counts import counted
+from loopbench.text.numbers import dollars, interval_of, short_name
 
 from .measured_forms import applies, are_mixed
 
@@ -155,6 +156,13 @@ def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
 def amount(value: float, unit: Unit) -> str:
     """Return a cost without its unit."""
     return dollars(value) if unit == "cost_usd" else f"{value:z,.0f}"
+
+
+def cost_in_words(value: Interval, unit: Unit) -> str:
+    """Return a cost with its interval; of an interval that had to be cut at 0, which tells nothing, the number of tasks instead."""
+    if value.low <= 0 < value.value:
+        return f"{amount(value.value, unit)} (of {counted(value.n, 'task')})"
+    return interval_of(value, lambda number: amount(number, unit))
 
 
 def matrix_of(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> AnswerMatrix:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval
@@ -62,8 +62,7 @@ def _cell(cell: AnswerCell | None) -> Cell:
 
 
 def _cost(value: Interval, unit: Unit) -> str:
-    middle, low, high = (amount(end, unit) for end in (value.value, value.low, value.high))
-    return middle if low == high else f"{middle} [{low}, {high}]"
+    return amount(value.value, unit) if amount(value.low, unit) == amount(value.high, unit) else cost_in_words(value, unit)
 
 
 # --- warnings and notes ---
