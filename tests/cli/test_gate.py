@@ -200,7 +200,7 @@ CRASHING = """
         (
             CRASHING,
             "own:Own/clean: every trial crashed (12 of 12), all of them because of: KeyError",
-            (1, "regression: every trial crashes now (KeyError: 'config'); own:Own/clean in accuracy"),
+            (1, "regression: every trial crashes now (KeyError: 'config' at own.py:10); own:Own/clean in accuracy"),
         ),
     ],
 )
@@ -274,12 +274,28 @@ def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_on
     empty = loopbench("gate", "--baseline", "b.json")
     assert empty.code == 2
     assert empty.err == (
-        "error: b.json: not a baseline: it is empty; bless it again, from a run that you are content with: "
+        "error: b.json: not a baseline: it is empty; git checkout -- b.json brings the committed file back; else bless it again, "
+        "from a run that you are content with: "
         "loopbench bless latest --output b.json\n"
     )
     (here / "b.json").write_text("{}")
     other = loopbench("gate", "--baseline", "b.json").err
     assert other.endswith("it does not begin with loopbench_baseline; loopbench bless latest --output FILE writes one\n")
+
+
+def test_a_baseline_is_a_json_file(loopbench, here):
+    ended = loopbench("bless", "latest", "-o", "README.md")
+    told = "error: --output: a baseline is a file NAME.json, such as gates/mine.json, got 'README.md'\n"
+    assert (ended.code, ended.err, (here / "README.md").exists()) == (2, told, False)
+
+
+def test_a_loop_that_was_renamed_is_asked_for_by_its_new_name(loopbench, blessed, here):
+    (here / "renamed_own.py").write_text(LOOP.format(name="Own"))
+    blessed("--loop", "renamed_own:Own", "--profile", "clean")
+    (here / "renamed_own.py").write_text(LOOP.format(name="Other"))
+    ended = loopbench("gate", "--baseline", "b.json", "--allow", "renamed_own:Own", "--quiet")
+    assert ended.code == 2
+    assert ended.err.endswith("renamed_own has no 'Own'; where it was renamed: --loop renamed_own:NEW\n")
 
 
 def test_a_run_that_is_there_is_judged_with_the_words_that_a_printed_command_has(loopbench, blessed):

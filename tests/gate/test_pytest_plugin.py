@@ -250,8 +250,13 @@ def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
 
 def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, blessed):
     blessed.write_text("", "utf-8")
-    ended = run(pytester)
-    ended.stdout.fnmatch_lines(["loop_gate: *: it is empty; bless it again: pytest --loop-bless test_mine.py::test_agent"])
+    back = "git checkout -- *test_mine.test_agent.json brings the committed file back"
+    anew = "else bless it again: pytest --loop-bless test_mine.py::test_agent"
+    run(pytester).stdout.fnmatch_lines([f"loop_gate: *: it is empty; {back}; {anew}"])
+    blessed.write_text("<<<<<<< HEAD\n", "utf-8")
+    run(pytester).stdout.fnmatch_lines(
+        [f"loop_gate: *: not a baseline; it holds a conflict of a merge: git checkout --theirs *; {anew}"]
+    )
 
 
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):

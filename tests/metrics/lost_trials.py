@@ -163,7 +163,7 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
     "a crash": (
         begun().ends(None, "crashed"),
         record(reason="KeyError: 'x'"),
-        "termination",
+        "crash",
         "the loop crashed after reply 1 (KeyError: 'x')",
     ),
     "a limit": (begun().ends(None, "max_steps"), record(), "termination", "the limit was reached (max_steps) at reply 1"),

@@ -96,9 +96,9 @@ def test_an_answer_that_is_no_json_arrives_as_text():
 @pytest.mark.parametrize(
     ("solve", "said"),
     [
-        ("raises", "LookupError: where is it\\?"),
-        ("exits", "SystemExit: 3"),
-        ("raises_the_unsayable", "Unsayable: its text cannot be made: ValueError"),
+        ("raises", "LookupError: where is it\\? at tests/programs/toy_solvers.py:\\d+"),
+        ("exits", "SystemExit: 3 at tests/programs/toy_solvers.py:\\d+"),
+        ("raises_the_unsayable", "Unsayable: its text cannot be made: ValueError at tests/programs/toy_solvers.py:\\d+"),
         ("gives_odd_keys", "TypeError: its answer is not JSON: .*"),
         ("gives_itself", "ValueError: its answer is not JSON: .*"),
         ("bursts", "flood: its answer is longer than .*"),

@@ -20,6 +20,7 @@ from loopbench.experiments.compare.run import run as run_trials
 from loopbench.experiments.gate import brief
 from loopbench.experiments.gate import outcome as gate_outcome
 from loopbench.experiments.gate import outputs as gate_outputs
+from loopbench.experiments.gate.damaged import check_suffix
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from loopbench.experiments.optimize.config import load_optimize_config
@@ -127,6 +128,7 @@ def bless(run: AnyRun, baseline: str | Path) -> Path:
     Raises ValueError for a run that is no baseline, such as one that is not complete, and for a file that is something else.
     """
     path = Path(baseline)
+    check_suffix("baseline", path)
     with naming_files({"baseline": path}):
         new = gates.bless(gates.read_run(_loaded(run).results.folder))
         gates.replaced(path, new)  # a file that is not a baseline is not replaced

@@ -31,9 +31,9 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
-from loopbench.experiments.gate.baseline import DamagedBaseline
-from loopbench.experiments.gate.baseline_changes import contents, replaced
+from loopbench.experiments.gate.baseline_changes import blessed_crashes, contents, replaced
 from loopbench.experiments.gate.comparable import check_accuracy_margin
+from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.github import append_summary, error_annotation, in_actions, step_summary
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
@@ -232,13 +232,14 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     It says what changes in a baseline that it replaces, be it a damaged one; a file that is no baseline is not replaced.
     """
     output = options.output
+    check_suffix("--output", output)
     found = read_run(choice.folder)
     new = new_baseline(found)
     said = replaced(output, new)
     write_baseline(output, new)
     size = output.stat().st_size
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
-    for line in contents(new):
+    for line in (*contents(new), *blessed_crashes(found.records)):
         print(plain(f"  {line}"))
     anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
     print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', *anew, '--baseline', str(output)])}{_again(found)}"))

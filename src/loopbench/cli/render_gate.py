@@ -10,7 +10,7 @@ from rich.text import Text
 from loopbench.experiments.gate import GateResult, brief
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.experiments.gate.outputs import headline, literal, other_stops, paragraphs, table, task_lines
-from loopbench.experiments.gate.stop_words import beside_losses
+from loopbench.experiments.gate.stop_words import shown_stops
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, print_lines
@@ -31,7 +31,7 @@ def print_gate(judged: GateResult, *, verbose: bool) -> None:
         print_lines(_wrapped(headline(judged), console.width, STYLES.get(judged.outcome, WORST)), console)
         if judged.lines:
             print_table(table(judged), console)
-        for line in (*paragraphs(judged), *other_stops(beside_losses(judged)), *task_lines(judged)):
+        for line in (*paragraphs(judged), *other_stops(shown_stops(judged)), *task_lines(judged)):
             print_lines(_line(line, console.width), console)
         return
     print_lines(_brief(judged, console.width), console)

@@ -75,7 +75,7 @@ class Record:
     """The trial's own seed, derived from the run's."""
     status: Literal["scored", "errored", "excluded"]
     reason: str = ""
-    """Why the trial is errored or excluded, or what crashed."""
+    """Why the trial is errored or excluded, or what crashed, and where in the user's code, as `KeyError: 'x' at my_loop.py:14`."""
     stop: str | None = None
     answer: Any = None
     scores: Mapping[str, float] = field(default_factory=dict)

@@ -240,6 +240,7 @@ def own_object(kind: str, name: str) -> Any:
     module = own_module(kind, name, module_name)
     if not hasattr(module, attribute):
         asked = near(attribute, [known for known in vars(module) if not known.startswith("_")])
+        asked = asked or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
         raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' * bool(asked)}")
     return getattr(module, attribute)
 

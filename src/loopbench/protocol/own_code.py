@@ -11,6 +11,8 @@ from typing import Any
 
 _NOT_THEIRS = tuple(f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
 """Folders of Python's own modules and of ours."""
+MAX_DIGITS = 9
+"""Digits of a line's number."""
 _PREPARATIONS: list[Callable[[], None]] = []
 
 
@@ -26,9 +28,29 @@ def import_own(module: str) -> ModuleType:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return the innermost line of a user's file that an exception passed, as `my_loop.py:12`; empty where it passed none."""
+    """Return the innermost line of a user's file that an exception passed, as `shop/loop.py:12`; empty where it passed none.
+
+    A file below the current directory is named as seen from there, any other by its name alone.
+    """
     place = _innermost(error)
-    return "" if place is None else f"{place[0].name}:{place[1]}"
+    return "" if place is None else f"{_from_here(place[0])}:{place[1]}"
+
+
+def _from_here(file: Path) -> str:
+    try:
+        return file.resolve().relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):  # elsewhere, or the directory is gone
+        return file.name
+
+
+def place_in(reason: str) -> tuple[str, int] | None:
+    """Return the file and the line that a reason ends with, as `raised_at` writes them; None for a file that is not there."""
+    file, _, line = reason.rpartition(" at ")[2].rpartition(":")
+    is_place = line.isascii() and line.isdecimal() and len(line) <= MAX_DIGITS and not Path(file).is_absolute()
+    try:
+        return (file, int(line)) if is_place and Path(file).is_file() else None
+    except OSError:  # what is no name of a file
+        return None
 
 
 def raised_in(error: BaseException | None) -> tuple[Path, int] | None:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.baseline import DamagedBaseline, measured, outcome_of, to_text
-from loopbench.experiments.gate.baseline_changes import changes, replaced
+from loopbench.experiments.gate.baseline import measured, outcome_of, to_text
+from loopbench.experiments.gate.baseline_changes import blessed_crashes, changes, replaced
+from loopbench.experiments.gate.damaged import DamagedBaseline
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
@@ -301,7 +302,7 @@ def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_
     line = next(line for line in text.splitlines() if line.startswith('    "arithmetic-0001"'))
     bad(tmp_path / "b.json", text.replace(line, f"{line}\n{line}", 1), "duplicate key 'arithmetic-0001'")
     bad(tmp_path / "b.json", text.replace('"seed": 0', '"seed": NaN'), "NaN is not JSON")
-    bad(tmp_path / "b.json", f"<<<<<<< HEAD\n{text}", "not a baseline: Expecting value")
+    bad(tmp_path / "b.json", f"<<<<<<< HEAD\n{text}", "not a baseline; it holds a conflict of a merge")
 
 
 # --- what a new one changes ---
@@ -323,7 +324,9 @@ def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, 
     path = tmp_path / "b.json"
     assert replaced(path, blessed) == []
     path.write_text(text.replace("finished", "crashed", 1))
-    with pytest.raises(DamagedBaseline, match=r"damaged or edited after it was written; bless it again$"):
+    with pytest.raises(
+        DamagedBaseline, match=r"was written; git checkout -- .* brings the committed file back; else bless it again$"
+    ):
         read_baseline(path)
     told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"
     assert replaced(path, blessed) == [f"{told} after it was written"]
@@ -332,3 +335,15 @@ def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, 
     path.write_text('{"mine": 1}')
     with pytest.raises(ValueError, match="not a baseline"):
         replaced(path, blessed)
+
+
+def test_line_breaks_of_windows_damage_no_baseline(text, blessed, tmp_path):
+    (tmp_path / "b.json").write_bytes(text.encode("ascii").replace(b"\n", b"\r\n"))
+    assert read_baseline(tmp_path / "b.json") == blessed
+
+
+def test_to_bless_says_how_many_trials_crash(wind, altered):
+    assert blessed_crashes(wind.records) == []
+    crashing = altered(lambda r: replace(r, stop="crashed", reason="KeyError: 'x'") if r.task == "arithmetic-0001" else r)
+    said = "8 of 96 trials crash (8 × KeyError: 'x'), and the gate takes that for what the loop does"
+    assert blessed_crashes(crashing.records) == [said]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopbench.experiments.gate import github_annotations, headline, judge
+from loopbench.experiments.gate import github_annotations, headline, judge, to_junit
 from loopbench.experiments.gate.github import append_summary
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
@@ -41,3 +41,30 @@ def test_files_are_named_as_seen_from_the_repository(altered, baseline, tmp_path
     for said in ((tmp_path / "step.md").read_text(encoding="utf-8"), "\n".join(github_annotations(judged))):
         assert str(tmp_path) not in said
         assert f"loopbench show run-0 bare/clean/{task(1)}/0" in said.replace("\\", "")
+
+
+def test_a_crash_is_marked_at_its_line(altered, baseline, tmp_path, monkeypatch):
+    """As seen from the repository's folder; a reason that names no file of the project marks none."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "my_loop.py").touch()
+    monkeypatch.chdir(tmp_path / "shop")
+
+    def crashing_at(place: str) -> str:
+        def change(record: Record) -> Record:
+            return replace(crashing(record), reason=f"KeyError: 'x' at {place}") if record.task == task(1) else record
+
+        return github_annotations(judge(altered(change), baseline))[1]
+
+    titled = "title=bare/clean%3A 2 of 24 trials crash now ("
+    assert crashing_at("my_loop.py:14").startswith(f"::warning file=my_loop.py,line=14,{titled}")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    assert crashing_at("my_loop.py:14").startswith("::warning file=shop/my_loop.py,line=14,title=")
+    for other in ("none.py:14", "my_loop.py:x", f"{tmp_path}/shop/my_loop.py:14", "x" * 5000 + ":1", "\x00:1"):
+        assert crashing_at(other).startswith("::warning title=")
+
+
+def test_junit_counts_crashes_as_the_first_line_does(altered, baseline):
+    made = to_junit(judge(altered(crashing), baseline))
+    assert "bare/clean: 14 of 24 trials crash now (KeyError: 'x')" in made
+    assert "bare/clean: 1 task worse by " in made
+    assert "finished → crashed" not in made

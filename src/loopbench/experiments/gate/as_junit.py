@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text import junit
 
-from .losses import cause_text, cause_title, lost, stop_text
+from .losses import cause_text, cause_title, crash_groups, crash_title, lost_otherwise, other_ends, stop_text
 from .outcome import GateArm, GateResult, OnWorseHere
 from .outputs import OnUndecided, headline, held_to_its_margin, literal, losses, other_stops, paragraphs, task_text
-from .stop_words import beside_losses, crashes, groups, title
+from .stop_words import crashes, shown_stops, title
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
 _WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}
@@ -39,12 +40,16 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     """Add an arm's suite. `kind_of`: outcome of a line → the kind of its result; a test of another outcome passes."""
     kinds = [*(["failure"] if arm.hangs else []), *(kind_of.get(line.outcome) for line in arm.lines)]
     suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
-    changed = [change for change in result.tasks if change.arm == arm.arm]
-    stops = [change for change in beside_losses(result) if change.arm == arm.arm]
+    own = replace(
+        result,
+        tasks=tuple(change for change in result.tasks if change.arm == arm.arm),
+        stops=tuple(change for change in result.stops if change.arm == arm.arm),
+    )
     causes = "\n".join(
         [
-            *(f"{literal(title(found))}\n{stop_text(found)}" for found in groups(stops)[:MAX_STOPS]),
-            *(f"{literal(cause_title(found))}\n{cause_text(found)}" for found in lost(changed)),
+            *(f"{literal(crash_title(found, arm.trials))}\n{stop_text(found)}" for found in crash_groups(own)[:MAX_STOPS]),
+            *(f"{literal(cause_title(found))}\n{cause_text(found)}" for found in lost_otherwise(own)),
+            *(f"{literal(title(found))}\n{stop_text(found)}" for found in other_ends(own)[:MAX_STOPS]),
         ]
     )
     if arm.hangs:
@@ -52,9 +57,9 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     for line in arm.lines:
         case, kind = junit.add_case(suite, arm.arm, line.metric), kind_of.get(line.outcome)
         if kind is not None:
-            crashed = crashes((change for change in result.stops if change.arm == arm.arm), arm.trials)
+            crashed = crashes(own.stops, arm.trials)
             new = [f"{literal(said)}; " for said in crashed] if line.metric == PRIMARY else []
             lost_here = [f"{losses(result, [line])}; "] if line.outcome == "worse here" else []
             junit.add_result(case, kind, f"{line.outcome}: {''.join([*new, *lost_here])}{held_to_its_margin(line)}", causes)
-    tasks = "\n".join(map(task_text, changed))
-    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), *other_stops(stops), tasks]))
+    tasks = "\n".join(map(task_text, own.tasks))
+    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), *other_stops(shown_stops(own)), tasks]))

@@ -34,6 +34,7 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
+from .damaged import CONFLICT, DamagedBaseline, cure_of
 from .hangs import HANG_TRIALS, all_hung, hang_words
 from .names import short_arm
 
@@ -398,33 +399,27 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
         scratch.unlink(missing_ok=True)
 
 
-ANEW = "bless it again"
-"""What to do about a damaged baseline."""
-
-
-class DamagedBaseline(ValueError):
-    """A file that begins as a baseline cannot be read as one; the text says why in one line, and names the file."""
-
-
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises ValueError with a one-line message that names the file and the field, and OSError.
 
     The error is a DamagedBaseline where the file is, or once was, a baseline, so that another may be written in its place.
     """
-    text = read_bounded(path)
+    text = read_bounded(path).replace(b"\r\n", b"\n")  # so git writes them on Windows; no value in the file holds a line break
     if not text.strip():
-        raise DamagedBaseline(f"{path}: not a baseline: it is empty; {ANEW}")
+        raise DamagedBaseline(path, "not a baseline: it is empty", cure_of(path, text))
+    if text.startswith(CONFLICT):
+        raise DamagedBaseline(path, "not a baseline", cure_of(path, text))
     if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:
         data = load_json(open_document(text).decode("utf-8"), finite=True)
     except ValueError as error:
-        raise DamagedBaseline(f"{path}: not a baseline: {error}; {ANEW}") from None
+        raise DamagedBaseline(path, f"not a baseline: {error}", cure_of(path, text)) from None
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     if data["loopbench_baseline"] != VERSION:
         version = _short(data["loopbench_baseline"])
-        raise DamagedBaseline(f"{path}: a baseline of version {version}, this loopbench reads {VERSION}; {ANEW}")
+        raise DamagedBaseline(path, f"a baseline of version {version}, this loopbench reads {VERSION}")
     try:
         return Baseline.model_validate_json(json.dumps(data))
     except ValidationError as error:
@@ -432,7 +427,7 @@ def read_baseline(path: Path) -> Baseline:
     field = ".".join(str(part) for part in first["loc"])
     reason = first["msg"].removeprefix("Value error, ")
     value = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
-    raise DamagedBaseline(" ".join(f"{path}: {field}{': ' * bool(field)}{reason}{value}; {ANEW}".split()))
+    raise DamagedBaseline(path, f"{field}{': ' * bool(field)}{reason}{value}", cure_of(path, text))
 
 
 def _short(value: Any) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from loopbench.metrics.record import Record
+from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
+from loopbench.text.counts import reasons
 
-from .baseline import ANEW, Baseline, BaselineArm, BaselineSuite, DamagedBaseline, read_baseline
+from .baseline import Baseline, BaselineArm, BaselineSuite, read_baseline
 from .changed_suite import TaskSets
+from .damaged import DamagedBaseline
 
 
 def contents(baseline: Baseline) -> list[str]:
@@ -19,6 +24,15 @@ def contents(baseline: Baseline) -> list[str]:
         f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {baseline.repeats}, seed {baseline.seed}",
         *(f"arm {name}: accuracy {_mean_accuracy(arm):.3f}" for name, arm in baseline.arms.items()),
     ]
+
+
+def blessed_crashes(records: Sequence[Record]) -> list[str]:
+    """Return how many of the blessed trials crash, and by what: later runs may crash there, too; nothing where none does."""
+    found = Counter(record.reason for record in records if record.stop == StopReason.CRASHED)
+    if not found:
+        return []
+    crash = counted(found.total(), f"of {len(records):,} trials crashes", f"of {len(records):,} trials crash")
+    return [f"{crash} ({reasons(found)}), and the gate takes that for what the loop does"]
 
 
 def replaced(path: Path, new: Baseline) -> list[str]:
@@ -31,8 +45,7 @@ def replaced(path: Path, new: Baseline) -> list[str]:
     try:
         return changes(read_baseline(path), new) or ["nothing changed"]
     except DamagedBaseline as error:
-        reason = str(error).removeprefix(f"{path}: ").removesuffix(f"; {ANEW}")
-        return [f"it replaces a baseline that could not be read: {reason}"]
+        return [f"it replaces a baseline that could not be read: {error.reason}"]
     except ValueError as error:
         raise ValueError(f"{error}; it stays as it is: write the baseline to another file") from None
 

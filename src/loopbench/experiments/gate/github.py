@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from loopbench.protocol.own_code import raised_in
+from loopbench.protocol.own_code import place_in, raised_in
 from loopbench.text.plain_text import plain
 
-from .losses import cause_text, cause_title, crash_groups, crash_title, lost, stop_text
+from .losses import cause_text, cause_title, crash_groups, crash_title, lost_otherwise, other_ends, stop_text
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided, explanation, paragraphs, to_markdown
-from .stop_words import beside_losses, groups, title
+from .stop_words import title
 
 MAX_ANNOTATED = 9
 """Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
@@ -43,7 +43,8 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes, the causes of lost
     tasks, and other stops.
 
-    A new crash is a warning whatever the outcome is; it counts all trials that crash, as the first line does.
+    A new crash is a warning whatever the outcome is; it counts all trials that crash, as the first line does, and marks the line in
+    the user's code.
     """
     outcome = result.held_as(on_worse_here)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
@@ -52,29 +53,25 @@ def github_annotations(
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *paragraphs(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
-    crashed = [_command("warning", crash_title(found, sizes.get(found[0].arm)), stop_text(found)) for found in crash_groups(result)]
+    crashed = [
+        _command("warning", crash_title(found, sizes.get(found[0].arm)), stop_text(found), place_in(found[0].reason))
+        for found in crash_groups(result)
+    ]
     return [first, *[*crashed, *(_beside_crashes(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
 
 
 def _beside_crashes(result: GateResult) -> Iterable[str]:
     """Return the commands of the causes of lost tasks, and of other stops; what crashed is told by itself."""
-    crashed = {(change.arm, change.task) for change in result.stops if change.crashed}
-    tasks = [change for change in result.tasks if (change.arm, change.task) not in crashed]
-    stops = [change for change in beside_losses(result) if not change.crashed]
     return [
-        *(_command("warning", cause_title(found), cause_text(found)) for found in lost(tasks)),
-        *(_command("warning", title(found), stop_text(found)) for found in groups(stops)),
+        *(_command("warning", cause_title(found), cause_text(found)) for found in lost_otherwise(result)),
+        *(_command("warning", title(found), stop_text(found)) for found in other_ends(result)),
     ]
 
 
 def error_annotation(error: BaseException, message: str) -> str:
     """Return the workflow command for an error that keeps the gate from judging; where it came up in a file of the user's, such as
     a syntax error in a loop, that file and line are marked."""
-    place = raised_in(error)
-    if place is None:
-        return _command("error", "loopbench gate: not judged", message)
-    file, line = place
-    return _command("error", "loopbench gate: not judged", message, file=_beside_repository(str(file)), line=str(line))
+    return _command("error", "loopbench gate: not judged", message, raised_in(error))
 
 
 def _from_the_repository(result: GateResult) -> GateResult:
@@ -95,11 +92,17 @@ def _beside_repository(content: str) -> str:
     return content.replace(f"{workspace}/", "") if workspace else content
 
 
-def _command(kind: str, title: str, message: str, **place: str) -> str:
-    """Return `::error title=…::…`, escaped like GitHub's toolkit does (packages/core/src/command.ts)."""
-    properties = ",".join(f"{name}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in place.items())
-    escaped = _escaped(title).replace(":", "%3A").replace(",", "%2C")
-    return f"::{kind} {f'{properties},' if properties else ''}title={escaped}::{_escaped(message)}"
+def _command(kind: str, title: str, message: str, place: tuple[str | Path, int] | None = None) -> str:
+    """Return `::error title=…::…`, escaped like GitHub's toolkit does (packages/core/src/command.ts), at a place in a file."""
+    properties = {} if place is None else {"file": _in_repository(place[0]), "line": str(place[1])}
+    properties["title"] = title
+    each = (f"{name}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in properties.items())
+    return f"::{kind} {','.join(each)}::{_escaped(message)}"
+
+
+def _in_repository(file: str | Path) -> str:
+    """Return a file's name as seen from the repository's folder; outside of GitHub Actions as it is."""
+    return _beside_repository(os.path.abspath(file)) if os.environ.get("GITHUB_WORKSPACE") else str(file)
 
 
 def _escaped(content: str) -> str:

@@ -23,10 +23,11 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
-from .baseline import Baseline, DamagedBaseline, bless, read_baseline, write_baseline
-from .baseline_changes import replaced
+from .baseline import Baseline, bless, read_baseline, write_baseline
+from .baseline_changes import blessed_crashes, replaced
 from .brief import text
 from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check_request, refuse_other
+from .damaged import DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
 from .outcome import PASSES, GateResult, OnWorseHere
@@ -135,7 +136,7 @@ class LoopGate:
         write_baseline(path, new)
         self.blessed.add(path.resolve())
         self.say(f"blessed {counted(len(run_results.records), 'trial')}: {path}")
-        for line in said:
+        for line in (*blessed_crashes(run_results.records), *said):
             self.say(line)
         return replace(held, outcome="blessed")
 

@@ -10,7 +10,18 @@ from loopbench.protocol.counts import counted
 from .names import short_arm
 from .outcome import GateResult, StopChange, TaskChange
 from .outputs import MAX_TASKS, literal, task_text
-from .stop_words import trials
+from .stop_words import beside_losses, groups, trials
+
+
+def lost_otherwise(result: GateResult) -> list[list[TaskChange]]:
+    """Return the tasks that got worse without a new crash, those of one arm and cause together, the largest group first."""
+    crashed = {(change.arm, change.task) for change in result.stops if change.crashed}
+    return lost(change for change in result.tasks if (change.arm, change.task) not in crashed)
+
+
+def other_ends(result: GateResult) -> list[list[StopChange]]:
+    """Return the other stops that are neither crashes nor told with a lost task, those of one kind together."""
+    return groups(change for change in beside_losses(result) if not change.crashed)
 
 
 def crash_groups(result: GateResult) -> list[list[StopChange]]:

@@ -56,17 +56,27 @@ def beside_losses(result: GateResult) -> list[StopChange]:
     return [change for change in result.stops if (change.arm, change.task) not in lost]
 
 
+def shown_stops(result: GateResult) -> list[StopChange]:
+    """Return all new crashes, and the other stops of tasks that did not get worse."""
+    beside = beside_losses(result)
+    return [change for change in result.stops if change.crashed or change in beside]
+
+
 def groups(changes: Iterable[StopChange]) -> list[list[StopChange]]:
-    """Return the changes of one arm, course and exception together, in the order of their first ones."""
+    """Return the changes of one arm, course and score together, or of one arm and exception, in the order of their first ones."""
     found: dict[tuple[str, ...], list[StopChange]] = {}
     for change in changes:
-        found.setdefault((change.arm, change.course, change.reason, str(change.same_score)), []).append(change)
+        how = ("crashed",) if change.crashed else (change.course, str(change.same_score))
+        found.setdefault((change.arm, change.reason, *how), []).append(change)
     return list(found.values())
 
 
 def title(group: Sequence[StopChange]) -> str:
-    """Return `finish/clean: 2 trials with the same score, finished → crashed (KeyError: 'x')`."""
+    """Return `finish/clean: 2 trials with the same score, finished → max_steps`, or `…: 2 trials crash now (KeyError: 'x')`."""
     first = group[0]
+    if first.crashed:
+        raised = f" ({shortened(first.reason)})" if first.reason else ""
+        return f"{short_arm(first.arm)}: {counted(len(group), 'trial crashes', 'trials crash')} now{raised}"
     score = " with the same score" * first.same_score
     raised = f" ({shortened(first.reason)})" if first.reason else ""
     return f"{short_arm(first.arm)}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"

@@ -7,6 +7,7 @@ from typing import Literal
 
 Cause = Literal[
     "parse",
+    "crash",
     "termination",
     "lost observation",
     "budget",
@@ -22,8 +23,8 @@ Cause = Literal[
 ]
 MEANINGS: Mapping[Cause, str] = {
     "parse": "a reply could not be read, or was read as something else, and the loop never got past it",
-    "termination": "it answered before its work was done, went on without answering, ran into its limit or its error "
-    "valve, or crashed",
+    "crash": "an exception left the loop, or it returned what is no outcome",
+    "termination": "it answered before its work was done, went on without answering, or ran into its limit or its error valve",
     "lost observation": "a call was made again that had given a result, a result was never shown, or an answer was given "
     "when the prompt no longer showed the question or a result",
     "budget": "its budget or its time was used up, or the prompt no longer fitted the model's context",

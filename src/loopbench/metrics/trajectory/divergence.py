@@ -5,7 +5,7 @@ trial the faults of its record. The other course, where there is one, tells what
 rules are asked in this order, and the first that has something to say is believed:
 
  1. budget             the stop is a budget, a time limit, or a prompt that no longer fits
- 2. termination        the loop crashed or was cancelled
+ 2. crash              an exception left the loop; one that cancelled itself is a termination
  3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
  4. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
  5. termination        a scripted model answered before its work was done
@@ -168,8 +168,8 @@ def _budget(trial: TracedTrial) -> _Found | None:
 
 
 def _broken(trial: TracedTrial) -> _Found | None:
-    stop = trial.head.stop
-    return _Found("termination", f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
+    cause: Cause = "crash" if (stop := trial.head.stop) == StopReason.CRASHED else "termination"
+    return _Found(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
 
 
 def _reason(trial: TracedTrial) -> str:

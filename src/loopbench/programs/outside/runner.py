@@ -39,6 +39,8 @@ MAX_ERROR_CHARS = 2_000
 MAX_ANSWER_CHARS = MAX_LINE // 2
 """Longest answer, as JSON: a longer line would end the worker of all."""
 HERE = os.path.dirname(os.path.abspath(__file__))
+NOT_THEIRS = tuple(f"{os.path.dirname(file)}{os.sep}" for file in (os.__file__, os.path.dirname(HERE)))
+"""Folders of Python's own modules, and of loopbench."""
 WIRING = os.path.join(os.path.dirname(os.path.dirname(HERE)), "frameworks", "wiring")
 """Files with the names of frameworks: as modules they would hide what they are for."""
 
@@ -183,7 +185,19 @@ async def solved(solve: Callable[..., Any], task: SolverTask, job: Mapping[str, 
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # the boundary to the framework: whatever leaves it is named
-        return {"id": job["id"], "type": type(error).__name__, "error": text_of(error)[:MAX_ERROR_CHARS]}
+        return {"id": job["id"], "type": type(error).__name__, "error": f"{text_of(error)[:MAX_ERROR_CHARS]}{place_of(error)}"}
+
+
+def place_of(error: BaseException) -> str:
+    """Return ` at my_agent.py:14`, the innermost line of the user's files that an exception passed; empty where it passed none."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(("<", *NOT_THEIRS)) and "site-packages" not in file:
+            below = os.path.relpath(os.path.realpath(file))
+            place = f" at {os.path.basename(file) if below.startswith(os.pardir) else below}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 def text_of(error: BaseException) -> str:

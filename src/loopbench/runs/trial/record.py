@@ -12,6 +12,7 @@ from loopbench.models.faults import IMPLICIT
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.own_code import raised_at
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.schedule import Trial
@@ -20,13 +21,17 @@ from loopbench.text.plain_text import json_safe
 
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
+MAX_ERROR_CHARS = MAX_REASON_CHARS // 2
+"""Characters of an exception's text, behind which there is room for the line that it comes from."""
 _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
 
 
 def breach(left: object) -> str:
-    """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome."""
+    """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome. Of an exception, also where in the
+    user's code it came up."""
     if isinstance(left, BaseException):
-        return f"{type(left).__name__}: {error_text(left)}"
+        at = raised_at(left)
+        return f"{cap(f'{type(left).__name__}: {error_text(left)}', MAX_ERROR_CHARS)}{f' at {at}' * bool(at)}"
     if not isinstance(left, Outcome):
         return f"TypeError: run() gave a {type(left).__name__}, not an Outcome"
     stop: object = left.stop

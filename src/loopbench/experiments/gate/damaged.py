@@ -1,0 +1,34 @@
+"""Baselines that cannot be read, and what to do about them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+ANEW = "bless it again"
+CONFLICT = b"<<<<<<<"
+"""What a line begins with from which on git could not merge two versions of a file."""
+SUFFIX = ".json"
+
+
+class DamagedBaseline(ValueError):
+    """A file that is, or once was, a baseline cannot be read as one; the text says why in one line, and names the file."""
+
+    def __init__(self, path: Path, reason: str, cure: str = ANEW) -> None:
+        """`cure`: what to do about it, the last thing being to bless it again."""
+        super().__init__(" ".join(f"{path}: {reason}; {cure}".split()))
+        self.reason = reason
+
+
+def cure_of(path: Path, text: bytes) -> str:
+    """Return what to do about a damaged file with this text: what was committed is there still."""
+    file = shlex.quote(str(path))
+    if text.startswith(CONFLICT) or b"\n" + CONFLICT in text:
+        return f"it holds a conflict of a merge: git checkout --theirs -- {file}, or --ours, takes one side; else {ANEW}"
+    return f"git checkout -- {file} brings the committed file back; else {ANEW}"
+
+
+def check_suffix(setting: str, path: Path) -> None:
+    """Raise ValueError, which names the setting, for a baseline whose name is not one of a JSON file."""
+    if path.suffix.lower() != SUFFIX:
+        raise ValueError(f"{setting}: a baseline is a file NAME{SUFFIX}, such as gates/mine{SUFFIX}, got {str(path)!r}")
