@@ -77,8 +77,8 @@ class Prepared(subprocess.Popen[Any]):
 
 
 _ASKING = threading.Lock()
-_HELPERS: dict[socket.socket, int] = {}
-"""In a command that is a fork: where it asks for a worker → the process that answers."""
+_HELPERS: dict[socket.socket, tuple[int, int]] = {}
+"""In a command that is a fork: where it asks for a worker → the process that answers, and the command's own."""
 _LEAVE, _PATH = os._exit, [*sys.path[1:]]
 """As they are before a command changes them; the first entry is the folder of this file."""
 
@@ -109,9 +109,13 @@ def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bo
 
 
 def start_for_asyncio(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
-    """Start a process in the place of `subprocess.Popen`: a worker of a run as a fork, which spares it a second of imports."""
+    """Start a process in the place of `subprocess.Popen`: a worker of a run as a fork, which spares it a second of imports.
+
+    A process that a command has split off could not adopt what the command's helper forks.
+    """
     is_worker = tuple(command[:4]) == (PYTHON, "-P", "-m", WORKER)
-    return (Prepared if is_worker else subprocess.Popen)(command, **more)
+    can_adopt = all(owner == os.getpid() for _, owner in _HELPERS.values())
+    return (Prepared if is_worker and can_adopt else subprocess.Popen)(command, **more)
 
 
 @contextlib.contextmanager
@@ -175,15 +179,16 @@ def _have_a_helper() -> None:
     It is a child of ours, so that we may adopt its orphans, and is there before any code of the user's own.
     """
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    owner = os.getpid()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if pid := os.fork():
         its.close()
-        _HELPERS[ours] = pid
+        _HELPERS[ours] = (pid, owner)
         return
     with _as_python_ends():
         ours.close()
-        os.setsid()
+        os.setpgid(0, 0)  # a Ctrl-C is the command's; a session of its own is what tells a worker
         vars(os)["_exit"] = _LEAVE
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -224,7 +229,7 @@ def _start_workers_by_helpers() -> None:
 
     def go_on_with_helper() -> None:
         while _HELPERS:
-            helper, pid = _HELPERS.popitem()
+            helper, (pid, _) = _HELPERS.popitem()
             helper.close()
             os.waitpid(pid, 0)
         go_on()

@@ -146,20 +146,37 @@ def _command_of(found: Results, said: AnswerSentence) -> Sequence[str]:
 
 
 def flowing_lines(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
-    """Yield what a verdict rests on, the other sentences as one paragraph, the first one bold, and then those with a command."""
+    """Yield what a verdict rests on, the other sentences as paragraphs, the first one bold, and then those with a command."""
     rests_on = [each for each in said if each.is_basis]
     yield from sentence_lines(found, rests_on, width)
     said = [each for each in said if not each.is_basis]
     with_command = [each for each in said if _command_of(found, each)]
-    texts = [f"{plain_line(each.text)}." for each in said if each not in with_command]
+    flowing = [each for each in said if each not in with_command]
+    for number, paragraph in enumerate(_paragraphs(flowing)):
+        yield from _paragraph_lines([f"{plain_line(each.text)}." for each in paragraph], width, leads=number == 0)
+    yield from sentence_lines(found, with_command, width, leads=not flowing)
+
+
+def _paragraphs(said: Sequence[AnswerSentence]) -> list[list[AnswerSentence]]:
+    """Return sentences that follow one another; one that opens begins a paragraph."""
+    paragraphs: list[list[AnswerSentence]] = []
+    for each in said:
+        if each.opens or not paragraphs:
+            paragraphs.append([])
+        paragraphs[-1].append(each)
+    return paragraphs
+
+
+def _paragraph_lines(texts: Sequence[str], width: int, *, leads: bool) -> Iterator[Text]:
+    """Yield sentences in lines of a terminal, the first sentence bold if it leads."""
     paragraph, at = " ".join(texts), 0
     for part in textwrap.wrap(paragraph, width, break_on_hyphens=False):
         at = paragraph.index(part, at)
         line = Text(part)
-        line.stylize("bold", 0, max(0, len(texts[0]) - at))
+        if leads:
+            line.stylize("bold", 0, max(0, len(texts[0]) - at))
         yield line
         at += len(part)
-    yield from sentence_lines(found, with_command, width, leads=not texts)
 
 
 def command_lines(words: Sequence[str], width: int) -> list[str]:

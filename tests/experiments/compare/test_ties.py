@@ -80,7 +80,7 @@ def test_wrong_answers_given_as_done_speak_for_the_equal_that_gave_fewer(counted
 
 def test_harm_that_a_test_shows_stands_beside_the_loop_that_is_better(counted):
     made = first(counted({"bold": (500, 0, 50, 10), "meek": (500, 0, 20, 0)}))
-    assert "though it gave more wrong answers as done than meek (none against 10 of 60, p = 0.002): better than every" in made.full
+    assert "though it gave more wrong answers as done than meek (10 against none of 60, p = 0.002): better than every" in made.full
     assert "though" not in first(counted({"bold": (500, 0, 50, 1), "meek": (500, 0, 20, 0)})).full
 
 

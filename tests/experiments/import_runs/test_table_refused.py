@@ -26,6 +26,13 @@ HEAD = "arm,task,repeat,score\n"
         (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1; say what the scale is, --scale 0,100 say"),
         (HEAD + "a,x,0,inf\n", "line 2: the score is not a number: 'inf'"),
         ("arm;task;score\na;x;0,5\n", "line 2: the score is written with a comma: '0,5'; write a point, 0.5"),
+        (
+            'arm,task,score,total_tokens\na,x,1,"1,965"\n',
+            "line 2: total_tokens is written with a comma: '1,965'; write 1965, or 1.965 if that is a decimal comma",
+        ),
+        ('arm,task,score,total_tokens\na,x,1,"1,234,965"\n', "is written with a comma: '1,234,965'; write 1234965"),
+        ("arm,task,score,cost_usd\na,x,1,€0.04\n", "cost_usd is not a number: '€0.04'; write the number alone, 0.04"),
+        ("arm,task,score,seconds\na,x,1,100ms\n", "seconds is not a number: '100ms'"),
         ("arm,task,score,cost\na,x,1,$3\n", r"line 2: cost is not a number: '\$3'"),
         ("arm,task,score,cost\na,x,1,-3\n", "line 2: cost is negative: '-3'"),
         ("arm,task,score,Turns\na,x,1,2.5\n", "line 2: Turns is not a whole number: '2.5'"),

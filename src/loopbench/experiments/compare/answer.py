@@ -51,7 +51,10 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     infos = [arm.info for arm in comparison.arms]
     judged = _judged(comparison)
     verdicts = (
-        [*_each_by_itself(judged), *over_estimates(whole, _pairs(comparison, whole.unit))]
+        [
+            *_each_by_itself(judged),
+            *(replace(each, opens=True) for each in over_estimates(whole, _pairs(comparison, whole.unit))),
+        ]
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]
     )
@@ -98,7 +101,7 @@ def _verdicts(comparison: Comparison) -> Verdicts:
 def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]]) -> list[AnswerSentence]:
     """Return what each profile says of the loops that it applies to; what the matrix shows is left out."""
     return [
-        replace(each, text=f"Under {profile}: {each.text}", brief=each.brief and f"Under {profile}: {each.brief}")
+        replace(each, text=f"Under {profile}: {each.text}", brief=each.brief and f"Under {profile}: {each.brief}", opens=True)
         for profile, said in judged.items()
         for each in said
         if not each.may_be_left_out
@@ -122,7 +125,7 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
     """
     said, brief = fitting([arm.info for arm in comparison.arms])
     if said:
-        yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief)
+        yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief, opens=is_apart)
 
 
 def _claims(found: AnswerMatrix, pairs: Sequence[Pair], adopted: str) -> Iterator[AnswerSentence]:

@@ -24,6 +24,9 @@ class AnswerSentence:
     is_basis: bool = False
     """Whether it says what the verdict rests on, and stands before it."""
 
+    opens: bool = False
+    """Whether it is of another profile than what stands before it, and so begins on a line of its own."""
+
     @property
     def in_full(self) -> str:
         """The sentence, with its own command behind it."""

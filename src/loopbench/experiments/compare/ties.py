@@ -110,7 +110,7 @@ class TieBreaks:
         fewer = [row for row in self.found.rows if row is not loop and is_shown_cheaper(row, loop, self.wrong)]
         if not fewer:
             return ""
-        numbers = "; ".join(full for _, full in self._wrong(fewer[0], loop))
+        numbers = "; ".join(full for _, full in self._wrong(fewer[0], loop, is_harm=True))
         others = f" and than {listed([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
         return f", though it gave more wrong answers as done than {fewer[0].loop} ({numbers}){others}"
 
@@ -124,14 +124,15 @@ class TieBreaks:
             told.append((f"{counts}{under}", f"{counts}, paired difference {gap}{under}"))
         return told
 
-    def _wrong(self, row: AnswerRow, loop: AnswerRow) -> list[tuple[str, str]]:
-        """Return `5 against 16 of 120`, and the same with its p, of the profiles whose test shows it."""
+    def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[tuple[str, str]]:
+        """Return `5 against 16 of 120`, and the same with its p, of the profiles whose test shows it; as a harm, `16 against 5`."""
         told = []
         for pair in pairs_of(self.wrong, row, loop):
             if pair.verdict.word == "better":
                 own, other = (_summary(each, arm) for each, arm in ((row, pair.a), (loop, pair.b)))
                 p = p_value(pair.p_holm)
-                counts = f"{own.false_success or 'none'} against {other.false_success} of {other.scored:,}"
+                fewer, more = own.false_success or "none", other.false_success
+                counts = f"{f'{more} against {fewer}' if is_harm else f'{fewer} against {more}'} of {other.scored:,}"
                 under = self.found.under(pair)
                 told.append((f"{counts}{under}", f"{counts}{under}, p {p if p.startswith('<') else f'= {p}'}"))
         return told

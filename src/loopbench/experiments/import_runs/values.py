@@ -28,6 +28,10 @@ ROUNDING = 1e-9
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+"""Either a number whose thousands stand apart or, with one comma, one with three decimals."""
+_WITHIN_UNITS = re.compile(r"[$€£¥]?\s*([+-]?\d+(?:\.\d+)?)\s*(?:[$€£¥]|s|sec)?", re.ASCII)
+"""A number with a sign of money or of seconds, neither of which changes what it is."""
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a UTF-16 pair, which JSON can represent alone and UTF-8 cannot."""
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
@@ -132,11 +136,18 @@ def number(value: Any, what: str) -> float | None:
         return None
     if isinstance(value, str):
         text = value.strip()
+        if _THOUSANDS.fullmatch(text):
+            plain, point = (
+                text.replace(",", ""),
+                f", or {text.replace(',', '.')} if that is a decimal comma" * (text.count(",") == 1),
+            )
+            raise ValueError(f"{what} is written with a comma: {shown(text)}; write {plain}{point}")
         if _DECIMAL_COMMA.fullmatch(text):
             raise ValueError(f"{what} is written with a comma: {shown(text)}; write a point, {text.replace(',', '.')}")
         value = float(text) if _NUMBER.fullmatch(text) else text
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{what} is not a number: {shown(value)}")
+        within = _WITHIN_UNITS.fullmatch(value) if isinstance(value, str) else None
+        raise ValueError(f"{what} is not a number: {shown(value)}{f'; write the number alone, {within[1]}' if within else ''}")
     if abs(value) > MAX_AMOUNT:  # infinite ones too
         raise ValueError(f"{what} is not a plausible number: {shown(value)}")
     return float(value)
