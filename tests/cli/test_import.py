@@ -134,7 +134,7 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     markdown = loopbench("report", "latest", "--markdown").out
     assert "| b | 2 | 0 | 0 | 1.000" in markdown
     sized = loopbench("size", "latest").out
-    assert "trials" in sized
+    assert "run about 50 first" in sized
     assert "model calls" not in sized
     assert "No price is known, so the cost in dollars is unknown.\n" in sized
 

@@ -58,7 +58,7 @@ def test_a_loop_that_ends_its_process_fails_its_test_only(pytester):
     pytester.makepyfile(own_ending=loop)
     ended = run_apart(pytester, "-o", "pythonpath=.")
     ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["regression: every trial crashes now (SystemExit: *called os._exit(0))"])
+    ended.stdout.fnmatch_lines(["regression: every trial crashes now (SystemExit: *called os._exit(0) at own_ending.py:*)"])
 
 
 def test_a_loop_that_no_other_process_finds_cannot_end_the_session(pytester, monkeypatch):
