@@ -59,9 +59,9 @@ def run(loop, model=None, question="What is it?"):
 def is_alive(pid):
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+    except (ProcessLookupError, FileNotFoundError):  # it may end between the two
         return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
 # --- what a program does ---
