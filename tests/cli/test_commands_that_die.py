@@ -10,6 +10,8 @@ import time
 import httpx
 import pytest
 
+from tests.processes import is_alive
+
 MODULE = '''
 import ctypes
 import os
@@ -228,8 +230,3 @@ def test_a_killed_command_leaves_no_process_behind(machine, own):
 def children(pid: int) -> list[int]:
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
     return [int(word) for word in listed.split()]
-
-
-def is_alive(pid: int) -> bool:
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
-    return bool(state) and not state.startswith("Z")

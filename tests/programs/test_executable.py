@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from loopbench.programs.executable import LEFTOVER_S, MAX_ANSWER_BYTES, place, r
 from loopbench.programs.program import Program
 from loopbench.programs.worker import SolverFailed
 from loopbench.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall
+from tests.processes import is_alive
 
 pytestmark = pytest.mark.thorough  # each starts a process
 
@@ -43,13 +43,6 @@ def python(code):
 
 def run(loop, model=None, question="What is it?"):
     return asyncio.run(loop.run(Query(question), TOOLS, model or FakeModel(then=Answer("", "42"))))
-
-
-def is_alive(pid):
-    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-        os.kill(pid, 0)
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
-    return False
 
 
 async def dead(pid):

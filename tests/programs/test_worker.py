@@ -1,7 +1,6 @@
 """Programs in a worker: what they do to it, and what is left of them."""
 
 import asyncio
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from loopbench.programs.loop import ProgramLoop
 from loopbench.programs.program import Program
 from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
 from loopbench.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
+from tests.processes import is_alive
 
 TOYS = Path(__file__).with_name("toy_solvers.py")
 
@@ -54,14 +54,6 @@ def answering(*items):
 
 def run(loop, model=None, question="What is it?"):
     return asyncio.run(loop.run(Query(question), TOOLS, model or answering()))
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
-    except (ProcessLookupError, FileNotFoundError):  # it may end between the two
-        return False
 
 
 # --- what a program does ---

@@ -246,12 +246,6 @@ def workers_of() -> Callable[[int], list[int]]:
     return _workers_of
 
 
-@pytest.fixture(scope="session")
-def is_alive() -> Callable[[int], bool]:
-    """Whether a process still runs."""
-    return _is_alive
-
-
 def _workers_of(parent: int) -> list[int]:
     """They are of this program, or forks of a prepared one; each leads a session of its own, and what forks them does not."""
     found = []
@@ -265,11 +259,3 @@ def _workers_of(parent: int) -> list[int]:
         except (OSError, ValueError):  # no process, or one that has just ended
             continue
     return found
-
-
-def _is_alive(process: int) -> bool:
-    """A zombie is not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -21,8 +21,9 @@ from loopbench.experiments.compare.run import forks_of, run_apart
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine import forked
 from loopbench.runs.engine.forked import ForkedWorker
+from tests.processes import is_alive
 
-from ..conftest import Told, _is_alive
+from ..conftest import Told
 
 
 def shared(folder: Path, each: Callable[[int, list[ForkedWorker]], object] = lambda count, forks: None) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def shared(folder: Path, each: Callable[[int, list[ForkedWorker]], object] = lam
     keys = {record.key for record in told.records}
     return {
         "forks": len(forks),
-        "left": [fork.pid for fork in forks if _is_alive(fork.pid)],
+        "left": [fork.pid for fork in forks if is_alive(fork.pid)],
         "notes": told.notes,
         "digest": found.digest,
         "settings": found.manifest.settings.workers,

@@ -17,6 +17,7 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from tests.prepared import Prepared
+from tests.processes import is_alive
 
 RUN = """
 import sys
@@ -60,7 +61,7 @@ def test_workers_killed_while_a_run_goes_on_change_nothing(ran, told, workers_of
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
-def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configured, told, workers_of, is_alive, seed, tmp_path):
+def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configured, told, workers_of, seed, tmp_path):
     asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 2}
     whole = ran(**asked)
     folder = prepare(configured(**asked, workers=2)).folder
@@ -84,7 +85,7 @@ def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configur
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("loop", ["Spins", "Matches"])
-def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, is_alive, tmp_path, loop):
+def test_no_worker_outlives_its_parent_though_its_event_loop_is_stuck(nasty, configured, workers_of, tmp_path, loop):
     experiment = prepare(configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1))
     (tmp_path / "run_it.py").write_text(RUN)
     command = [sys.executable, "-m", "run_it", str(experiment.folder), f"nasty:{loop}"]
