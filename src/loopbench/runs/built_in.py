@@ -23,12 +23,18 @@ FOREIGN = ("framework", "program")
 def builtin_names(kind: str) -> list[str]:
     """Return the names of the built-in loops, frameworks or suites, one module each, sorted."""
     package, attribute = PACKAGES[kind]
-    return list(_names_with(attribute, names_in(package), tuple(importlib.import_module(package).__path__)))
+    return list(_names_with(attribute, names_in(package), _folders(kind)))
 
 
 def loop_names() -> list[str]:
     """Return the names of the designs, the frameworks and what starts programs."""
     return [name for kind in ("loop", *FOREIGN) for name in builtin_names(kind)]
+
+
+def _folders(kind: str) -> tuple[str, ...]:
+    """Return where the modules of a kind lie."""
+    package, _ = PACKAGES[kind]
+    return tuple(importlib.import_module(package).__path__)
 
 
 @lru_cache(maxsize=64)  # a run asks for each name that it holds, and its answer is in hundreds of files
@@ -48,8 +54,7 @@ def _source_of(name: str, folders: tuple[str, ...]) -> str:
 
 def summary_of(kind: str, name: str) -> str:
     """Return the first line of a built-in thing's docstring, without importing it."""
-    package, _ = PACKAGES[kind]
-    text = ast.get_docstring(ast.parse(_source_of(name, tuple(importlib.import_module(package).__path__)))) or ""
+    text = ast.get_docstring(ast.parse(_source_of(name, _folders(kind)))) or ""
     return text.partition("\n")[0]
 
 
@@ -59,17 +64,12 @@ _FORM_OPTION = re.compile(r'^    (\w+): Literal\[[^\]]*"native"[^\]]*\] = "(\w+)
 def form_option(loop: str) -> tuple[str, str]:
     """Return the option by which a built-in loop has its calls written in the API's own form, `native`, and what the option is by
     default, without importing the loop; both are empty where it has no such option."""
-    package, _ = PACKAGES["loop"]
-    found = (
-        _FORM_OPTION.search(_source_of(loop, tuple(importlib.import_module(package).__path__)))
-        if loop in builtin_names("loop")
-        else None
-    )
+    found = _FORM_OPTION.search(_source_of(loop, _folders("loop"))) if loop in builtin_names("loop") else None
     return ("", "") if found is None else (found[1], found[2])
 
 
 def has_option(loop: str, option: str) -> bool:
     """Whether a built-in loop has an option of this name; False for any other loop."""
-    package, _ = PACKAGES["loop"]
-    folders = tuple(importlib.import_module(package).__path__)
-    return loop in builtin_names("loop") and bool(re.search(rf"^    {option}: ", _source_of(loop, folders), re.MULTILINE))
+    if loop not in builtin_names("loop"):
+        return False
+    return re.search(rf"^    {option}: ", _source_of(loop, _folders("loop")), re.MULTILINE) is not None

@@ -26,6 +26,8 @@ SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "l
 """What stands behind an accuracy in plain text."""
 COMPARED: frozenset[Place | None] = frozenset({"highest", "not told apart", "lower"})
 """Places of arms that are compared with others."""
+BEST: frozenset[Place | None] = frozenset({"highest", "not told apart"})
+"""Places of arms than which none is shown to be better."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from loopbench.metrics.comparison import Pair
 from loopbench.text.counts import listed
 
-from .matrix import COMPARED, AnswerMatrix, AnswerRow, place_of
+from .matrix import BEST, COMPARED, AnswerMatrix, AnswerRow, place_of
 from .sentence import AnswerSentence
-
-BEST = ("highest", "not told apart")
 
 
 def over_estimates(found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[AnswerSentence]:

@@ -17,15 +17,13 @@ from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, narrowly_by, standing
 
 from .air import STRESS, air, every_profile, what_disturbs
-from .matrix import AnswerMatrix, AnswerRow, pairs_of, place_of
+from .matrix import BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
-
-BEST = ("highest", "not told apart")
 
 
 @dataclass(frozen=True, slots=True)
