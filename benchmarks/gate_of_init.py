@@ -52,7 +52,7 @@ class Change:
     seed: int = 0
 
 
-OUTCOMES = ("pass", "regression", "undecided")
+OUTCOMES = ("pass", "regression", "worse here", "undecided")
 CHANGES = (
     Change("nothing"),
     Change("other words in the prompt", words=1),
