@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.pages import block
 from loopbench.cli.starter_project import write_project
 from tests.benchmarks import load_benchmark
@@ -14,7 +16,9 @@ def test_what_did_not_change_passes_and_twice_the_tokens_are_found():
     lines = [line for line in block(made.PAGE, "a first project").split("\n") if line.startswith("|")][2:]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert [row[1] for row in found] == [change.name for change in made.CHANGES] * 2
-    for _, change, _, tokens, passed, regression, _ in found:
+    for _, change, _, tokens, *outcomes in found:
+        passed, regression, *_ = outcomes
+        assert sum(float(share.split()[0]) for share in outcomes) == pytest.approx(1)  # no run ended in any other way
         if change in ("nothing", "other words in the prompt"):
             assert passed.startswith("1.000 ")
         elif change == "twice the tokens":
