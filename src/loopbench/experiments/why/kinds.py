@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from loopbench.metrics.trajectory.causes import Cause
 
-from .why import ArmLosses, Kinds
+from .why import Kinds
 
 WIRE = "wire."
 """Family of the faults of replies, which are called by their kind alone: `fenced`."""
@@ -30,13 +30,13 @@ def _split(kinds: Mapping[str, int]) -> str:
 
 
 def shares_in_words(kinds: Mapping[str, int]) -> str:
-    """Return `fenced 18 (75 %), malformed 6 (25 %)`: the kinds of fault of one cause; empty where none is known."""
+    """Return `75 % fenced, 25 % malformed`: the kinds of fault of one cause; empty where none is known."""
     total = sum(kinds.values())
-    return (
-        ", ".join(f"{kind_name(fault)} {many} ({100 * many / total:.0f} %)" for fault, many in kinds.items()) if any(kinds) else ""
-    )
+    return ", ".join(f"{100 * many / total:.0f} % {kind_name(fault)}" for fault, many in kinds.items()) if any(kinds) else ""
 
 
-def kinds_in_words(arm: ArmLosses, cause: Cause) -> str:
-    """Return the same of one arm's losses."""
-    return shares_in_words(arm.kinds.get(cause, {}))
+def numbers_in_words(kinds: Mapping[str, int]) -> str:
+    """Return `fenced 18 (75 %), malformed 6 (25 %)`: the same with the number of trials."""
+    total = sum(kinds.values())
+    each = (f"{kind_name(fault)} {many} ({100 * many / total:.0f} %)" for fault, many in kinds.items())
+    return ", ".join(each) if any(kinds) else ""
