@@ -195,6 +195,16 @@ def is_narrow(difference: Interval) -> bool:
     return 0 < distance < NARROW * (difference.high - difference.low)
 
 
+def chance_again(difference: Interval) -> float:
+    """Return the chance that a fresh run of the same size shows a difference again that was shown, were the estimate true.
+
+    By the normal law, at the level of the test that showed it: how many standard errors the interval's near end is away from 0.
+    """
+    distance = max(difference.low, -difference.high)
+    error = (difference.high - difference.low) / 2 / float(special.ndtri(1 - ALPHA / 2))
+    return float(special.ndtr(distance / error)) if error > 0 else 1.0
+
+
 def unit_count(clusters: Sequence[str]) -> int:
     """How many units of inference tasks of these clusters make."""
     groups = unit_groups(clusters, len(clusters))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, is_narrow
+from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
 
 
 def dollars(amount: float) -> str:
@@ -54,11 +54,20 @@ def narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
 
 
 def narrowly_by(pairs: Sequence[Pair]) -> str:
-    """Return the same with the closest of the differences: `, narrowly (by 0.062 [0.0001, 0.126])`."""
-    close = [pair for pair in pairs if is_narrow(pair.difference)]
+    """Return the same with the closest of the differences, and the chance that a fresh run shows it again.
+
+    `, narrowly (by 0.062 [0.0001, 0.126]; chance that a fresh run shows it again: about 50 %)`.
+    """
+    close = [pair.difference for pair in pairs if is_narrow(pair.difference)]
     if not close:
         return ""
-    return f", narrowly (by {interval(min(close, key=lambda pair: abs(pair.difference.value)).difference, 3)})"
+    nearest = min(close, key=lambda difference: abs(difference.value))
+    return f", narrowly (by {interval(nearest, 3)}; {shown_again(nearest)})"
+
+
+def shown_again(difference: Interval) -> str:
+    """Return `chance that a fresh run shows it again: about 50 %`, of a difference that is shown."""
+    return f"chance that a fresh run shows it again: about {chance_in_words(chance_again(difference))}"
 
 
 def interval(value: Interval | None, digits: int) -> str:
