@@ -31,7 +31,7 @@ VerdictWord = Literal["better", "worse", "equivalent", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its confidence interval: low <= value <= high."""
+    """An estimate with its confidence interval: low <= value <= high. Where there is none, its ends are infinite."""
 
     value: float
     low: float
@@ -39,8 +39,18 @@ class Interval:
     n: int
     """What was counted: tasks, or events where the interval is one of events."""
 
-    def as_dict(self) -> dict[str, float | int]:
-        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0."""
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an interval: too few tasks have none."""
+        return math.isfinite(self.low)
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Those of its ends that a chart can show."""
+        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0, and an infinite one None."""
         return {"value": self.value + 0.0, "low": _plain_end(self.low), "high": _plain_end(self.high), "n": self.n}
 
     @property
@@ -49,8 +59,8 @@ class Interval:
         return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n)
 
 
-def _plain_end(end: float) -> float:
-    return 0.0 if abs(end) <= NO_SPREAD else end
+def _plain_end(end: float) -> float | None:
+    return None if math.isinf(end) else 0.0 if abs(end) <= NO_SPREAD else end
 
 
 # One arm.

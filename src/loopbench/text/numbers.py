@@ -108,7 +108,9 @@ def _beside_zero(number: float, digits: int) -> str:
 
 
 def interval_of(value: Interval, written: Callable[[float], str]) -> str:
-    """Return the same with its numbers written in a way of the caller's."""
+    """Return the same with its numbers written in a way of the caller's; of too few tasks `6,091 (n = 3, no interval)`."""
+    if not value.is_known:
+        return f"{written(value.value)} (n = {value.n}, no interval)"
     if value.low == value.high:
         return f"{written(value.value)} (in all {value.n})"
     return f"{written(value.value)} [{written(value.low)}, {'∞' if math.isinf(value.high) else written(value.high)}]"
