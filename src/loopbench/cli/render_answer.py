@@ -225,7 +225,8 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     forms: list[Rows] = [matrix_cells(said, shown, form, names) for form in FORMS]
     if width < WIDE and not any(fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
         low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
-        forms[WITH_COSTS:WITH_COSTS] = [*low, _with_short_names(low[-1:], width)]
+        short = [_with_short_names(low[-1:], width)] if fitting(forms[WITH_COSTS:-1], width)[1] else []
+        forms[WITH_COSTS:WITH_COSTS] = [*low, *short]  # costs are worth the middle of a name
     _, fits = fitting(forms[:-1], width)
     if fits:
         lines = list(side_by_side(fitting(forms, width)[0], width))
