@@ -340,7 +340,8 @@ def test_costs_stay_where_heads_can_be_folded_and_the_middle_of_a_name_left_out(
     heads, cells = lines[first : first + 2], lines[first + 2 : first + 7]
     assert "tokens" in heads[0]
     assert heads[1].split() == ["median", "median"]
-    assert all(re.search(r"…\S+native\).*\[.*\[.*\d,\d{3}$", line) for line in cells)
+    assert all(re.search(r"native\).*\[.*\[.*\d,\d{3}$", line) for line in cells)
+    assert any("…" in line for line in cells)
 
 
 def test_into_a_pipe_cells_stand_between_tabs_with_their_whole_intervals(wind):
