@@ -34,8 +34,18 @@ def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilo
 
 def test_where_nothing_suffices_the_answer_says_so(pilot):
     found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=50)
-    said = report.answers(sized(found, margin=0.01))
+    made = sized(found, margin=0.03)
+    said = report.answers(made)
     assert all("the suite's 50 tasks are too few" in line for line in said)
+    saves = []
+    for line, purpose in zip(said, ("compare", "gate"), strict=True):
+        sizes = plan(made, purpose).sizes
+        fewest_tasks, fewest_trials = min(sizes, key=lambda size: size.tasks), min(sizes, key=lambda size: size.trials)
+        assert f"too few; {fewest_tasks.tasks:,} tasks × {fewest_tasks.repeats} would do" in line
+        saves.append(fewest_trials.trials <= report.CHEAPER * fewest_tasks.trials)
+        cheaper = f"fewer trials: {fewest_trials.tasks:,} tasks × {fewest_trials.repeats}, {fewest_trials.trials:,} trials"
+        assert (cheaper in line) == saves[-1] == ("fewer trials" in line)
+    assert saves == [True, False]
     said = report.answers(sized(found, margin=1e-6))
     assert all("no feasible number of tasks is enough" in line for line in said)
 
