@@ -302,7 +302,7 @@ def test_the_short_list_says_what_the_full_one_says(what: str, most: int) -> Non
     assert len(said[0]) > most
 
 
-@pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate", "serve"])
+@pytest.mark.parametrize("name", ["compare", "optimize", "ablate", "gate", "serve", "import"])
 def test_many_options_stand_under_headings_and_each_heading_is_meant(name: str) -> None:
     loaded = lazy(name).load()
     options = [param.opts for param in loaded.params if param.param_type_name == "option"]
