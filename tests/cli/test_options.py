@@ -261,8 +261,8 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list suites": (70, {"rich"}),
     "list profiles": (72, {"rich"}),
     "show latest": (71, {"rich"}),
-    "why latest": (187, {"numpy", "rich"}),
-    "report latest": (215, {"numpy", "rich"}),
+    "why latest": (195, {"numpy", "rich"}),
+    "report latest": (223, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 EACH_IN_A_FORK = f"""
