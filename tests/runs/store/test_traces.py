@@ -400,6 +400,15 @@ def test_sizes_are_told_in_words(size, said):
     assert str(size) == said
 
 
+def test_of_an_imported_trial_without_a_trace_it_says_what_is_known(tmp_path, record):
+    write_manifest_json(tmp_path, {"config": {}, "imported": {"from": [], "format": "csv"}})
+    lost = record(scores={"accuracy": 0.0}, reason="ToolError: db down", stop="crashed")
+    with pytest.raises(RunError, match=r"files hold none; it is scored 0 \(ToolError: db down; stop: crashed\)$"):
+        read_trace(tmp_path, lost)
+    with pytest.raises(RunError, match="files hold none; it is errored$"):
+        read_trace(tmp_path, record(status="errored", stop=None))
+
+
 def test_a_run_that_is_none_has_no_policy(tmp_path, record):
     write_manifest_json(tmp_path, {"config": {}})
     with pytest.raises(RunError, match="none was recorded"):
