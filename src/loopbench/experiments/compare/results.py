@@ -159,7 +159,9 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     if are_mixed(arms):
         compared = replace(compared, pooled=())
     warnings = (*compared.warnings, *_warnings(folder, manifest, records))
-    compared = replace(compared, warnings=warnings, remarks=tuple(_remarks(manifest)), limits=trial_limits(manifest.config))
+    compared = replace(
+        compared, warnings=warnings, remarks=tuple(_remarks(manifest)), limits=trial_limits(manifest.config, manifest.versions)
+    )
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))
