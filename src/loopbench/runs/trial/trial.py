@@ -83,6 +83,7 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
             run = _Run(trial, setting, user.play(environment), truth, user)
             run.clock.started = started
             await run.go()
+            run.end()
             return run.finish(started_at)
         finally:
             _close(environment, trial)
@@ -160,6 +161,8 @@ class _Run:
         self.meter = TrialMeter(setting.trial_budget, setting.meter, self.recorder, self.clock)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.errored = ""
+        """Why the trial says nothing about the loop; empty if it does."""
         self.end_state: Any = None
         self.model: TrialModel | None = None
         self.stalled_s = 0.0
@@ -280,9 +283,11 @@ class _Run:
     def _end(self, stop: StopReason, why: str) -> None:
         self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
 
-    def _keep_to_limits(self) -> None:
-        """End by its budget a trial whose last call went beyond a limit; its answer is kept, and counts nothing."""
-        if self.outcome.stop not in HARNESS_STOPS and (exceeded := self.meter.exceeded):
+    def end(self) -> None:
+        """Stop the clock. End by its budget a trial whose last call went beyond a limit; its answer is kept, and counts nothing."""
+        self.clock.stop()
+        self.errored = self._infrastructure()
+        if not self.errored and self.outcome.stop not in HARNESS_STOPS and (exceeded := self.meter.exceeded):
             ended = self.outcome
             self.outcome = Outcome(ended.answer, StopReason.BUDGET, ended.steps, details=ended.details, gave_up=ended.gave_up)
             self.crash = exceeded
@@ -291,11 +296,8 @@ class _Run:
         """Score the answer, and put the record and the trace together."""
         trial, recorder = self.trial, self.recorder
         faults, unmet = self._faults()
-        errored = self._infrastructure()
-        if not errored:
-            self._keep_to_limits()
-        wall_s = self.clock.wall_s
         answer = kept(self.outcome.answer)
+        wall_s, errored = self.clock.wall_s, self.errored
         scores: dict[str, float] = {}
         if not errored:
             scores, errored = self._score(answer)

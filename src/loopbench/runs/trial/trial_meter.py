@@ -24,11 +24,16 @@ class TrialClock:
         self.recorded: RecordedModel | None = None
         """The recording that replies come from, if there is one."""
         self._tunnel = tunnel
+        self._stopped: float | None = None
+
+    def stop(self) -> None:
+        """Count no further time."""
+        self._stopped = time.perf_counter()
 
     @property
     def wall_s(self) -> float:
         """Seconds since the trial began, on the wall."""
-        return time.perf_counter() - self.started
+        return (time.perf_counter() if self._stopped is None else self._stopped) - self.started
 
     def seconds(self, wall_s: float) -> float:
         """Return simulated time in the tunnel, else wall time without what a provider's failures and our limits cost, and with the
