@@ -34,14 +34,16 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.chat import whole_pieces
+from loopbench.protocol.current_call import CallId
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
 from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
-from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of
-from .checkpoint_entries import is_like, likeness, result_like, same_json
+from .checkpoint import ApprovalRequired, Checkpoint, received_of
+from .checkpoint_entries import equal_calls, is_like, likeness, same_json
+from .replay import Replay
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, problem_of, shown_arguments, unlike_shown
@@ -107,7 +109,7 @@ class Resumable(WrappedLoop):
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         ids = ids_of(observer, query)
         replay = Replay(self.checkpoint, ids.failure)
-        ids.recorded, ids.not_made = replay.ids, replay.not_made
+        ids.recorded, ids.not_made, ids.run_id = replay.ids, replay.not_made, replay.run_id
         told = AfterReplay(observer, ids, replay)
         ids.guarded = self.checkpoint.guarded
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
@@ -196,6 +198,7 @@ class ReplayedToolbox(ToolboxAround):
         named = self._told.ids.named(call)
         seen = self._replay.result(named)
         if seen is None:
+            self._replay.keep_run()
             seen = await self._new(named, validate)
             self._replay.keep_result(named, seen)
         return as_asked(seen, call)
@@ -223,7 +226,7 @@ class ReplayedToolbox(ToolboxAround):
             await self._stop()
         with self._making_one(None if decided is None else decided.call):
             if decided is not None:
-                self._replay.begin(decided.call)
+                call = replace(call, call_id=CallId(call.call_id, self._replay.run_id, self._replay.begin(decided.call)))
                 self._told.on_event(decided)
             seen = await self.within.call(call, validate=validate)
         if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
@@ -314,8 +317,8 @@ class ReplayedToolbox(ToolboxAround):
         beside = next((one.id for one in self._checkpoint.pending if is_like(one.id, call.call_id)), None)
         if beside is not None:
             return BESIDE.format(id=beside)
-        made = result_like(self._checkpoint.entries, call.call_id)
-        return "" if made is None else MADE.format(id=made[0], result=cap(made[1], 200))
+        made = [one for one in equal_calls(self._checkpoint.entries, call.call_id) if one.result is not None]
+        return MADE.format(id=made[-1].call_id, result=cap(made[-1].read, 200)) if made else ""
 
     async def _stop(self) -> NoReturn:
         """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.values import cap, jsonable, legible, own_copy, render_value
 
 from .checkpoint_entries import same_json
