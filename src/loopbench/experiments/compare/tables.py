@@ -365,7 +365,8 @@ def _reliability(arms: Sequence[Reliability]) -> Table:
         )
         for found in arms
     )
-    return Table("Repeats: pass@k and pass^k at k = tries", columns, rows)
+    title = "Repeats: pass@k and pass^k at k = tries, the fewest scored repeats of a task that has two or more"
+    return Table(title, columns, rows)
 
 
 def _confidence(arms: Sequence[Calibration]) -> Table:

@@ -114,7 +114,8 @@ def reliability_section(found: Sequence[Reliability], infos: Sequence[ArmInfo]) 
         at = [interval(arm.pass_at[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks]
         hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
         rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
-    caption = f"pass@k: one of k tries solves the task; pass^k: all of k do; consistency: {CONSISTENCY}"
+    least = "tasks with two scored repeats or more count, and k goes up to the fewest that one of them has"
+    caption = f"pass@k: one of k tries solves the task; pass^k: all of k do; {least}; consistency: {CONSISTENCY}"
     return PageSection("reliability", "Repeated tries", (Grid(caption, columns, tuple(rows)),))
 
 
