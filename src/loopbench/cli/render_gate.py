@@ -51,7 +51,7 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
 
 def _line(line: str, width: int) -> Iterator[Text]:
     """Yield a sentence in lines, or a command, which is copied whole, in one."""
-    if line.startswith("loopbench "):
+    if line.startswith(brief.COMMANDS):
         yield Text(f"    {line}")
     else:
         yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width)

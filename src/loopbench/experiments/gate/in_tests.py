@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
+from .advice import Advice
 from .baseline import Baseline, bless, read_baseline, write_baseline
 from .baseline_changes import blessed_crashes, replaced
 from .brief import text
@@ -30,11 +32,11 @@ from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check
 from .damaged import DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
+from .next_steps import next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided as GateOnUndecided
-from .outputs import headline, literal, to_bless
+from .outputs import headline, literal
 from .running import run_unless_it_hangs
-from .unseen import UNSEEN
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -96,8 +98,7 @@ class LoopGate:
         refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
         found = self._run(experiment, baseline)
         judged = judge(found, baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
-        if judged.bless:
-            judged = replace(judged, bless=self._bless_command())
+        judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
         self._end(judged, settings)
         return judged
 
@@ -110,7 +111,19 @@ class LoopGate:
         return mistake
 
     def _bless_command(self) -> str:
-        return shlex.join(["pytest", "--loop-bless", self.item.nodeid])
+        return shlex.join(self._pytest("--loop-bless"))
+
+    def _pytest(self, *flags: str) -> tuple[str, ...]:
+        """Return the words that run this test alone, from where pytest was started."""
+        config = self.item.config
+        file, *names = self.item.nodeid.split("::")
+        from_here = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
+        return ("pytest", *flags, "::".join([from_here, *names]))
+
+    def _advice(self, advice: Advice) -> Advice:
+        """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
+        again = self._pytest()
+        return replace(advice, asker="test", again=again, paired=again, bless_latest=self._pytest("--loop-bless"))
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
@@ -143,9 +156,9 @@ class LoopGate:
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         self.say(headline(judged))
-        if judged.outcome == "better here":
-            for line in to_bless(judged):
-                self.say(line)
+        if judged.bless and judged.outcome in PASSES:
+            for step in next_steps(judged)[:1]:
+                self.say(step.brief)
         self._show_github(judged, settings)
         if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
             return
@@ -156,10 +169,9 @@ class LoopGate:
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
         """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
         gave already is not given again: the profile that it names may be the other gate's."""
-        noted = [note for note in judged.notes if note.startswith(UNSEEN)]
-        if noted and self.advised:
-            judged = replace(judged, notes=tuple(note for note in judged.notes if note not in noted))
-        self.advised.update(noted)
+        if self.advised:
+            judged = replace(judged, advice=replace(judged.advice, unseen=()))
+        self.advised.update(profile for _, profile in judged.advice.unseen)
         if in_actions():
             on_undecided: GateOnUndecided = "undecided" if settings.on_undecided == "skip" else settings.on_undecided
             for line in github_annotations(judged, on_undecided, settings.on_worse_here):
