@@ -129,7 +129,7 @@ def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
 def test_an_example_of_the_most_frequent_cause_and_where_the_others_are(judged):
     said, command = brief.examples(judged)
     assert (said.partition(" worse")[0], command) == ("- finish/clean/t0", "    loopbench show runs/r finish/clean/t0/0")
-    assert brief.changed(judged) == ["Tasks: 12 worse (parse 10, tool argument 3), 1 better: -v, or --json for all"]
+    assert brief.changed(judged) == ["Tasks: 12 worse (parse 10, tool argument 3), 1 better: -v has all"]
     here = replace(judged, outcome="worse here")
     assert brief.examples(here)[-1] == "and 12 other changed tasks: -v, or --json for all"
     assert brief.changed(here) == []

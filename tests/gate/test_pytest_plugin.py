@@ -154,7 +154,7 @@ def test_a_worse_loop_fails_task_by_task(pytester, blessed):
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*loopbench show *kept*"])
     ended.stdout.fnmatch_lines(
-        ["Fix the loop, or, if the loss is meant, bless the run:", "    pytest --loop-bless test_mine.py::test_agent"]
+        ["Fix the loop, or bless the run if the loss is meant:", "    pytest --loop-bless test_mine.py::test_agent"]
     )
     assert "Traceback" not in ended.stdout.str()
     assert list((pytester.path / "kept").glob("*/trials.jsonl"))

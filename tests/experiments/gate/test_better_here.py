@@ -94,7 +94,7 @@ def test_a_gain_by_chance_is_none(altered, poorer, wind, fresh):
 def test_a_regression_names_the_command_that_blesses_it_and_a_pass_does_not(altered, baseline):
     lost = judge(altered(failing(*ALL[:8])), baseline)
     assert paragraphs(lost)[-2:] == [
-        "Fix the loop, or, if the loss is meant, bless the run:",
+        "Fix the loop, or bless the run if the loss is meant:",
         f"loopbench bless {lost.run} -o FILE",
     ]
     assert judge(altered(), baseline).bless == judge(altered(failing(task(1))), baseline).bless == ""
@@ -136,7 +136,7 @@ def test_a_loop_that_lost_and_gained_nothing_is_worse_here(altered, other_code, 
         n for n, line in enumerate(said) if line.startswith("Nothing but the change of the loop can have lost these tasks")
     )
     assert said[-1] == "--on-worse-here pass lets it through all the same."
-    fix = said.index("Fix the loop, or, if the loss is meant, bless the run:")
+    fix = said.index("Fix the loop, or bless the run if the loss is meant:")
     assert said[fix + 1] == judged.bless
     assert first < fix < next(n for n, line in enumerate(said) if line.startswith("A baseline of "))
     assert not any("A baseline of " in line for line in text(judged).split("\n")), "no size is asked for where nothing is open"

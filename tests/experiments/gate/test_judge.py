@@ -209,7 +209,7 @@ def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fr
     was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
     judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
     assert judged.outcome == "identical"
-    assert "finish differs from the blessed one in parse_retries (0 now, 2 by default in the baseline)." in judged.notes
+    assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
     (unseen,) = [step.say for step in next_steps(judged)]
     assert unseen.startswith("In this run no reply was made unreadable and no provider failed, so the gate says nothing")
     assert "--profile flaky-format and --profile provider-trouble, too" in unseen
@@ -401,13 +401,13 @@ def test_a_regression_names_the_options_that_changed_too(fresh):
     was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
     judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
     assert judged.outcome not in ("identical", "pass")
-    assert "finish differs from the blessed one in parse_retries (0 now, 2 by default in the baseline)." in judged.notes
+    assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
 
 
 def test_a_long_value_of_an_option_is_shortened(wind, baseline):
     long = baseline.arms["bare/clean"].model_copy(update={"options": {"words": "x" * 350}})
     judged = judge(wind, baseline.model_copy(update={"arms": {**baseline.arms, "bare/clean": long}}))
-    (said,) = [note for note in judged.notes if "differs from the blessed one" in note]
+    (said,) = [note for note in judged.notes if " in the baseline." in note and "words is" in note]
     assert "xxx…xxx" in said
     assert len(said) < 200
 

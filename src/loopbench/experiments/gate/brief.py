@@ -66,15 +66,17 @@ def sentences(result: GateResult) -> list[str]:
     ]
 
 
-def changed(result: GateResult, more: str = ALL) -> list[str]:
+def changed(result: GateResult, more: str = "-v has all") -> list[str]:
     """Return how many tasks and trials changed, and by which causes; nothing of a loss that the first line counts.
 
-    `more`: where all of them are.
+    `more`: what has all of them; empty where that is said elsewhere.
     """
     if result.outcome == "worse here":
         return []
     tasks, same = change_counts(result)
-    said = [f"{tasks.removesuffix('.')}: {more}" if tasks else "", same if result.outcome in PASSES else ""]
+    if tasks and more:
+        tasks = f"{tasks.removesuffix('.')}: {more}"
+    said = [tasks, same if result.outcome in PASSES else ""]
     return [literal(line) for line in said if line]
 
 
@@ -91,7 +93,7 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
         shown = other_stops(crashed or result.stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_here) - 1
-    left = [f"and {counted(others, f'other changed {result.unit}')}: {more}"] if others > 0 else []
+    left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
     return [*shown, *(left if result.outcome == "worse here" else [])]
 
 
@@ -106,9 +108,9 @@ def text(result: GateResult) -> str:
     """Return the same as plain text, for a failed test."""
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
     held = [margins(result)] if result.lines else []
-    more = literal(shlex.join(result.advice.review)) if result.advice.review else ALL
+    whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
     said = [f"    {line}" if line.startswith(COMMANDS) else line for line in sentences(result)]
-    return "\n".join([headline(result), *columns, *changed(result, more), *examples(result, more), *held, *said])
+    return "\n".join([headline(result), *columns, *changed(result, ""), *examples(result, ""), *whole, *held, *said])
 
 
 def _hidden_arms(result: GateResult) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
@@ -29,7 +28,7 @@ from .baseline import Baseline, bless, read_baseline, write_baseline
 from .baseline_changes import blessed_crashes, replaced
 from .brief import text
 from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check_request, refuse_other
-from .damaged import DamagedBaseline
+from .damaged import SUFFIX, DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
 from .next_steps import next_steps
@@ -117,13 +116,19 @@ class LoopGate:
         """Return the words that run this test alone, from where pytest was started."""
         config = self.item.config
         file, *names = self.item.nodeid.split("::")
-        from_here = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
-        return ("pytest", *flags, "::".join([from_here, *names]))
+        return ("pytest", *flags, "::".join([self._from_here(config.rootpath / file), *names]))
+
+    def _from_here(self, path: Path) -> str:
+        """Return a file as seen from where pytest was started; one elsewhere as it is."""
+        here = self.item.config.invocation_params.dir
+        return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
     def _advice(self, advice: Advice) -> Advice:
         """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
         again = self._pytest()
-        return replace(advice, asker="test", again=again, paired=again, bless_latest=self._pytest("--loop-bless"))
+        review = tuple(self._from_here(Path(word)) if word.endswith(SUFFIX) else word for word in advice.review)
+        bless_latest = self._pytest("--loop-bless")
+        return replace(advice, asker="test", again=again, paired=again, review=review, bless_latest=bless_latest)
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")

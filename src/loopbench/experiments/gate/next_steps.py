@@ -80,7 +80,7 @@ def _after_a_loss(result: GateResult) -> NextStep:
     if result.outcome == "worse here" and result.advice.asker == "test":
         let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
     return NextStep(
-        f"Fix the loop{let}, or, if the loss is meant, bless the run:",
+        f"Fix the loop{let}, or bless the run if the loss is meant:",
         (result.bless,),
         f"Fix the loop{let}, or, if the loss is meant: {result.bless}",
     )

@@ -13,7 +13,6 @@ from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import find
-from loopbench.text.counts import listed
 
 from .baseline import Baseline, BaselineArm
 from .names import short_arm
@@ -65,8 +64,8 @@ def _difference(before: BaselineArm, now: ArmEntry) -> str | None:
     other = [name for name in names if _other(before.options, now.options, name)]
     if not other:
         return None
-    each = [f"{name} ({_value(now, name)} now, {_value(before, name)} in the baseline)" for name in other]
-    return f"{now.loop} differs from the blessed one in {listed(each)}."
+    each = [f"{name} is {_value(now, name)} now, {_value(before, name)} in the baseline" for name in other]
+    return f"{now.loop}: {'; '.join(each)}."
 
 
 def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
@@ -109,6 +108,5 @@ def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iter
             trials = counted(len(side.pairs), "trial")
             yield (
                 f"{short_arm(side.arm)} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: "
-                "it is not deterministic, or rests on what its own module does not show: another module, a file or the clock. "
-                "Of a loop that throws dice each trial is a sample: more repeats (--repeats, in the baseline too) average that out."
+                "it rests on chance, another module, a file or the clock; more repeats, in the baseline too, average chance out."
             )
