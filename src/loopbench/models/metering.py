@@ -24,8 +24,8 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
-from loopbench.protocol.tools import ToolListing
 from loopbench.protocol.values import plain_value
 
 from .at_once import HOLDING

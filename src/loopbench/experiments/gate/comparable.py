@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
-from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.gate import check_level, check_margin
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 from loopbench.protocol.counts import counted

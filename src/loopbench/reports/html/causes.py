@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.why.kinds import numbers_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
-from loopbench.metrics.trajectory.divergence import Divergence
+from loopbench.metrics.trajectory.losses import Divergence
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.traces import Traces
@@ -133,8 +134,10 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
         (names[arm.arm], f"{arm.lost} of {arm.trials}", *(count_bar(arm.causes.get(kind, 0), arm.lost) for kind in kinds))
         for arm in arms
     )
+    split = [f"{names[arm.arm]}: {told}" for arm in arms if (told := numbers_in_words(arm.kinds.get("parse", {})))]
+    unread = [Paragraph(f"Trials lost to replies that could not be read, by kind: {'; '.join(split)}.")] if split else []
     meanings = Items(tuple(f"{kind}: {MEANINGS[kind]}" for kind in kinds), "quiet")
-    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), meanings]
+    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), *unread, meanings]
 
 
 def _examples(losses: LossFindings) -> Grid | None:

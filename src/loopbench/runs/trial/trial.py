@@ -21,6 +21,8 @@ from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS, Waits
 from loopbench.protocol import Model, Outcome, StopReason, Toolbox
+from loopbench.protocol.current_call import ID_DIGITS
+from loopbench.protocol.digest import digest
 from loopbench.protocol.values import error_text
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import (
@@ -152,6 +154,7 @@ class _Run:
         self.tools = MeteredToolbox(
             environment.tools, self.recorder, self.tunnel, time_limit_s=setting.tool_timeout_s, admit=self.guard.admit
         )
+        self.tools.ids.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
         self.recorder.tools = Toolbox(environment.tools)  # not those that tell it: a circle waits for the garbage collector
         self.meter = Meter(setting.trial_budget, setting.meter)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
