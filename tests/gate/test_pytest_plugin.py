@@ -182,7 +182,7 @@ def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(py
     ended = run(pytester)
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(
-        ["worse here: * lost, none gained (*)", 'Fix the loop, or let it through with on_worse_here="pass", or, *:']
+        ["worse here: * lost, none gained (*)", 'Fix the loop, or let it through with on_worse_here="pass", or bless the run *:']
     )
     write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_worse_here='pass'")
     accepted = run(pytester)
