@@ -95,7 +95,7 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
     loopbench("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
     worse = loopbench("gate", "tuesday", "--baseline", "base.json")
     assert worse.code == 1
-    assert "Tasks: 35 worse" in worse.out
+    assert "Task-arm pairs: 35 worse" in worse.out
     assert "react/openai/gpt-4o-mini/t20" in loopbench("gate", "tuesday", "--baseline", "base.json", "-v").out
 
     again = loopbench("gate", "--baseline", "base.json")
