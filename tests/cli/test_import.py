@@ -87,7 +87,9 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
     names = sorted(path.name for path in (here / "runs" / "monday").iterdir())
     assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
 
-    assert loopbench("bless", "monday", "--output", "base.json").code == 0
+    blessed = loopbench("bless", "monday", "--output", "base.json")
+    assert blessed.code == 0
+    assert "seed" not in blessed.out + blessed.err
     same = loopbench("gate", "monday", "--baseline", "base.json")
     assert (same.code, "identical" in same.out) == (0, True)
     loopbench("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
