@@ -266,6 +266,17 @@ def test_a_move_without_fields_is_none_and_one_of_an_act_is_read_with_its_event(
     assert (answer.value, answer.calls, answer.move_kind) == (4, (), "answer")
 
 
+@given(event=EXCHANGE)
+def test_the_text_of_a_reply_is_its_own_and_its_calls_a_line_each(event: ModelExchange) -> None:
+    calls = "\n".join(f"{call.name} {call.arguments}" for call in event.native_calls)
+    own = event.reply or ""
+    assert event.reply_text == (f"{own}\n{calls}" if calls else own).strip("\n")
+    assert replace(event, reply="").reply_text == calls.strip("\n")
+    assert event.texts == tuple(
+        "\n".join([message.content, *(f"{call.name} {call.arguments}" for call in message.calls)]) for message in event.messages
+    )
+
+
 def test_a_head_has_the_fields_that_its_json_names() -> None:
     written = TraceHead(end_state={}, untold=("wire",)).to_json()
     assert list(written) == [item.name for item in fields(TraceHead)]
