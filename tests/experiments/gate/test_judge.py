@@ -177,6 +177,24 @@ def test_where_trials_do_not_pair_up_tasks_are_told_by_their_means(baseline, alt
     assert [(change.task, change.became, change.repeat) for change in judged.tasks] == [(task(1), "worse", 0)]
 
 
+LIMIT = "at most 2,000 tokens a trial"
+
+
+def test_another_limit_of_a_trial_or_another_rule_for_it_is_refused(altered, wind, baseline):
+    config, versions = wind.manifest.config | {"trial_budget": {"tokens": 2000}}, wind.manifest.versions
+    limited = altered(config=config, versions=versions | {"trial_limits": 2})
+    former = altered(config=config)
+    for run, held_against, problem in (
+        (limited, baseline, f"{LIMIT}, not none"),
+        (limited, bless(former), f"{LIMIT}, not {LIMIT}, not counting its last call"),
+        (former, bless(limited), f"{LIMIT}, not counting its last call, not {LIMIT}"),
+    ):
+        with pytest.raises(Incomparable, match=f"another limit of a trial than in the baseline: {problem}; where that is meant"):
+            judge(run, held_against)
+    assert judge(limited, bless(limited)).outcome == "identical"
+    assert judge(former, bless(former)).outcome == "identical"
+
+
 def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
     was = bless(fresh(loops=("finish",)))
     now = fresh(loops=("finish(parse_retries=0)",))
