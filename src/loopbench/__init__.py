@@ -41,6 +41,7 @@ _HOMES = {
         "Toolbox",
         "with_program",
     ),
+    "loopbench.protocol.current_call": ("current_call",),
     "loopbench.protocol.plan_lines": ("plan_from_lines",),
     "loopbench.reports.dataframes": ("Loaded", "load"),
     "loopbench.runs.config": ("CompareConfig",),

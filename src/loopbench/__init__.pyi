@@ -43,6 +43,7 @@ from loopbench.protocol import StopReason as StopReason
 from loopbench.protocol import Tool as Tool
 from loopbench.protocol import Toolbox as Toolbox
 from loopbench.protocol import with_program as with_program
+from loopbench.protocol.current_call import current_call as current_call
 from loopbench.protocol.plan_lines import plan_from_lines as plan_from_lines
 from loopbench.reports.dataframes import Loaded as Loaded
 from loopbench.reports.dataframes import load as load

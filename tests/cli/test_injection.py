@@ -40,7 +40,11 @@ def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(loopbench, 
     assert "guarded(loop=NAME) defends a loop against them.\n" in answered
     explained = loopbench("why").out  # of the latest run
     assert "loopbench ablate 'guarded(loop=bare)' --factor results=marked,plain --factor tools=all,needed" in explained
-    (trial,) = re.findall(r"^obeyed instruction lost \d+ trials?, such as (\S+)$", explained, re.MULTILINE)
+    (trial,) = re.findall(
+        r"^obeyed instruction lost \d+ trials?.*\n  in one, step.*(?:\n  .*)*?\n  loopbench show \S+ (\S+)$",
+        explained,
+        re.MULTILINE,
+    )
     events = loopbench("show", "latest", trial, "--json").json["events"]
     carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
     shown = re.findall(r"^ +it carried: (.*)$", loopbench("show", "latest", trial).out, re.MULTILINE)

@@ -56,12 +56,16 @@ def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
     told = {arm["arm"]: arm for arm in compared("why", "latest", "--json").json["arms"] if arm["lost"]}
     lines = ended.out.splitlines()
     assert len(lines) <= 24
-    sums = re.findall(r"^(\S+) +lost (\d+) of (\d+): (.*)$", ended.out, re.MULTILINE)
+    unfolded = re.sub(r"\n  (?=\S)", " ", ended.out)
+    sums = re.findall(r"^(\S+) +lost (\d+) of (\d+): (.*)$", unfolded, re.MULTILINE)
     assert {arm: (int(lost), int(trials)) for arm, lost, trials, _ in sums} == {
         name: (arm["lost"], arm["trials"]) for name, arm in told.items()
     }
     for arm, _, _, causes in sums:
-        assert dict(re.findall(r"([a-z ]+?) (\d+)(?:, |$)", causes)) == {k: str(v) for k, v in told[arm]["causes"].items()}
+        counts = re.findall(r"([a-z ]+?) (\d+)(?:, |$)", re.sub(r" \([^)]*\)", "", causes))
+        assert dict(counts) == {k: str(v) for k, v in told[arm]["causes"].items()}
+        for kind, many in re.findall(r"(\w+) (\d+)", "".join(re.findall(r"\(([^)]*)\)", causes))):
+            assert told[arm]["kinds"]["parse"][f"wire.{kind}"] == int(many)
     command = next(line for line in lines if line.startswith("  loopbench show "))
     assert compared(*shlex.split(command)[1:]).code == 0
 
@@ -107,7 +111,7 @@ def test_one_object_for_scripts(compared):
     for pair in told["pairs"]:
         assert len(pair["divergences"]) == pair["only_a"] + pair["only_b"]
         assert all(
-            set(one) == {"winner", "loser", "task", "repeat", "step", "parts_at", "cause", "detail", "stop"}
+            set(one) == {"winner", "loser", "task", "repeat", "step", "parts_at", "cause", "detail", "stop", "fault"}
             for one in pair["divergences"]
         )
     assert {group["profile"] for group in told["findings"]} == {"flaky-format", "forgetful"}
@@ -202,7 +206,7 @@ def test_a_run_without_traces_still_tells_about_its_tasks(compared):
     (run_folder() / TRIALS).write_text("".join(json.dumps(line) + "\n" for line in lines))
     reseal(run_folder() / TRIALS)
     out = compared("why", "latest", "-v").out
-    assert re.search(r"^\d+ lost trials have no trace: why they were lost is not known$", out, re.MULTILINE)
+    assert re.search(r"^\d+ lost trials have no trace: the steps that lost them are not known\.$", out, re.MULTILINE)
     assert "Tasks of arithmetic under flaky-format: 12" in out
 
 

@@ -22,7 +22,7 @@ from loopbench.datasets.validity import carry_out, replay
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol import Toolbox, ToolCall, refs, run_sync
-from loopbench.protocol.tools import TransientError
+from loopbench.protocol.tool_calls import TransientError
 from tests.cases import cases
 
 PLANTS = st.integers(1, 10**9)

@@ -21,10 +21,15 @@ from loopbench.loops import (
     Bare,
     Checkpoint,
     Finish,
+    Loop,
     Observer,
+    Phased,
     Query,
+    ReactExtract,
     Resumable,
+    Stateless,
     StopReason,
+    StopRun,
     Toolbox,
 )
 from loopbench.loops.resumable import REJECTED
@@ -258,3 +263,36 @@ def test_a_run_waits_for_a_person_and_goes_on_from_its_file(approved: bool, answ
     names["decide"](path, waiting, approved, "too late")
     outcome = handled()
     assert (outcome.answer, made) == (answer, ["7"] if approved else [])
+
+
+class Bank:
+    """Makes one payment for one key; the process dies after the first one is made."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, str] = {}
+        self.asked = 0
+
+    def transfer(self, iban: str, cents: int, *, idempotency_key: str) -> str:
+        self.asked += 1
+        self.made.setdefault(idempotency_key, f"{cents} cents are sent to {iban}")
+        if self.asked == 1:
+            raise Killed
+        return self.made[idempotency_key]
+
+
+class Killed(StopRun):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("loop", [Bare(), Finish(max_steps=4), Phased(), ReactExtract(), Stateless()], ids=lambda loop: loop.name)
+def test_a_payment_with_the_key_of_its_call_is_made_once_although_the_process_died(loop: Loop, tmp_path: Path) -> None:
+    settle, bank = code_of("A key for each call")["settle"], Bank()
+    calls = [ToolCall("pay", {"iban": "DE02", "cents": 5})]
+    for name, calls_left in (("first", []), ("second", calls)):  # two invoices that are alike are two payments
+        path = tmp_path / name
+        if name == "first":
+            with pytest.raises(Killed):
+                asyncio.run(settle(loop, "Pay it.", bank, FakeModel.script(calls, "Paid."), path))
+        assert asyncio.run(settle(loop, "Pay it.", bank, FakeModel.script(calls_left, "Paid."), path)).answer == "Paid."
+    assert list(bank.made.values()) == ["5 cents are sent to DE02"] * 2
+    assert bank.asked == 3

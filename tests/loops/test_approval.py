@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, Replay
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
+from loopbench.loops.replay import Replay
 from loopbench.loops.resumable import EDITED, REJECTED, Resumable
 from loopbench.loops.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless

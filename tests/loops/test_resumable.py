@@ -15,7 +15,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.boundary import run_events
-from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, Replay, ResumeError
+from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, ResumeError
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -23,6 +23,7 @@ from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
+from loopbench.loops.replay import Replay
 from loopbench.loops.resumable import ReplayedModel, Resumable
 from loopbench.loops.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless

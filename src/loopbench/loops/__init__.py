@@ -83,6 +83,7 @@ _HOMES = {
         "Understanding",
         "Usage",
     ),
+    "loopbench.protocol.current_call": ("CurrentCall", "current_call"),
     "loopbench.protocol.images": ("Image",),
     "loopbench.protocol.outcome": ("RunUsage",),
     "loopbench.protocol.events": (

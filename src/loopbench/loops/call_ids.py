@@ -7,33 +7,23 @@ every turn of a conversation.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from loopbench.protocol import Message, Observation, Observer, Query, ToolCall, render_value
+from loopbench.protocol.current_call import CallId, id_name, new_run_id
 from loopbench.protocol.digest import digest, sha256
 
 from .run_failure import RunFailure
-
-NAME_CHARS = 20
-"""How much of a tool's name stands in an id: OpenAI takes ids of up to 40 characters."""
-_STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
-"""What Anthropic takes in no id."""
-
-
-class CallId(str):
-    """An id that a run gave to a call. No id of a model's is one, whatever it looks like: a model must not choose what runs."""
-
-    __slots__ = ()
 
 
 class CallIds:
     """Gives the calls of one run their ids, and holds what all that stands around its design has to know of it."""
 
-    def __init__(self, history: Iterable[Message] = ()) -> None:
-        """`history`: the turns before the run's."""
+    def __init__(self, run_id: str, history: Iterable[Message] = ()) -> None:
+        """`run_id`: of the run, until its checkpoint says another. `history`: the turns before the run's."""
+        self.run_id = run_id
         self.recorded: frozenset[str] = frozenset()
         """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
         self.not_made: set[str] = set()
@@ -54,7 +44,8 @@ class CallIds:
         self._made[like] += 1
         number = self._made[like]
         earlier = f"{before}-{number}"
-        return ToolCall(call.name, call.arguments, CallId(earlier if earlier in self.recorded else f"{like}-{number}"))
+        made = earlier if earlier in self.recorded else f"{like}-{number}"
+        return ToolCall(call.name, call.arguments, CallId(made, self.run_id))
 
     def coming(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls of a reply with the ids that they have if they are made."""
@@ -63,7 +54,7 @@ class CallIds:
         for call in calls:
             like, _ = self._likeness(call)
             counted[like] += 1
-            made.append(ToolCall(call.name, call.arguments, CallId(f"{like}-{self._made[like] + counted[like]}")))
+            made.append(ToolCall(call.name, call.arguments, CallId(f"{like}-{self._made[like] + counted[like]}", self.run_id)))
         return made
 
     def _likeness(self, call: ToolCall) -> tuple[str, str]:
@@ -76,13 +67,13 @@ class CallIds:
             said_before = [replace(message, sent=None).as_dict() for message in self._history]
             self._turn = digest(said_before) if said_before else ""
         whole = sha256(f"{self._turn} {said} {call.name}")
-        return f"{_STRANGE.sub('_', call.name[:NAME_CHARS])}-{whole[:12]}", f"{call.name}-{said[:12]}"
+        return f"{id_name(call.name)}-{whole[:12]}", f"{call.name}-{said[:12]}"
 
 
 def ids_of(observer: Observer, query: Query) -> CallIds:
     """Return the ids of a run: those that a loop around this one gives, else new ones."""
     given = getattr(observer, "ids", None)
-    return given if isinstance(given, CallIds) else CallIds(query.history or ())
+    return given if isinstance(given, CallIds) else CallIds(new_run_id(query.full_text), query.history or ())
 
 
 def is_guarded(observer: Observer, names: Iterable[str]) -> bool:

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.protocol import ModelError, Observation, Reply, Request, StopRun, Toolbox, ToolCall
-from loopbench.protocol.digest import digest
+from loopbench.protocol import StopRun, Toolbox, ToolCall
+from loopbench.protocol.current_call import idempotency_key
 from loopbench.protocol.values import error_text
 
 from .approval_rules import ApprovalRule, refusals_of, rules_of
-from .checkpoint_entries import (
-    Entry,
-    check_entry,
-    failure_entry,
-    failure_of,
-    json_value,
-    json_values,
-    made_of,
-    reply_entry,
-    reply_of,
-    same_json,
-    unsure_like,
-)
+from .checkpoint_entries import Entry, check_entry, equal_calls, json_value
 from .entry_store import store, store_of
-from .run_failure import RunFailure
-from .toolbox_around import received_values, shown_arguments, unlike_shown
+from .toolbox_around import made_anew, received_values
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +41,8 @@ class PendingCall:
     """As the tool will get them: converted to its types, and with its defaults, as JSON."""
     problem: str = ""
     """Why it waits again, what has become of an equal call, and which arguments their JSON form does not say whole; else empty."""
+    idempotency_key: str = field(default="", compare=False)
+    """What the tool is told as `current_call().idempotency_key`: to look up by it whether a call that has begun has acted."""
 
 
 class ApprovalRequired(StopRun):
@@ -137,12 +125,17 @@ class Checkpoint:
             self.is_running = False
 
     @property
+    def run_id(self) -> str:
+        """The id of the run, of which the idempotency keys of its calls are made; empty before it calls a tool."""
+        return next((str(entry["id"]) for entry in self.entries if entry["kind"] == "run"), "")
+
+    @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for a person, also those at which the run stopped in another process."""
         found: dict[str, PendingCall] = {}
         for entry in self.entries:
             if entry["kind"] == "pending":
-                found[entry["call"]] = _pending(entry)
+                found[entry["call"]] = pending_of(entry, self.run_id)
             elif entry["kind"] == "decision":
                 found.pop(entry["call"], None)
         return tuple(found.values())
@@ -201,7 +194,7 @@ class Checkpoint:
             return True
         try:
             received = received_values(call, tools)
-            if not same_json(shown_arguments(call, tools), shown_arguments(call, tools)):
+            if made_anew(call, tools):
                 return True
             said: Any = rule(deepcopy(received))
         except Exception as error:  # a model may leave out what the rule looks at
@@ -218,7 +211,7 @@ class Checkpoint:
 
     def unsure_before(self, call: ToolCall) -> str | None:
         """Return the id of an equal call that may have acted, for nobody has given its result; None if there is none."""
-        return unsure_like(self.entries, call.call_id)
+        return next((one.call_id for one in reversed(equal_calls(self.entries, call.call_id)) if one.is_unsure), None)
 
     def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", *, by: str, **edited: Entry) -> None:
         for name, given in (("reason", reason), ("by", by)):
@@ -266,176 +259,13 @@ def _fate(entry: Entry) -> str:
     return f"{decided} by {entry.get('by') or 'a person'} already"
 
 
-class Replay:
-    """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
-
-    def __init__(self, checkpoint: Checkpoint, failure: RunFailure) -> None:
-        """`failure`: of the run, which ends where an entry cannot be stored. Raises what `on_entry` does."""
-        self._checkpoint = checkpoint
-        self._failure = failure
-        made = made_of(checkpoint.entries)
-        if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
-            checkpoint.add({"kind": "resumed"})
-            made = made_of(checkpoint.entries)
-        self._replies: dict[str, deque[Entry]] = {}
-        self._results: dict[str, Entry] = {}
-        for entry in made:
-            if entry["kind"] == "result":
-                self._results[entry["call"]] = entry
-            else:
-                self._replies.setdefault(entry["scope"], deque()).append(entry)
-        self._left = len(self._results) + sum(map(len, self._replies.values()))
-
-    @property
-    def is_replaying(self) -> bool:
-        """Whether something recorded is still to be given."""
-        return self._left > 0
-
-    # --- the model ---
-
-    def reply(self, request: Request) -> Reply | None:
-        """Return the recorded reply to a request, None if it is new.
-
-        Requests of one scope follow each other, so that each has to be the next one that was recorded. Raises ResumeError if it is
-        not, and the failure that was recorded in the place of a reply.
-        """
-        recorded = self._replies.get(request.scope)
-        if not recorded:
-            return None
-        if recorded[0]["request"] != digest(request.as_dict()):
-            told = (
-                f"a request of role {request.role.value} is not the one that was recorded: the loop, its prompts, the tools or the "
-                "query have changed since; begin a new run, with what was said as its history"
-            )
-            raise self._failure.stopped_by(ResumeError(told))
-        entry = recorded.popleft()
-        self._left -= 1
-        if entry["kind"] == "failure":
-            raise failure_of(entry["failure"])
-        return reply_of(entry["reply"])
-
-    def keep_reply(self, request: Request, reply: Reply) -> None:
-        self._keep_of(request, "reply", reply_entry(reply))
-
-    def keep_failure(self, request: Request, error: ModelError) -> None:
-        self._keep_of(request, "failure", failure_entry(error))
-
-    def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
-        self._add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
-
-    # --- the tools: calls have the run's ids ---
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """The ids of the calls that are recorded."""
-        return frozenset(entry["call"] for entry in self._checkpoint.entries if "call" in entry)
-
-    def result(self, call: ToolCall) -> Observation | None:
-        """Return the recorded result of a call, None if it has none yet."""
-        entry = self._results.pop(call.call_id, None)
-        if entry is None:
-            return None
-        self._left -= 1
-        return Observation(**entry["result"], call_id=call.call_id)
-
-    def keep_result(self, call: ToolCall, seen: Observation) -> None:
-        made = asdict(replace(seen, value=None, raised=None))
-        del made["call_id"], made["raised"]
-        self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
-
-    def begin(self, call: ToolCall) -> None:
-        """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made."""
-        self._add({"kind": "begun", "call": str(call.call_id)})
-
-    def was_cut_off(self, call: ToolCall) -> bool:
-        """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
-        return self._decisions(call.call_id)[0]
-
-    def has_begun(self, call: ToolCall) -> bool:
-        """Whether a call was begun at any time, so that it may have acted."""
-        return any(entry["kind"] == "begun" and entry["call"] == call.call_id for entry in self._checkpoint.entries)
-
-    def decision(self, call: ToolCall) -> Entry | None:
-        """Return what a person has decided about a call, None if nobody has since it began to wait.
-
-        Of two people who decide at once, in checkpoints of their own, the one who rejects it counts; else the first.
-        """
-        return self._held(call.call_id)
-
-    def asked(self, call: ToolCall) -> Entry:
-        """Return what a person was last shown of a call that waits or has waited."""
-        entries = reversed(self._checkpoint.entries)
-        return next(entry for entry in entries if entry["kind"] == "pending" and entry["call"] == call.call_id)
-
-    def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
-        """Return a person's arguments, with which a call that was cut off had begun; None for the model's."""
-        found: Mapping[str, Any] | None = None
-        is_asked = False
-        for entry in self._checkpoint.entries:
-            if entry.get("call") == call.call_id and entry["kind"] == "pending":
-                found, is_asked = entry.get("edited"), True
-            elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
-                found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
-        return found
-
-    def _held(self, call_id: str) -> Entry | None:
-        return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
-
-    def _decisions(self, call_id: str) -> tuple[bool, list[Entry]]:
-        """Return whether a call was cut off, and the decisions about it that hold: those since it last began to wait."""
-        is_cut_off = is_asked = False
-        since: list[Entry] = []
-        for entry in self._checkpoint.entries:
-            if entry.get("call") != call_id:
-                continue
-            if entry["kind"] == "decision" and is_asked:
-                since.append(entry)
-                is_cut_off = False
-            elif entry["kind"] in ("pending", "begun"):
-                since.clear()
-                is_asked = entry["kind"] == "pending"
-                is_cut_off = is_cut_off or not is_asked
-        return is_cut_off, since
-
-    @property
-    def not_made(self) -> set[str]:
-        """The ids of the calls that a person has refused or given the result of, so that no tool was called."""
-        decided = {entry["call"] for entry in self._checkpoint.entries if entry["kind"] == "decision"}
-        held = [entry for entry in map(self._held, decided) if entry is not None]
-        return {entry["call"] for entry in held if not entry["approved"] or "result" in entry}
-
-    def wait_for_person(
-        self, call: ToolCall, tools: Toolbox, problem: str = "", edited: Mapping[str, Any] | None = None
-    ) -> PendingCall:
-        """Note that a call waits for a person, and return what waits.
-
-        `problem`: why it waits again. `edited`: a person's arguments, which the call is to be made with once they are approved.
-        """
-        for one in self._checkpoint.pending:
-            if one.id == call.call_id:
-                return one
-        made = call if edited is None else replace(call, arguments=edited)
-        written = json_values(call.arguments)
-        received = shown_arguments(made, tools)
-        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools))))
-        entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
-        entry |= {} if same_json(received, written) else {"received": received}
-        entry |= {} if edited is None else {"edited": dict(edited)}
-        entry |= {"problem": problem} if problem else {}
-        self._add(entry)
-        return _pending(entry)
-
-    def _add(self, entry: Entry) -> None:
-        """Raises RunFailed for what `on_entry` raises."""
-        with self._failure.noticed():
-            self._checkpoint.add(entry)
-
-
 def received_of(entry: Entry) -> Any:
     """Return the arguments that an entry has shown a person."""
     return entry["received"] if "received" in entry else entry["arguments"]
 
 
-def _pending(entry: Entry) -> PendingCall:
+def pending_of(entry: Entry, run_id: str) -> PendingCall:
+    """Return what waits by an entry of a run."""
     call = ToolCall(entry["tool"], entry["arguments"], entry["call"])
-    return PendingCall(entry["call"], call, received_of(entry), entry.get("problem", ""))
+    key = idempotency_key(run_id, entry["call"]) if run_id else ""
+    return PendingCall(entry["call"], call, received_of(entry), entry.get("problem", ""), key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from loopbench.protocol import ContextOverflow, ModelError, NativeCall, Observation, ProviderError, Reply, Usage, render_value
@@ -21,9 +21,13 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
     "pending": {"call": str, "tool": str, "arguments": dict},
     "decision": {"call": str, "approved": bool, "reason": str},
     "begun": {"call": str},
+    "run": {"id": str},
     "resumed": {},
 }
-"""The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended."""
+"""The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended.
+
+`run` comes before the first call of a tool, and says the id of which the idempotency keys of the run's calls are made.
+"""
 _FAILURES: Mapping[str, type[ModelError]] = {
     "ProviderError": ProviderError,
     "ContextOverflow": ContextOverflow,
@@ -52,40 +56,42 @@ def is_like(one: str, other: str) -> bool:
     return one != other and likeness(one) == likeness(other)
 
 
-def unsure_like(entries: Iterable[Entry], call_id: str) -> str | None:
-    """Return the id of the last call equal to this one that began and then waited for a person, who did not give its result.
+@dataclass(slots=True)
+class EqualCall:
+    """What has become of a call that equals another one."""
 
-    It had begun when the process died, or was given up at its time limit.
-    """
-    begun: set[str] = set()
-    unsure: dict[str, None] = {}
-    for entry in entries:
-        made = entry.get("call", "")
-        if not is_like(made, call_id):
-            continue
-        if entry["kind"] == "begun":
-            begun.add(made)
-        elif entry["kind"] == "pending" and made in begun:
-            unsure[made] = None
-        elif entry["kind"] == "decision" and "result" in entry:
-            unsure.pop(made, None)
-    return next(reversed(unsure), None)
+    call_id: str
+    has_begun: bool = False
+    is_answered: bool = False
+    """A person has given its result."""
+    is_unsure: bool = False
+    """It began and waited then, because the process died or no result came, and nobody has given its result."""
+    result: Entry | None = None
+    """The entry of its result; None if it has none, or was never made."""
+
+    @property
+    def read(self) -> str:
+        """What the model read of its result."""
+        return "" if self.result is None else Observation(**self.result["result"]).as_dict()["data"]
 
 
-def result_like(entries: Iterable[Entry], call_id: str) -> tuple[str, str] | None:
-    """Return the id of the last call equal to this one that was made or that a person answered, and what the model read."""
-    made: set[str] = set()
-    found: tuple[str, str] | None = None
+def equal_calls(entries: Iterable[Entry], call_id: str) -> list[EqualCall]:
+    """Return the calls equal to this one, in the order in which they came up."""
+    found: dict[str, EqualCall] = {}
     for entry in entries:
         other = entry.get("call", "")
         if not is_like(other, call_id):
             continue
-        if entry["kind"] == "begun" or (entry["kind"] == "decision" and "result" in entry):
-            made.add(other)
-        elif entry["kind"] == "result" and other in made:
-            seen = Observation(**entry["result"])
-            found = other, seen.as_dict()["data"]
-    return found
+        one = found.setdefault(other, EqualCall(other))
+        if entry["kind"] == "begun":
+            one.has_begun = True
+        elif entry["kind"] == "pending" and one.has_begun:
+            one.is_unsure = True
+        elif entry["kind"] == "decision" and "result" in entry:
+            one.is_answered, one.is_unsure = True, False
+        elif entry["kind"] == "result" and (one.has_begun or one.is_answered):
+            one.result = entry
+    return list(found.values())
 
 
 def check_entry(entry: Any, place: int) -> None:
@@ -97,7 +103,7 @@ def check_entry(entry: Any, place: int) -> None:
             reply_of(entry["reply"])
         elif entry["kind"] == "failure":
             failure_of(entry["failure"])
-        elif entry["kind"] == "decision":
+        elif entry["kind"] in ("decision", "begun"):
             is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
         elif entry["kind"] == "pending":
             is_sound = is_sound and all(isinstance(entry.get(name, {}), dict) for name in ("received", "edited"))

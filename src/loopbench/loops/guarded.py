@@ -42,7 +42,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.data_marks import LABEL_LENGTH, announcement, as_data
 from loopbench.protocol.digest import sha256
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 
 from .guarded_codecs import ConfirmCodec, NeededToolsCodec
 from .toolbox_around import ToolboxAround

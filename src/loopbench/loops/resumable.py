@@ -34,17 +34,19 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.chat import whole_pieces
+from loopbench.protocol.current_call import CallId
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
 from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
-from .checkpoint import ApprovalRequired, Checkpoint, Replay, received_of
-from .checkpoint_entries import is_like, likeness, result_like, same_json
+from .checkpoint import ApprovalRequired, Checkpoint, received_of
+from .checkpoint_entries import equal_calls, is_like, likeness, same_json
+from .replay import Replay
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
-from .toolbox_around import ToolboxAround, problem_of, shown_arguments, unlike_shown
+from .toolbox_around import ToolboxAround, is_said_whole, made_anew, problem_of, shown_arguments, unlike_shown
 from .watching import Watching
 
 logger = logging.getLogger(__name__)
@@ -61,9 +63,7 @@ MADE = "the equal call {id} has its result already: {result}"
 NOT_CALLED = frozenset({"UnknownTool", "InvalidArguments", "NotConfirmed", "Rejected"})
 """Errors of a toolbox that has not called the tool."""
 CONVERTED = "the tool gets other arguments than were given"
-CHANGED = (
-    "the tool would get other arguments than were approved, for its types or defaults have changed, or make new values each time"
-)
+CHANGED = "the tool would get other arguments than were approved, for its types have changed"
 PERSON, RULE = "person", "rule"
 """Who decided about a call, where no name was given."""
 
@@ -107,7 +107,7 @@ class Resumable(WrappedLoop):
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         ids = ids_of(observer, query)
         replay = Replay(self.checkpoint, ids.failure)
-        ids.recorded, ids.not_made = replay.ids, replay.not_made
+        ids.recorded, ids.not_made, ids.run_id = replay.ids, replay.not_made, replay.run_id
         told = AfterReplay(observer, ids, replay)
         ids.guarded = self.checkpoint.guarded
         approved = ReplayedToolbox(tools, replay, self.checkpoint, told)
@@ -196,6 +196,7 @@ class ReplayedToolbox(ToolboxAround):
         named = self._told.ids.named(call)
         seen = self._replay.result(named)
         if seen is None:
+            self._replay.keep_run()
             seen = await self._new(named, validate)
             self._replay.keep_result(named, seen)
         return as_asked(seen, call)
@@ -223,7 +224,8 @@ class ReplayedToolbox(ToolboxAround):
             await self._stop()
         with self._making_one(None if decided is None else decided.call):
             if decided is not None:
-                self._replay.begin(decided.call)
+                attempt = self._replay.begin(decided.call, None if call is decided.call else call.arguments)
+                call = replace(call, call_id=CallId(call.call_id, self._replay.run_id, attempt))
                 self._told.on_event(decided)
             seen = await self.within.call(call, validate=validate)
         if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
@@ -284,16 +286,35 @@ class ReplayedToolbox(ToolboxAround):
             # what is left out was agreed to if it stays what was shown whole
             agreed = {name: value for name, value in agreed.items() if name in shown and not hidden} | dict(given)
         if not same_json(shown, agreed):
-            others = {name for name in {*shown, *agreed} if not same_json(shown.get(name, ...), agreed.get(name, ...))}
-            names = ", ".join(sorted(others))
-            await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)
+            made = await self._as_agreed(call, given is None, shown, agreed, edited)
         unsure = self._checkpoint.unsure_before(call)
         if unsure is not None and EARLIER.format(id=unsure) not in asked.get("problem", ""):  # it was not so when it was approved
             await self._wait(call, edited=edited)
         if edited is None:
-            return await self._made(call, validate, decided)
-        seen = await self._made(made, True, replace(decided, arguments=shown))
-        return replace(seen, data=EDITED.format(arguments=render_value(made.arguments)) + seen.data)
+            return await self._made(made, validate or made is not call, decided)
+        is_edited = given is not None or self._replay.was_edited(call)
+        seen = await self._made(made, True, replace(decided, arguments=shown) if is_edited else decided)
+        return replace(seen, data=EDITED.format(arguments=render_value(made.arguments)) + seen.data) if is_edited else seen
+
+    async def _as_agreed(
+        self,
+        call: ToolCall,
+        is_as_shown: bool,
+        shown: Mapping[str, Any],
+        agreed: Mapping[str, Any],
+        edited: Mapping[str, Any] | None,
+    ) -> ToolCall:
+        """Return the call with the very arguments that a person was shown, which a default or an id of each call would replace.
+
+        Raises ApprovalRequired where the tool would still get others, or where the person has written them.
+        """
+        as_shown = replace(call, arguments=agreed)
+        if is_as_shown and is_said_whole(as_shown, self.within):
+            return as_shown
+        names = ", ".join(sorted(name for name in {*shown, *agreed} if not same_json(shown.get(name, ...), agreed.get(name, ...))))
+        why = f"{CHANGED if is_as_shown else CONVERTED} ({names}): approve what is shown now"
+        is_unsettled = is_as_shown and made_anew(as_shown, self.within)  # of which the pending call tells by itself
+        await self._wait(call, "" if is_unsettled else why, edited)
 
     async def _wait(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
         """Raises ApprovalRequired. `edited`: as of `Replay.wait_for_person`."""
@@ -314,8 +335,8 @@ class ReplayedToolbox(ToolboxAround):
         beside = next((one.id for one in self._checkpoint.pending if is_like(one.id, call.call_id)), None)
         if beside is not None:
             return BESIDE.format(id=beside)
-        made = result_like(self._checkpoint.entries, call.call_id)
-        return "" if made is None else MADE.format(id=made[0], result=cap(made[1], 200))
+        made = [one for one in equal_calls(self._checkpoint.entries, call.call_id) if one.result is not None]
+        return MADE.format(id=made[-1].call_id, result=cap(made[-1].read, 200)) if made else ""
 
     async def _stop(self) -> NoReturn:
         """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""

@@ -18,6 +18,7 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 
 from .arm_info import ArmInfo
+from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
 from .families import judge_family
 from .left_out import excluded_warnings, most_frequent, overlap_warnings
 from .outlook import Outlook, pair_outlook
@@ -28,7 +29,7 @@ from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import COSTS, FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 from .trial_limits import NO_LIMITS, TrialLimits
 from .within_tasks import WithinTasks, within_tasks
 
@@ -36,14 +37,6 @@ MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
 AT_BUDGET = "accuracy_at_budget"
 """Accuracy where trials beyond a budget score nothing: see `views`."""
-MAX_ERRORED = 0.02
-"""Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
-MAX_RIGHT_UNSEEN = 0.05
-"""Share of an arm's trials that are right though no prompt showed what the answer rests on, beyond which verdicts carry a warning.
-
-One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
-"""
-
 _IN_POINTS = SHARES | {AT_BUDGET}
 _MORE_IS_BETTER = GAINS | {AT_BUDGET}
 
@@ -165,6 +158,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
     """Without those that have no task in common for which the metric is known."""
     warnings: tuple[str, ...]
+    """What weighs most comes first: what makes the run invalid, trials and tasks that means lack, costs that are not known."""
     invalid: bool
     """Faults did not land as scheduled, an arm ran and no trial of it could be scored, a recording lacked what was asked, a broken
     tool excluded tasks, or no arm asked its model without crashing: no verdict of this run holds."""
@@ -225,19 +219,25 @@ def compare(
         pairs.extend(_within(_with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
-    left_out, unreplayable = excluded_warnings(records)
+    unreplayable, left_out = excluded_warnings(records)
     dead = [*map(dead_arm_warning, compared)]
+    summaries, same_air = {arm.info.arm: arm.summary for arm in compared}, _alike(compared)
+    apart, partial = overlap_warnings({name: summary.tasks for name, summary in summaries.items()}, _common(matched, pairs))
     warnings = [
         *lacking,
-        *overlap_warnings({arm.info.arm: arm.summary.tasks for arm in compared}, _common(matched, pairs)),
-        *left_out,
+        *unreplayable,
         *filter(None, dead),
-        *_arm_warnings(compared),
-        *_gap_warnings(compared),
+        *unsound_arm_warnings(summaries),
+        *apart,
+        *errored_warnings(summaries, same_air),
+        *lost_repeats_warnings(by_arm, same_air),
+        *partial,
+        *left_out,
         *_unit_warnings(pairs, level),
+        *cost_warnings(summaries),
     ]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
-    invalid = short or bool(unrecorded) or unreplayable or (any(dead) and all(dead))
+    invalid = short or bool(unrecorded) or bool(unreplayable) or (any(dead) and all(dead))
     together = pooled_values(scores, agents) if paired else []
     pooled = family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
     return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled))
@@ -364,40 +364,9 @@ def dead_arm_warning(arm: ArmResult) -> str:
     return ""
 
 
-def _arm_warnings(arms: Sequence[ArmResult]) -> list[str]:
-    warnings = []
-    for arm in arms:
-        summary, name = arm.summary, arm.info.arm
-        if not summary.scored:
-            warnings.append(f"{name}: no trial was scored.")
-        if summary.errored_share > MAX_ERRORED:
-            why = most_frequent(summary.errored_reasons)
-            warnings.append(f"{name}: {summary.errored_share:.1%} of its trials are errored and left out{why}.")
-        if summary.faults.short:
-            faults = summary.faults
-            warnings.append(f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid.")
-        for measure, words in zip(COSTS, ("the number of tokens", "the cost"), strict=True):
-            known, mean = summary.known[measure], summary.means[measure]
-            if mean is not None and known < summary.scored:
-                trials = f"{known} of its {counted(summary.scored, 'scored trial')}"
-                warnings.append(
-                    f"{name}: {words} is known for {trials}; the mean is over these, in {mean.n} of its {summary.tasks} tasks."
-                )
-        if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
-            warnings.append(
-                f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
-                "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
-            )
-    return warnings
-
-
-def _gap_warnings(arms: Sequence[ArmResult]) -> list[str]:
-    warnings = []
-    for a, b in combinations(arms, 2):
-        gap = abs(a.summary.errored_share - b.summary.errored_share)
-        if _comparable(a.info, b.info) and gap > MAX_ERRORED:
-            warnings.append(f"{a.info.arm} and {b.info.arm}: their shares of errored trials differ by {100 * gap:.1f} points.")
-    return warnings
+def _alike(arms: Sequence[ArmResult]) -> list[tuple[str, str]]:
+    """Return the pairs of arms of one suite and profile, also those of which one never asked its model."""
+    return [(a.info.arm, b.info.arm) for a, b in combinations(arms, 2) if _comparable(a.info, b.info)]
 
 
 def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[tuple[str, str], int]:

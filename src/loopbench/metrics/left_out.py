@@ -20,19 +20,19 @@ BLANK_SCORE = "the score is blank"
 AS_FAILURES = "--errors-as-failures"
 
 
-def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], bool]:
-    """Tell how many tasks an arm leaves out whole, and whether a broken tool or plan has excluded any, unasked."""
+def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], list[str]]:
+    """Tell how many tasks a broken tool or plan has excluded, unasked, which makes a run invalid, and how many arms leave out."""
     excluded = [record for record in alike(records) if record.status == "excluded"]
     broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
     asked_for = [record for record in excluded if not record.reason.startswith(UNREPLAYABLE)]
-    tasks, warnings = counted(_tasks(records), "task"), []
+    tasks, unreplayable = counted(_tasks(records), "task"), []
     if broken:
         why = most_frequent(Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken))
         out = counted(_tasks(broken), f"of {tasks} is left out because its plan", f"of {tasks} are left out because their plans")
         does = "does" if _tasks(broken) == 1 else "do"
         mend = "mend the tools or the plans, or name the tasks in a --quarantine file"
-        warnings.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
-    return [*warnings, *(_left_out_by_arm(records, asked_for) if asked_for else ())], bool(broken)
+        unreplayable.append(f"{out} {does} not replay{why}. The run is invalid: {mend}.")
+    return unreplayable, _left_out_by_arm(records, asked_for) if asked_for else []
 
 
 def _left_out_by_arm(records: Sequence[Record], excluded: Sequence[Record]) -> list[str]:
@@ -57,21 +57,24 @@ def _left_out_by_arm(records: Sequence[Record], excluded: Sequence[Record]) -> l
     return warnings
 
 
-def overlap_warnings(scored: Mapping[str, int], common: Mapping[tuple[str, str], int]) -> list[str]:
-    """Tell of pairs that were compared on fewer tasks than an arm's accuracy is over.
+def overlap_warnings(scored: Mapping[str, int], common: Mapping[tuple[str, str], int]) -> tuple[list[str], list[str]]:
+    """Tell of pairs that have no task in common, and of those that were compared on fewer tasks than an arm's accuracy is over.
 
     `scored`: arm → its scored tasks. `common`: pair of arms → the tasks that are scored in both.
     """
-    apart = [f"{a} and {b}: no task was scored in both." for (a, b), n in common.items() if n == 0]
+    none = [pair for pair, n in common.items() if n == 0]
+    named = "" if not none else f"{none[0][0]} and {none[0][1]}"
+    several = f"{counted(len(none), 'pair')}, such as {named}" if len(none) > 1 else named
+    apart = [f"{several}: no task was scored in both."] if none else []
     partial = {(a, b): n for (a, b), n in common.items() if 0 < n < (1 - MAX_LEFT_OUT) * max(scored[a], scored[b])}
     if not partial:
-        return apart
+        return apart, []
     (a, b), n = min(partial.items(), key=lambda item: item[1])
     both = f"{counted(n, 'task')} that both were scored on, of {scored[a]:,} and {scored[b]:,}"
     if len(partial) == 1:
-        return [*apart, f"{a} and {b} are compared on the {both}: their accuracies are not over the same tasks."]
+        return apart, [f"{a} and {b} are compared on the {both}: their accuracies are not over the same tasks."]
     many = f"{len(partial)} pairs are compared on fewer tasks than their accuracies are over"
-    return [*apart, f"{many}: {a} and {b} on the {both}."]
+    return apart, [f"{many}: {a} and {b} on the {both}."]
 
 
 def made_failures(errored: Sequence[Record], *, imported_so: bool) -> str:

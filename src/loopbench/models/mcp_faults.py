@@ -10,7 +10,7 @@ from typing import Final
 
 from loopbench.protocol import Observation, ToolCall, ToolSpec
 from loopbench.protocol.mcp_errors import INTERNAL_ERROR, INVALID_PARAMS, McpError
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 
 from .faults import Fault
 

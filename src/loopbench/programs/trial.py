@@ -24,7 +24,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 
 from .said_arguments import SaidArguments
 

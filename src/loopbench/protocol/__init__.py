@@ -69,16 +69,8 @@ _HOMES = {
     ),
     "loopbench.protocol.query": ("AnswerT", "Query"),
     "loopbench.protocol.redact": ("anonymous_address",),
-    "loopbench.protocol.tools": (
-        "BudgetExceeded",
-        "Observation",
-        "StopRun",
-        "Tool",
-        "ToolCall",
-        "ToolSpec",
-        "Toolbox",
-        "TransientError",
-    ),
+    "loopbench.protocol.tool_calls": ("BudgetExceeded", "Observation", "StopRun", "ToolCall", "ToolSpec", "TransientError"),
+    "loopbench.protocol.tools": ("Tool", "Toolbox"),
     "loopbench.protocol.values": ("ToolArgumentError", "render_value"),
 }
 __getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -17,7 +17,7 @@ from .chat import Chunk, Reply
 from .model import ModelError, Request
 from .outcome import Outcome
 from .query import AnswerT, Parametrized
-from .tools import Observation, ToolCall
+from .tool_calls import Observation, ToolCall
 from .values import error_text, plain_value
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")

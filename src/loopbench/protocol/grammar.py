@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from .moves import Codec
-from .tools import ToolSpec
+from .tool_calls import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

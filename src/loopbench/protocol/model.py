@@ -14,7 +14,7 @@ from .moves import Codec, Role
 from .program import Prompted
 from .quick_frozen import quick_frozen
 from .threads import beside_event_loop
-from .tools import ToolSpec
+from .tool_calls import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

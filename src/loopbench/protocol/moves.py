@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import Reply
 from .quick_frozen import quick_frozen
-from .tools import ToolCall
+from .tool_calls import ToolCall
 
 
 class Role(StrEnum):

@@ -17,10 +17,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from .quick_frozen import quick_frozen
+from .current_call import NO_RUN, ToolboxIds
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
+from .tool_calls import Observation, StopRun, ToolCall, ToolListing, ToolSpec, TransientError
 from .tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
@@ -31,87 +32,6 @@ logger = logging.getLogger("loopbench.loops.tools")
 """Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
 
 _NAME = re.compile(r"[\w.:/-]+")  # wider than any provider's rule, for these differ; none takes white space or `<`
-
-
-class StopRun(Exception):
-    """A tool raises this, or a subclass of a product's own, to end the run: every loop lets it pass to who called `run`."""
-
-
-class BudgetExceeded(StopRun):
-    """A budget is used up, and the run ends here. Every loop lets it pass, and so does a tool that asks a model itself."""
-
-
-class TransientError(Exception):
-    """A tool's failure may pass: the same call may work the next time. Subclasses name the reason."""
-
-
-@quick_frozen
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """One call of a tool, as a move states it."""
-
-    name: str
-    """The tool's name."""
-    arguments: Mapping[str, Any]
-    """A JSON object."""
-    call_id: str = field(default="", compare=False)
-    """The provider's id of a native call; not part of the move."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """The description of a tool that a model gets."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    """JSON schema of the arguments, type "object"."""
-
-
-class ToolListing(NamedTuple):
-    """The tools as a server lists them."""
-
-    tools: tuple[ToolSpec, ...]
-    changes: int = 0
-    """How often a fault has changed the list so far, whether or not that still shows."""
-
-
-@quick_frozen
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The result of a call. The error's type is a field of its own, so that each design can word it."""
-
-    tool_name: str
-    status: Literal["success", "error"]
-    data: str
-    """The result as text, or the error's message without its type; what a model reads, so it may be cut."""
-    error_type: str | None = None
-    """Name of the exception's class; UnknownTool or InvalidArguments if the tool never ran."""
-    value: Any = field(default=None, compare=False)
-    """The result as the tool returned it; None for an error."""
-    call_id: str = ""
-    seconds: float = field(default=0.0, compare=False)
-    """Wall time of the call."""
-    transient: bool = field(default=False, compare=False)
-    """The tool raised a TransientError."""
-    max_chars: int | None = field(default=None, compare=False)
-    """How many characters of a longer text `data` shows; None if it shows all."""
-    raised: BaseException | None = field(default=None, compare=False, repr=False)
-    """What the tool raised; None if it raised nothing, or was not called."""
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "success"
-
-    @property
-    def whole(self) -> str:
-        """The whole text of a result, also where `data` is cut: for hooks and stores, which are not short of context."""
-        return self.data if self.max_chars is None or not self.ok else render_value(self.value)
-
-    def as_dict(self) -> dict[str, str]:
-        """Return `{"status", "data", "tool_name"}`, an error with its type in front."""
-        data = self.data if self.error_type is None else f"{self.error_type}: {self.data}"
-        return {"status": self.status, "data": data, "tool_name": self.tool_name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +141,7 @@ class Toolbox:
         self.max_chars = max_chars
         self.threads = threads
         self.check_arguments = check_arguments
+        self.ids = ToolboxIds()
         self._specs: tuple[ToolSpec, ...] = ()
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -287,6 +208,7 @@ class Toolbox:
         except ToolArgumentError as error:
             return limits._failed(call, "InvalidArguments", str(error), started)
         before = _LIMITS.set(None)  # a tool may call tools itself
+        call_before = self.ids.begin(call)
         try:
             value = await limits._execute(tool, args, kwargs)
         except (asyncio.CancelledError, KeyboardInterrupt, StopRun):
@@ -297,6 +219,7 @@ class Toolbox:
             seen = limits._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=isinstance(raised, TransientError), raised=raised)
         finally:
+            self.ids.end(call_before)
             _LIMITS.reset(before)
         whole = render_value(value)
         most = tool.max_chars if tool.max_chars is not None else limits.max_chars
@@ -424,7 +347,9 @@ def _tighter(first: float | None, second: float | None) -> Any:
 
 def bounded_toolbox(tools: Iterable[Tool], time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> Toolbox:
     """Return a toolbox under the limits of a comparison, for whoever runs a suite's tools outside of a trial."""
-    return Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
+    made = Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
+    made.ids.run_id = NO_RUN  # a tool that gives its call's id for a result gives the same one each time
+    return made
 
 
 async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:

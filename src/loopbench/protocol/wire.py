@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from .chat import NativeCall
 from .json_text import Encoder, finite_number, refuse_constant
 from .moves import Inexpressible, WireError
-from .tools import ToolCall
+from .tool_calls import ToolCall
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.remedies import ablation_of
-from loopbench.experiments.why.why import ArmLosses, LostTrial, PairLosses, Why
+from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
+from loopbench.experiments.why.remedies import ProposedAblation, ablation_of
+from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
+from loopbench.experiments.why.why import ArmLosses, Kinds, LostTrial, PairLosses, Why
 from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.summary import PRIMARY
@@ -30,6 +32,7 @@ MAX_EXAMPLES = 3
 """Examples of each cause, unless all are shown."""
 MAX_CAUSES = 3
 """Causes of which the sums show an example."""
+UNKNOWN = "–"
 MAX_TASKS = 6
 """Number of tasks that a line names."""
 
@@ -51,26 +54,58 @@ def sums(found: Results, reasons: Why, door: Door) -> Iterator[Shown]:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
-        causes = ", ".join(f"{cause} {many}".replace(" ", UNBROKEN) for cause, many in arm.causes.items())
-        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {causes}' if causes else ''}", hanging="  ")
+        known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds), how_they_ended(arm)]))
+        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {known}' if known else ''}", hanging="  ")
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
     for cause, many in total.most_common(MAX_CAUSES):
-        examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
-        arm, example = max(examples, key=lambda found: found[1].solved_by)  # what others solved tells most about this loop
-        yield OutputLine(f"\n{cause} lost {counted(many, 'trial')}, such as {arm.arm}/{example.task}/{example.repeat}", "bold")
-        yield Prose(f"step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
-        yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
-        info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
-        if remedy := ablation_of(info, cause, found.manifest.settings):
-            yield OutputLine(f"  whether an option helps: {door.ablate(remedy)}", "dim")
+        yield from _sum_of(cause, many, lost, found, door)
     if len(total) > MAX_CAUSES:
         yield OutputLine(f"\nand {counted(len(total) - MAX_CAUSES, 'more cause')}: {door.all_of_a_cause}", "dim")
     if reasons.untraced:
-        yield OutputLine(_untraced(reasons.untraced), "yellow")
+        yield from _untraced(found, reasons)
+    if reasons.untraced and not total:
+        for group in reasons.findings.groups:
+            yield from _kinds(group, show_all=False)
     yield OutputLine("")
     yield Prose(door.choices, "dim")
+
+
+def _counts(causes: Mapping[Cause, int], kinds: Kinds) -> str:
+    """Return how many trials each cause lost; no line breaks between a cause, or a kind of fault, and its number."""
+    told = ", ".join(counts_in_words(causes, kinds)).replace(" ", UNBROKEN)
+    return told.replace(f",{UNBROKEN}", ", ").replace(f"{UNBROKEN}(", " (")
+
+
+def _sum_of(cause: Cause, many: int, lost: Sequence[ArmLosses], found: Results, door: Door) -> Iterator[Shown]:
+    """Yield what one cause lost to all arms: its kinds of fault, an example of the commonest one, and what may help."""
+    kinds: Counter[str] = Counter()
+    for each in lost:
+        kinds.update(each.kinds.get(cause, {}))
+    main = max(kinds, key=lambda fault: (kinds[fault], fault))
+    examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
+    arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))  # others' merits tell most
+    shares = shares_in_words(dict(kinds.most_common()))
+    yield OutputLine("")
+    yield Prose(f"{cause} lost {counted(many, 'trial')}{f': {shares}' if len(kinds) > 1 and shares else ''}", "bold", hanging="  ")
+    yield Prose(f"in one, step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
+    yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
+    info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
+    if remedy := ablation_of(info, cause, found.manifest.settings, example.loss.fault):
+        yield from _remedy(remedy, arm, lost, door)
+
+
+def _remedy(remedy: ProposedAblation, arm: ArmLosses, lost: Sequence[ArmLosses], door: Door) -> Iterator[Shown]:
+    """Yield the run that measures what may help; of a cure that is in the run, what it lost."""
+    cured = next((each for each in lost if each.arm == f"{remedy.cure}/{remedy.profile}"), None)
+    if cured is not None:
+        numbers = f"{cured.arm} lost {cured.lost} of {cured.trials}, {arm.arm} {arm.lost} of {arm.trials}"
+        yield Prose(f"{remedy.cure} reads such replies: {numbers}", "dim", indent="  ")
+        yield OutputLine(f"  where the two part: {door.why(arm.arm, cured.arm)}", "dim")
+        return
+    asks = f"{remedy.cure} reads such replies; whether that helps" if remedy.cure else "whether an option helps"
+    yield OutputLine(f"  {asks}: {door.ablate(remedy)}", "dim")
 
 
 def _only_pair(comparison: Comparison, pair: PairLosses, door: Door) -> Iterator[Shown]:
@@ -83,8 +118,7 @@ def _only_pair(comparison: Comparison, pair: PairLosses, door: Door) -> Iterator
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     yield Prose(f"{counted(trials, 'trial')} of both: {pair.counts}")
     for loser, winner, many in ((pair.a, pair.b, pair.only_b), (pair.b, pair.a, pair.only_a)):
-        causes = ", ".join(f"{cause} {n}".replace(" ", UNBROKEN) for cause, n in pair.causes[loser].items())
-        if causes:
+        if causes := _counts(pair.causes[loser], pair.kinds[loser]):
             yield Prose(f"where {winner} solved and {loser} lost {many}: {causes}", hanging="  ")
     yield OutputLine(f"{'with examples' if pair.divergences else 'task by task'}: {door.why(pair.a, pair.b)}", "dim")
     yield OutputLine("")
@@ -105,7 +139,7 @@ def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks:
     for arm in reasons.arms if alone or not reasons.pairs else ():
         yield from _arm(door, arm, show_all=show_all)
     if reasons.untraced:
-        yield OutputLine(_untraced(reasons.untraced), "yellow")
+        yield from _untraced(found, reasons)
     for group in reasons.findings.groups if with_tasks else ():
         yield from _group(group, show_all=show_all)
     if not with_tasks:
@@ -149,7 +183,13 @@ def _pair(door: Door, pair: PairLosses, *, in_short: bool, show_all: bool) -> It
             if not show_all:
                 mine = [each for cause in pair.causes[loser] for each in [one for one in mine if one.cause == cause][:MAX_EXAMPLES]]
             examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
-            yield from _causes(door, f"{loser} lost {many}", pair.causes[loser], examples, in_short=in_short)
+            yield from _causes(
+                door,
+                _head(f"{loser} lost {many}", pair.causes[loser], pair.kinds[loser]),
+                pair.causes[loser],
+                examples,
+                in_short=in_short,
+            )
 
 
 def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
@@ -158,12 +198,19 @@ def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
         for each in (arm.examples if show_all else _telling(arm))
     ]
     yield OutputLine(f"\n{arm.arm}", "bold")
-    yield from _causes(door, f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, examples, in_short=False)
+    head = _head(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds)
+    yield from _causes(door, head, arm.causes, examples, in_short=False)
+    if how := how_they_ended(arm):
+        yield Prose(f"without a trace: {how}", indent="  ")
+
+
+def _head(lost: str, causes: Mapping[Cause, int], kinds: Kinds) -> str:
+    counts = _counts(causes, kinds)
+    return f"{lost}: {counts}" if counts else lost
 
 
 def _causes(door: Door, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
-    listed = ", ".join(f"{cause} {count}" for cause, count in causes.items())
-    yield Prose(f"{head}: {listed}" if listed else head, hanging="  ")
+    yield Prose(head, hanging="  ")
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
@@ -207,24 +254,31 @@ def kind_in_words(kind: Kind, profile: str) -> str:
 
 
 def _group(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
-    yield OutputLine(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
-    for kind in _KINDS:
-        tasks = group.of_kind(kind)
-        if tasks:
-            yield OutputLine(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
+    yield from _kinds(group, show_all=show_all)
     rows = tuple(
         (
             arm.arm,
             interval(arm.false_success, 3),
             interval(arm.wasted_steps, 2),
             interval(arm.repeated_calls, 2),
-            str(len(arm.flaky)) if group.repeats > 1 else "–",
-            str(len(arm.alone)) if len(group.arms) > 1 else "–",
+            str(len(arm.flaky)) if group.repeats > 1 else UNKNOWN,
+            str(len(arm.alone)) if len(group.arms) > 1 else UNKNOWN,
         )
         for arm in group.arms
     )
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    yield Table("", columns, rows)
+    known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
+    if len(known) > 1:
+        yield Table("", tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
+
+
+def _kinds(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
+    """Yield how many tasks are notable, by kind, and the first of each."""
+    yield OutputLine(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
+    for kind in _KINDS:
+        tasks = group.of_kind(kind)
+        if tasks:
+            yield Prose(f"{kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}", indent="  ")
 
 
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:
@@ -237,7 +291,9 @@ def _others(trial: LostTrial) -> str:
     return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
-def _untraced(many: int) -> str:
-    """Say how many trials were lost for reasons that no trace shows."""
-    one, several = "lost trial has no trace: why it was", "lost trials have no trace: why they were"
-    return f"\n{counted(many, one, several)} lost is not known"
+def _untraced(found: Results, reasons: Why) -> Iterator[Shown]:
+    """Yield what is known of lost trials without a trace, and of errored ones, which are left out."""
+    yield OutputLine("")
+    yield Prose(untraced_in_words(found, reasons), "yellow")
+    if errored := errored_in_words(reasons.arms):
+        yield Prose(errored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.statistics import Verdict
 from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
 from loopbench.models.profiles import built_in_profiles, load_profile
+from loopbench.protocol.names import Spec
 from loopbench.reports.html.verdict import matrix
 from loopbench.runs.built_in import builtin_names, form_option
 from loopbench.runs.registry import find
@@ -32,8 +34,8 @@ def compared(record) -> Callable[..., Comparison]:
     def make(profiles: Sequence[str], solved: Solved) -> Comparison:
         infos, records = [], []
         for (loop, value, form), shares in solved.items():
-            options = {} if value is None else {"decision_format": value}
-            named = loop if value is None else f"{loop}(decision_format={value})"
+            options = {} if value is None else {"fences" if value == "read" else "decision_format": value}
+            named = str(Spec(loop, options))
             for profile, share in zip(profiles, shares, strict=True):
                 met = profile.replace("measured", form) if profile.startswith("measured") else ""
                 info = ArmInfo(f"{named}/{profile}", loop, options, "scripted", profile, "s", form, met)
@@ -47,6 +49,7 @@ def compared(record) -> Callable[..., Comparison]:
 
 
 FINISH, BARE, NATIVE = ("finish", None, "native"), ("bare", None, "text"), ("bare", "native", "native")
+FENCES_READ = ("bare", "read", "text")
 
 
 def test_every_profile_of_means_has_one_of_medians_and_the_other_way_round():
@@ -117,7 +120,7 @@ def test_an_arm_in_the_other_form_shows_what_the_form_does_and_what_the_loop(com
     lines = answer(compared([MEANS], {FINISH: [9], BARE: [5], NATIVE: [9]})).sentences
     told = next(line for line in lines if "form of calls alone" in line)
     assert told.startswith(f"Under {MEANS} the form of calls alone makes 0.400 [")
-    assert "(bare(decision_format=native) minus bare), and the loop 0.000 [" in told
+    assert "(bare(decision_format=native) minus bare); the loop makes 0.000 [" in told
     assert told.endswith("(finish minus bare(decision_format=native))")
     assert not any("loopbench ablate" in line for line in lines)
 
@@ -164,5 +167,20 @@ def test_what_the_form_makes_is_split_by_the_faults_that_text_was_lost_to(compar
     lost = {bare: {"wire.fenced": 0.3, "wire.malformed": 0.1, "": 0.1}}
     arms = tuple(replace(arm, summary=replace(arm.summary, lost_to=lost.get(arm.info.arm, {}))) for arm in found.arms)
     told = next(line for line in answer(replace(found, arms=arms)).sentences if "form of calls alone" in line)
-    fenced = "0.300 to fenced replies (refused by bare, read by bare(fences=read))"
-    assert f"minus bare), of which text lost {fenced} and 0.100 to malformed replies, and the loop" in told
+    fenced = "0.300 to fenced replies (which bare(fences=read) reads)"
+    parts = f"{fenced}, 0.100 to malformed replies and 0.000 to all else"
+    assert f"minus bare), the sum of what calls in text lost more: {parts}; the loop makes" in told
+
+
+@pytest.mark.parametrize("shares", [(9, 5, 8), (9, 2, 5), (7, 3, 7)])
+def test_where_an_arm_reads_fences_the_form_is_told_once_and_its_two_parts_make_the_whole(compared, shares):
+    native, plain, reads = shares
+    found = answer(compared([MEANS], {FINISH: [9], FENCES_READ: [reads], BARE: [plain], NATIVE: [native]}))
+    (told,) = [sentence for sentence in found.said if "form of calls alone" in sentence.text]
+    whole, fences, rest, _ = (float(number) for number in re.findall(r"(-?[0-9.]+) \[", told.text))
+    assert (whole, fences, rest) == ((native - plain) / 10, (reads - plain) / 10, (native - reads) / 10)
+    assert fences + rest == pytest.approx(whole)
+    for one, other in (("bare(decision_format=native)", "bare"), ("bare(fences=read)", "bare")):
+        assert f"({one} minus {other})" in told.text
+    assert "all else" in told.brief
+    assert re.findall(r"(-?[0-9.]+) \[", told.brief) == re.findall(r"(-?[0-9.]+) \[", told.text)

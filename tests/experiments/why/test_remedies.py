@@ -66,6 +66,22 @@ def test_the_command_names_loop_suite_profile_and_factors(loop, cause):
     assert words[-4:] == ["--suite", "events(size=8)", "--profile", "flaky-tools"]
 
 
+def test_where_fenced_replies_were_refused_the_option_that_reads_them_is_proposed(tmp_path):
+    made = ablation_of(arm("bare"), "parse", SETTINGS, "wire.fenced")
+    assert made is not None
+    assert (made.factors, made.cure) == (("fences=refuse,read",), "bare(fences=read)")
+    config = CompareConfig(loops=("bare",), suite="arithmetic(size=4)", tasks=2, mlflow=False, runs=tmp_path)
+    (plain,) = prepare_comparison(config).manifest.arms
+    prepared = prepare(AblationRequest("bare", made.factors, None, None, True, ("steps",)), config)
+    assert prepared.manifest.arms[0].configuration == plain.configuration  # the default comes first
+    for other in (ablation_of(arm("bare"), "parse", SETTINGS, "wire.malformed"), ablation_of(arm("bare"), "parse", SETTINGS)):
+        assert other is not None
+        assert (other.factors, other.cure) == (FACTORS["bare"]["parse"], "")
+    refused = ablation_of(arm("finish"), "parse", SETTINGS, "wire.fenced")  # it has no such option
+    assert refused is not None
+    assert refused.cure == ""
+
+
 def test_where_instructions_were_obeyed_defences_around_the_loop_are_proposed(tmp_path):
     words = shlex.split(found(arm("finish"), "obeyed instruction").command)
     assert words[:3] == ["loopbench", "ablate", "guarded(loop=finish)"]

@@ -44,6 +44,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return ran(folder, loops=LOOPS, profiles=("flaky-format", "forgetful"), suite="arithmetic", tasks=9, repeats=2)
 
 
+def faults_of(found: Results, arm: str) -> set[str]:
+    return {fault.kind for record in lost(found, arm) for fault in record.faults}
+
+
 def lost(found: Results, arm: str) -> list[Record]:
     return [record for record in found.records if record.arm == arm and record.status == "scored" and record.accuracy < 1]
 
@@ -58,6 +62,8 @@ def test_every_loss_is_counted_once_and_has_a_cause(found):
     for arm in reasons.arms:
         assert arm.lost == len(lost(found, arm.arm)) == sum(arm.causes.values()) == len(arm.examples)
         assert list(arm.causes.values()) == sorted(arm.causes.values(), reverse=True)
+        assert {cause: sum(kinds.values()) for cause, kinds in arm.kinds.items()} == arm.causes
+        assert all(fault in faults_of(found, arm.arm) for kinds in arm.kinds.values() for fault in kinds if fault)
     assert sum(arm.lost for arm in reasons.arms) > 20
 
 
@@ -70,6 +76,8 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found):
         assert pair.both + pair.only_a + pair.only_b + pair.neither == 18
         assert sum(pair.causes[pair.a].values()) == pair.only_b
         assert sum(pair.causes[pair.b].values()) == pair.only_a
+        for loser, causes in pair.causes.items():
+            assert {cause: sum(kinds.values()) for cause, kinds in pair.kinds[loser].items()} == causes
         assert pair.tasks == len({each.task for each in pair.divergences})
         for each in pair.divergences:
             assert records[each.loser, each.task, each.repeat].accuracy < 1 <= records[each.winner, each.task, each.repeat].accuracy

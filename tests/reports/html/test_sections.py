@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -75,12 +76,19 @@ def test_causes_are_counted_as_why_counts_them(breeze):
     assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
     rows = 0
     for part in parts:
-        sums, meanings, folded = part.blocks
+        sums, *unread, meanings, folded = part.blocks
         assert isinstance(sums, Grid)
         assert isinstance(meanings, Items)
         assert [item.partition(": ")[0] for item in meanings.items] == list(sums.columns[2:])
         assert isinstance(folded, Folded)
         profile = part.title.partition(", ")[2]
+        own = [arm for name, arm in alone.items() if name.endswith(f"/{profile}") and "parse" in arm.causes]
+        assert len(unread) == bool(own)
+        for each in unread:
+            assert isinstance(each, Paragraph)
+            assert all(
+                f"{fault.removeprefix('wire.')} {n} (" in each.text for arm in own for fault, n in arm.kinds["parse"].items()
+            )
         for row in sums.rows:
             arm = alone[f"{cell_text(row[0])}/{profile}"]
             assert cell_text(row[1]) == f"{arm.lost} of {arm.trials}"
@@ -162,8 +170,10 @@ def test_records_without_traces_are_counted(breeze):
     found = {section.id: section for section in sections(replace(breeze, records=records))}
     lost = sum(record.accuracy < 1 for record in records)
     assert "traces" not in found
-    (said,) = found["why"].blocks
+    said, ended = found["why"].blocks
     assert isinstance(said, Paragraph)
+    assert isinstance(ended, Items)
+    assert all(re.search(r": \d+ × \w+", each) for each in ended.items)
     assert f"{find_losses(replace(breeze, records=records), '').why.untraced} lost trials have no trace" in said.text
     assert find_losses(replace(breeze, records=records), "").why.untraced <= lost
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from loopbench.datasets.generating import Draw, distinct, draw_new
 from loopbench.datasets.worlds import Toolset
-from loopbench.protocol.tools import TransientError
+from loopbench.protocol.tool_calls import TransientError
 
 Job = Literal["inspect", "lubricate", "recalibrate", "replace"]
 Quantity = Literal["temperature", "pressure", "vibration"]

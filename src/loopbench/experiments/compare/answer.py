@@ -11,6 +11,7 @@ from loopbench.metrics.views import AtBudget
 from loopbench.text.numbers import short_name
 
 from .basis import basis
+from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
 from .exposure import exposures
 from .matrix import AnswerMatrix, matrix_of
@@ -58,7 +59,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]
     )
-    verdicts[1:1] = _only_difference(that_apply(comparison))
+    verdicts[1:1] = [*_only_difference(that_apply(comparison)), *best_against_others(whole, comparison)] if verdicts else []
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(comparison)) if verdicts else ()
     adopted = {profile: loop for profile, said in judged.items() if (loop := next(filter(None, (s.adopts for s in said)), ""))}

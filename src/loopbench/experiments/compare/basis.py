@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import faults_of_few_models, other_estimate
 from loopbench.protocol.names import Spec
@@ -13,6 +14,7 @@ from loopbench.runs.built_in import form_option, has_option
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval, short_name
 
+from .fences import FENCED, FENCES, READ
 from .measured_forms import estimated_twice
 from .sentence import AnswerSentence
 
@@ -21,8 +23,6 @@ MAX_KINDS = 2
 """Kinds of fault that are told of a profile, and of what the form of calls makes."""
 LEAST_TOLD = 0.005
 """Least share that a kind of fault makes, for it to be told."""
-FENCED, FENCES = "wire.fenced", "fences"
-"""A kind of fault, and the option by which a loop reads such replies."""
 
 
 def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[AnswerSentence]:
@@ -81,9 +81,8 @@ class _OneColumn:
         apart = [pair for pair in self.pairs if self._forms(pair) == 2 and _is_decided(pair)]
         if not apart:
             return
-        same = [p if self.infos[p.a].calls_in == NATIVE else p.turned for p in self.pairs if self._is_one_loop(p)]
-        if same:
-            yield from (self._shown(pair) for pair in same)
+        if forms := self._by_native():
+            yield from (self._shown(native, texts) for native, texts in forms.items())
             return
         names = list(dict.fromkeys(short_name(self.infos[arm]) for p in apart for arm in (p.a, p.b)))
         command = self._command(apart)
@@ -102,38 +101,70 @@ class _OneColumn:
         is_alike = a.loop == b.loop and _without(a, option, FENCES) == _without(b, option, FENCES)  # native calls have no fence
         return is_alike and bool(option) and self._forms(pair) == 2
 
-    def _shown(self, pair: Pair) -> AnswerSentence:
-        """Return what one loop in two forms shows. `pair`: the loop with native calls first."""
-        native, text = (short_name(self.infos[arm]) for arm in (pair.a, pair.b))
-        makes = f"the form of calls alone makes {interval(pair.difference, 3)} ({native} minus {text})"
-        form = f"Under {self.profile} {makes}{self._lost_to(pair)}"
-        rivals = [p if p.b == pair.a else p.turned for p in self.pairs if pair.a in (p.a, p.b) and self._forms(p) == 1]
-        if not rivals:
-            return AnswerSentence(form, is_basis=True)
-        best = max(rivals, key=lambda rival: rival.difference.value)
-        what = "another setting" if self.infos[best.a].loop == self.infos[pair.a].loop else "the loop"
-        other = f"{what} {interval(best.difference, 3)} ({short_name(self.infos[best.a])} minus {native})"
-        return AnswerSentence(f"{form}, and {other}", is_basis=True)
+    def _by_native(self) -> dict[str, list[Pair]]:
+        """Return arm with native calls → it minus the same loop with calls in text, the one that refuses fences first."""
+        found: dict[str, list[Pair]] = {}
+        for pair in filter(self._is_one_loop, self.pairs):
+            turned = pair if self.infos[pair.a].calls_in == NATIVE else pair.turned
+            found.setdefault(turned.a, []).append(turned)
+        return {native: sorted(own, key=lambda pair: self._reads_fences(pair.b)) for native, own in found.items()}
 
-    def _lost_to(self, pair: Pair) -> str:
-        """Return `, of which 0.121 lost to fenced replies`: what text lost to each kind of fault more than native calls did."""
+    def _reads_fences(self, arm: str) -> bool:
+        return self.infos[arm].options.get(FENCES) == READ
+
+    def _shown(self, native: str, texts: Sequence[Pair]) -> AnswerSentence:
+        """Return what one loop in two forms shows, the whole and its parts. `texts`: the arm with native calls minus each other."""
+        whole = texts[0]
+        form = f"Under {self.profile} the form of calls alone makes {self._minus(whole)}"
+        full, brief = self._two_arms(texts) or (self._by_fault(whole), self._by_fault(whole))
+        rivals = [p if p.b == native else p.turned for p in self.pairs if native in (p.a, p.b) and self._forms(p) == 1]
+        if not rivals:
+            return AnswerSentence(f"{form}{full}", f"{form}{brief}", is_basis=True)
+        best = max(rivals, key=lambda rival: rival.difference.value)
+        what = "another setting" if self.infos[best.a].loop == self.infos[native].loop else "the loop"
+        other = f"; {what} makes {self._minus(best)}"
+        return AnswerSentence(f"{form}{full}{other}", f"{form}{brief}{other}", is_basis=True)
+
+    def _minus(self, pair: Pair) -> str:
+        """Return `0.183 [0.070, 0.303] (bare(decision_format=native) minus bare)`."""
+        return f"{interval(pair.difference, 3)} ({self._names(pair)})"
+
+    def _two_arms(self, texts: Sequence[Pair]) -> tuple[str, str] | None:
+        """Return in which two parts the arm that reads fenced replies splits the whole, and the same in few words.
+
+        None where no such arm is in the run, or where tasks are missing, so that the parts would not make the whole.
+        """
+        whole, rest = texts[0], texts[-1]
+        if self._reads_fences(whole.b) or not self._reads_fences(rest.b):
+            return None
+        fences = next((turned for p in self.pairs for turned in (p, p.turned) if (turned.a, turned.b) == (rest.b, whole.b)), None)
+        if fences is None or abs(fences.difference.value + rest.difference.value - whole.difference.value) > NO_SPREAD:
+            return None
+        reads = f"reading fenced replies {interval(fences.difference, 3)}"
+        full = f", the sum of two parts: {reads} ({self._names(fences)}), and all else {self._minus(rest)}"
+        brief = f": {reads} ({self._names(fences)}) and all else {interval(rest.difference, 3)}"
+        return full, brief
+
+    def _names(self, pair: Pair) -> str:
+        return f"{short_name(self.infos[pair.a])} minus {short_name(self.infos[pair.b])}"
+
+    def _by_fault(self, pair: Pair) -> str:
+        """Return what text lost more than native calls by kind of fault, and all else, which together make the whole."""
         native, text = self.lost[pair.a], self.lost[pair.b]
         gaps = {kind: share - native.get(kind, 0.0) for kind, share in text.items()}
-        largest = sorted((kind for kind in gaps if kind and gaps[kind] >= LEAST_TOLD), key=lambda kind: -gaps[kind])
+        largest = sorted((kind for kind in gaps if kind and gaps[kind] >= LEAST_TOLD), key=lambda kind: -gaps[kind])[:MAX_KINDS]
         if pair.difference.value <= 0 or not largest:
             return ""
-        return (
-            f", of which text lost {listed([f'{gaps[kind]:.3f} to {self._replies(kind, pair)}' for kind in largest[:MAX_KINDS]])}"
-        )
+        parts = [f"{gaps[kind]:.3f} to {self._replies(kind, pair)}" for kind in largest]
+        rest = round(pair.difference.value, 3) - sum(round(gaps[kind], 3) for kind in largest)  # what is written adds up
+        return f", the sum of what calls in text lost more: {listed([*parts, f'{rest:z.3f} to all else'])}"
 
     def _replies(self, kind: str, pair: Pair) -> str:
         """Return `fenced replies` for `wire.fenced`, and who reads them; other kinds than those of replies by their names."""
         family, _, what = kind.partition(".")
         info = self.infos[pair.b]
         is_refused = kind == FENCED and has_option(info.loop, FENCES) and FENCES not in info.options
-        cure = (
-            f" (refused by {short_name(info)}, read by {Spec(info.loop, {**info.options, FENCES: 'read'})})" if is_refused else ""
-        )
+        cure = f" (which {Spec(info.loop, {**info.options, FENCES: READ})} reads)" if is_refused else ""
         return f"{what} replies{cure}" if family == "wire" else kind
 
     def _command(self, apart: Sequence[Pair]) -> tuple[str, ...]:

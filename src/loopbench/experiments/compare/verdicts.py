@@ -251,12 +251,13 @@ class Verdicts:
                 lost.setdefault(under, []).append(row.loop)
         if not lost:
             return
+        may_be_left_out = self.found.subject != "agent"  # of agents no other line of a short answer says it
         if len(lost) > MAX_NAMES - 1:
             every = listed([loop for loops in lost.values() for loop in loops])
-            yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=True)
+            yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)
             return
         parts = []
         for under, loops in lost.items():
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
             parts.append(f"{listed(loops)}{where}")
-        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=True)
+        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out)

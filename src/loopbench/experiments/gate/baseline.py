@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.metrics.comparison import MAX_ERRORED, dead_arm_warning
+from loopbench.metrics.arm_warnings import MAX_ERRORED
+from loopbench.metrics.comparison import dead_arm_warning
 from loopbench.metrics.left_out import made_failures, most_frequent
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trajectory.divergence import Loss, cause_of, first_difference
+from loopbench.metrics.trajectory.divergence import cause_of, first_difference
+from loopbench.metrics.trajectory.losses import Loss
 from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.runs.store.traces import read_trace
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from loopbench.experiments.compare.results import Results
-from loopbench.metrics.comparison import MAX_ERRORED
+from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
 from loopbench.protocol import StopReason

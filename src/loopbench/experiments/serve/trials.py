@@ -31,7 +31,7 @@ from loopbench.protocol import (
     Usage,
     WrappedModel,
 )
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.values import error_text
 from loopbench.runs.trial.script import script_of
 

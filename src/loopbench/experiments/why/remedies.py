@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.exposure import GUARD
+from loopbench.experiments.compare.fences import FENCED, FENCES, READ, REFUSED
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
-from loopbench.runs.built_in import builtin_names
+from loopbench.protocol.names import Spec
+from loopbench.runs.built_in import builtin_names, has_option
 from loopbench.runs.manifest import Settings
 from loopbench.runs.registry import is_generated
 
@@ -55,6 +57,8 @@ class ProposedAblation:
     """Options with their values, the default first: `parse_retries=2,5`."""
     suite: str
     profile: str
+    cure: str = ""
+    """The loop with the option that is known to get past the fault, `bare(fences=read)`; empty where only a run can tell."""
 
     @property
     def command(self) -> str:
@@ -76,15 +80,19 @@ def _value(text: str) -> int | bool | str | None:
     return int(text) if text.isdecimal() else known.get(text, text)
 
 
-def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings) -> ProposedAblation | None:
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:
     """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.
 
+    `fault`: the kind that most of these losses came from; of replies in a code fence only the option concerns that reads them.
     Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
     Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
     """
     subject, factors = arm.loop, FACTORS.get(arm.loop, {}).get(cause, ())
     if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
         subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
+    cure = ""
+    if cause == "parse" and fault == FENCED and has_option(arm.loop, FENCES):
+        factors, cure = (f"{FENCES}={REFUSED},{READ}",), str(Spec(arm.loop, {FENCES: READ}))
     if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
         return None
-    return ProposedAblation(subject, factors, settings.suite, arm.profile)
+    return ProposedAblation(subject, factors, settings.suite, arm.profile, cure)

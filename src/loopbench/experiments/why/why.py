@@ -16,8 +16,9 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, where
 from loopbench.metrics.tasks import TaskFindings, task_findings
 from loopbench.metrics.trajectory.causes import Cause
-from loopbench.metrics.trajectory.divergence import Divergence, Loss, divergence, explain, read_trial
+from loopbench.metrics.trajectory.divergence import divergence, explain, read_trial
 from loopbench.metrics.trajectory.failures import TracedTrial
+from loopbench.metrics.trajectory.losses import Divergence, Loss
 from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.protocol.names import meant, several
 from loopbench.runs.gc_tuning import relaxed_gc
@@ -27,6 +28,12 @@ from loopbench.runs.store.traces import Traces
 Example = TypeVar("Example")
 Group = tuple[str, str]
 """Suite and profile of an arm."""
+Kinds = Mapping[Cause, Mapping[str, int]]
+"""Cause → kind of fault that it came from, such as `wire.fenced` → trials, the most common first; empty text: none is known."""
+
+
+def _plain(kinds: Kinds) -> dict[Cause, dict[str, int]]:
+    return {cause: dict(many) for cause, many in kinds.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,8 @@ class PairLosses:
     """Loser → cause → trials, the most common first; fewer than they lost if traces are missing."""
     divergences: tuple[Divergence, ...] = field(repr=False)
     """The divergences, those of the most common causes first."""
+    kinds: Mapping[str, Kinds]
+    """Loser → what its causes came from."""
 
     @property
     def counts(self) -> str:
@@ -63,6 +72,7 @@ class PairLosses:
             "neither": self.neither,
             "tasks": self.tasks,
             "causes": {arm: dict(causes) for arm, causes in self.causes.items()},
+            "kinds": {arm: _plain(kinds) for arm, kinds in self.kinds.items()},
             "divergences": [item.to_json() for item in self.divergences],
         }
 
@@ -82,7 +92,7 @@ class LostTrial:
         """Return plain JSON."""
         loss = self.loss
         head = {"task": self.task, "repeat": self.repeat, "stop": self.stop, "solved_by": self.solved_by}
-        return head | {"step": loss.step, "cause": loss.cause, "detail": loss.detail}
+        return head | {"step": loss.step, "cause": loss.cause, "detail": loss.detail, "fault": loss.fault}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +106,17 @@ class ArmLosses:
     causes: Mapping[Cause, int]
     """Cause → trials, the most common first; fewer than it lost if traces are missing."""
     examples: tuple[LostTrial, ...] = field(repr=False)
+    kinds: Kinds
+    ended: Mapping[str, int]
+    """How those without a trace ended → trials: the text of the error, else the stop; empty where nothing says it."""
+    errored: Mapping[str, int]
+    """Reason → errored trials, which are left out."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        examples = [example.to_json() for example in self.examples]
-        return {"arm": self.arm, "trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "examples": examples}
+        counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _plain(self.kinds)}
+        untraced = {"ended": dict(self.ended), "errored": dict(self.errored)}
+        return {"arm": self.arm} | counts | untraced | {"examples": [example.to_json() for example in self.examples]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +235,17 @@ class _Tally(Generic[Example]):
     """A tally of causes, with examples of each."""
 
     causes: Counter[Cause] = field(default_factory=Counter)
+    faults: Counter[tuple[Cause, str]] = field(default_factory=Counter)
     kept: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
 
-    def add(self, cause: Cause, example: Example, most: int | None, *, telling: int = 0) -> None:
-        """Count a cause. Of its examples `most` are kept, those that tell most, and the first among equals; all of them if None."""
+    def add(self, why: tuple[Cause, str], example: Example, most: int | None, *, telling: int = 0) -> None:
+        """Count a cause and its kind of fault.
+
+        Of a cause's examples `most` are kept, those that tell most, and the first among equals; all of them if None.
+        """
+        cause, _ = why
         self.causes[cause] += 1
+        self.faults[why] += 1
         examples = self.kept.setdefault(cause, [])
         examples.append((telling, example))
         if most is not None:
@@ -234,6 +256,12 @@ class _Tally(Generic[Example]):
     def counted(self) -> dict[Cause, int]:
         """The causes, the most common first, equals by name."""
         return dict(sorted(self.causes.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of fault of each cause, in the same order."""
+        ordered = sorted(self.faults.items(), key=lambda item: (-item[1], item[0]))
+        return {cause: {fault: many for (its, fault), many in ordered if its == cause} for cause in self.counted}
 
     @property
     def examples(self) -> list[Example]:
@@ -257,6 +285,7 @@ class _Collected:
         self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
         """Tallies by pair and loser."""
         self._alone: dict[str, _Tally[LostTrial]] = {arm: _Tally() for arm in alone}
+        self._ended: dict[str, Counter[str]] = {arm: Counter() for arm in alone}
 
     def add(self, cell: Sequence[Record]) -> None:
         """Add the trials of one task and repeat."""
@@ -291,16 +320,18 @@ class _Collected:
             return
         if record.trace_at is None:
             self.untraced += 1
+            if record.arm in self._ended:
+                self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
         trial = read_trial(self.traces.read(record), record)
         if record.arm in self._alone:
             loss = explain(trial)
             trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)
-            self._alone[record.arm].add(loss.cause, trial_alone, self.most, telling=solved_by)
+            self._alone[record.arm].add((loss.cause, loss.fault), trial_alone, self.most, telling=solved_by)
         for pair, winner, winner_course in lost:
             if winner_course:
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
-                self._parted.setdefault((*pair, record.arm), _Tally()).add(parted.cause, parted, self.most)
+                self._parted.setdefault((*pair, record.arm), _Tally()).add((parted.cause, parted.fault), parted, self.most)
 
     def parted(self) -> tuple[PairLosses, ...]:
         """Return the pairs, in order."""
@@ -319,12 +350,20 @@ class _Collected:
             tasks=len(self._tasks[pair]),
             causes={arm: tally.counted for arm, tally in tallies.items()},
             divergences=tuple(example for tally in tallies.values() for example in tally.examples),
+            kinds={arm: tally.kinds for arm, tally in tallies.items()},
         )
 
     def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
         """Return the arms, in order."""
         scored = Counter(record.arm for record in alike(records) if record.status == "scored")
         lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not _is_solved(record))
+        errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
+        for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
+            errored[record.arm][record.reason] += 1
         return tuple(
-            ArmLosses(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples)) for arm, tally in self._alone.items()
+            ArmLosses(
+                *(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds),
+                *(self._ended[arm], errored[arm]),
+            )
+            for arm, tally in self._alone.items()
         )

@@ -31,7 +31,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
@@ -42,6 +41,7 @@ from .alterations import alterations
 from .causes import Cause
 from .failure_text import BROKEN, SPENT, counted, damaged_source, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
+from .losses import Divergence, Loss
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
 
@@ -50,51 +50,6 @@ HARMLESS = frozenset(
     {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
 )
 """Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Why a trial was lost."""
-
-    cause: Cause
-    detail: str
-    """One sentence, in plain words, without its full stop."""
-    step: int
-    """1-based, in its own course, as `loopbench show` numbers it: the first step that the cause is about, else the last one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """A task that one arm solved and another did not, in the same repeat."""
-
-    winner: str
-    """Arm."""
-    loser: str
-    task: str
-    repeat: int
-    step: int
-    """As of a `Loss`: the step of the cause, whichever course the trial is held against."""
-    parts_at: int
-    """1-based, in the loser's course: the first step that the winner's does not have."""
-    cause: Cause
-    detail: str
-    """One sentence, in plain words, without its full stop."""
-    stop: str | None
-    """The loser's."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            "winner": self.winner,
-            "loser": self.loser,
-            "task": self.task,
-            "repeat": self.repeat,
-            "step": self.step,
-            "parts_at": self.parts_at,
-            "cause": self.cause,
-            "detail": self.detail,
-            "stop": self.stop,
-        }
 
 
 def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
@@ -119,7 +74,18 @@ def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTr
     loss, record = explain(trial), trial.record
     parted = first_difference(trial.other, [step.signature for step in trial.course]) or len(trial.course)
     at = min(parted, len(trial.course))
-    return Divergence(winner, record.arm, record.task, record.repeat, loss.step, at, loss.cause, loss.detail, trial.head.stop)
+    return Divergence(
+        winner,
+        record.arm,
+        record.task,
+        record.repeat,
+        step=loss.step,
+        parts_at=at,
+        cause=loss.cause,
+        detail=loss.detail,
+        stop=trial.head.stop,
+        fault=loss.fault,
+    )
 
 
 def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
@@ -135,7 +101,7 @@ def read_trial(trace: Trace, record: Record, other: Sequence[str] = ()) -> Trace
 def explain(trial: TracedTrial) -> Loss:
     """Why a trial was lost."""
     found = next(found for rule in _RULES if (found := rule(trial)) is not None)  # the last rule always has something to say
-    return Loss(found.cause, found.detail, _step(trial, found))
+    return Loss(found.cause, found.detail, _step(trial, found), _fault(trial, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +118,13 @@ def _step(trial: TracedTrial, found: _Found) -> int:
     """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
     about = set(found.events)
     return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
+
+
+def _fault(trial: TracedTrial, found: _Found) -> str:
+    """Return the kind of fault that most of the events have that the cause is about, the latest among equals; empty without any."""
+    kinds = [event.fault for place in found.events if not isinstance(event := trial.events[place], Note) and event.fault]
+    often = Counter(kinds)
+    return max(reversed(kinds), key=lambda kind: often[kind], default="")
 
 
 # --- what the end tells ---

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from loopbench._extras import MissingExtra, needed_by
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 
 from .bodies import MAX_BODY_BYTES
 from .refusals import Refusal, line_of, wrong_method

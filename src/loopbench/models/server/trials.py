@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from loopbench.protocol import Codec, Model, ModelError, Observation, Request, Usage
-from loopbench.protocol.tools import ToolListing
+from loopbench.protocol.tool_calls import ToolListing
 
 from ..metering import MeteredExchange
 from ..tunnel import Tunnel

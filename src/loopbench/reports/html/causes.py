@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.why.kinds import numbers_in_words
+from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
-from loopbench.metrics.trajectory.divergence import Divergence
+from loopbench.metrics.trajectory.losses import Divergence
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.traces import Traces
@@ -97,9 +99,10 @@ def why_section(losses: LossFindings) -> PageSection | None:
     if examples is not None:
         blocks.append(Folded(f"An example of each ({len(examples.rows)})", (examples,)))
     if losses.why.untraced:
-        blocks.append(
-            Paragraph(f"{counted(losses.why.untraced, 'lost trial has', 'lost trials have')} no trace to say why.", "quiet")
-        )
+        blocks.append(Paragraph(untraced_in_words(losses.results, losses.why), "quiet"))
+        ended = [f"{names[arm.arm]}: {how}" for arm in losses.why.arms if (how := how_they_ended(arm))]
+        if told := tuple(filter(None, [*ended, errored_in_words(losses.why.arms)])):
+            blocks.append(Items(told, "quiet"))
     return section_or_none("why", "Why trials were lost", blocks)
 
 
@@ -133,8 +136,10 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
         (names[arm.arm], f"{arm.lost} of {arm.trials}", *(count_bar(arm.causes.get(kind, 0), arm.lost) for kind in kinds))
         for arm in arms
     )
+    split = [f"{names[arm.arm]}: {told}" for arm in arms if (told := numbers_in_words(arm.kinds.get("parse", {})))]
+    unread = [Paragraph(f"Trials lost to replies that could not be read, by kind: {'; '.join(split)}.")] if split else []
     meanings = Items(tuple(f"{kind}: {MEANINGS[kind]}" for kind in kinds), "quiet")
-    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), meanings]
+    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), *unread, meanings]
 
 
 def _examples(losses: LossFindings) -> Grid | None:

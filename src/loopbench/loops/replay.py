@@ -1,0 +1,227 @@
+"""A checkpoint while its run is carried out again: what is recorded takes the place of the model and the tools."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+from uuid import uuid4
+
+from loopbench.protocol import ModelError, Observation, Reply, Request, Toolbox, ToolCall
+from loopbench.protocol.digest import digest
+
+from .checkpoint import Checkpoint, PendingCall, ResumeError, pending_of
+from .checkpoint_entries import (
+    Entry,
+    failure_entry,
+    failure_of,
+    json_value,
+    json_values,
+    made_of,
+    reply_entry,
+    reply_of,
+    same_json,
+)
+from .run_failure import RunFailure
+from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
+
+UNSETTLED = (
+    "the tool's types make new values each time, whatever is approved ({names}), so that approve would only ask again: answer "
+    "gives the result, and the tool had better make such values itself, of current_call().idempotency_key, say"
+)
+
+
+class Replay:
+    """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
+
+    def __init__(self, checkpoint: Checkpoint, failure: RunFailure) -> None:
+        """`failure`: of the run, which ends where an entry cannot be stored. Raises what `on_entry` does."""
+        self._checkpoint = checkpoint
+        self._failure = failure
+        made = made_of(checkpoint.entries)
+        if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
+            checkpoint.add({"kind": "resumed"})
+            made = made_of(checkpoint.entries)
+        self._replies: dict[str, deque[Entry]] = {}
+        self._results: dict[str, Entry] = {}
+        for entry in made:
+            if entry["kind"] == "result":
+                self._results[entry["call"]] = entry
+            else:
+                self._replies.setdefault(entry["scope"], deque()).append(entry)
+        self._left = len(self._results) + sum(map(len, self._replies.values()))
+        self.run_id = checkpoint.run_id or uuid4().hex
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether something recorded is still to be given."""
+        return self._left > 0
+
+    # --- the model ---
+
+    def reply(self, request: Request) -> Reply | None:
+        """Return the recorded reply to a request, None if it is new.
+
+        Requests of one scope follow each other, so that each has to be the next one that was recorded. Raises ResumeError if it is
+        not, and the failure that was recorded in the place of a reply.
+        """
+        recorded = self._replies.get(request.scope)
+        if not recorded:
+            return None
+        if recorded[0]["request"] != digest(request.as_dict()):
+            told = (
+                f"a request of role {request.role.value} is not the one that was recorded: the loop, its prompts, the tools or the "
+                "query have changed since; begin a new run, with what was said as its history"
+            )
+            raise self._failure.stopped_by(ResumeError(told))
+        entry = recorded.popleft()
+        self._left -= 1
+        if entry["kind"] == "failure":
+            raise failure_of(entry["failure"])
+        return reply_of(entry["reply"])
+
+    def keep_reply(self, request: Request, reply: Reply) -> None:
+        self._keep_of(request, "reply", reply_entry(reply))
+
+    def keep_failure(self, request: Request, error: ModelError) -> None:
+        self._keep_of(request, "failure", failure_entry(error))
+
+    def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
+        self._add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
+
+    # --- the tools: calls have the run's ids ---
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the calls that are recorded."""
+        return frozenset(entry["call"] for entry in self._checkpoint.entries if "call" in entry)
+
+    def result(self, call: ToolCall) -> Observation | None:
+        """Return the recorded result of a call, None if it has none yet."""
+        entry = self._results.pop(call.call_id, None)
+        if entry is None:
+            return None
+        self._left -= 1
+        return Observation(**entry["result"], call_id=call.call_id)
+
+    def keep_result(self, call: ToolCall, seen: Observation) -> None:
+        made = asdict(replace(seen, value=None, raised=None))
+        del made["call_id"], made["raised"]
+        self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
+
+    def keep_run(self) -> None:
+        """Note the run's id, before any call is made: a call that is made again has to have the same idempotency key."""
+        if not self._checkpoint.run_id:
+            self._add({"kind": "run", "id": self.run_id})
+
+    def begin(self, call: ToolCall, arguments: Mapping[str, Any] | None = None) -> int:
+        """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made.
+
+        `arguments`: those that the person was shown, where it is made with them and not as the model wrote it. Return how often it
+        has begun, this time included.
+        """
+        entry: Entry = {"kind": "begun", "call": str(call.call_id)}
+        self._add(entry if arguments is None else entry | {"arguments": dict(arguments)})
+        return self._times_begun(call)
+
+    def was_cut_off(self, call: ToolCall) -> bool:
+        """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
+        return self._decisions(call.call_id)[0]
+
+    def has_begun(self, call: ToolCall) -> bool:
+        """Whether a call was begun at any time, so that it may have acted."""
+        return self._times_begun(call) > 0
+
+    def _times_begun(self, call: ToolCall) -> int:
+        return sum(entry["kind"] == "begun" and entry["call"] == call.call_id for entry in self._checkpoint.entries)
+
+    def decision(self, call: ToolCall) -> Entry | None:
+        """Return what a person has decided about a call, None if nobody has since it began to wait.
+
+        Of two people who decide at once, in checkpoints of their own, the one who rejects it counts; else the first.
+        """
+        return self._held(call.call_id)
+
+    def asked(self, call: ToolCall) -> Entry:
+        """Return what a person was last shown of a call that waits or has waited."""
+        entries = reversed(self._checkpoint.entries)
+        return next(entry for entry in entries if entry["kind"] == "pending" and entry["call"] == call.call_id)
+
+    def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
+        """Return the arguments with which a call that was cut off had begun, if a person gave or was shown them; else None."""
+        found: Mapping[str, Any] | None = None
+        is_asked = False
+        for entry in self._checkpoint.entries:
+            if entry.get("call") == call.call_id and entry["kind"] == "pending":
+                found, is_asked = entry.get("edited"), True
+            elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
+                found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
+            elif entry.get("call") == call.call_id and entry["kind"] == "begun":
+                found = entry.get("arguments", found)
+        return found
+
+    def was_edited(self, call: ToolCall) -> bool:
+        """Whether a person has ever given a call other arguments."""
+        decided = (entry for entry in self._checkpoint.entries if entry["kind"] == "decision" and entry["call"] == call.call_id)
+        return any("arguments" in entry for entry in decided)
+
+    def _held(self, call_id: str) -> Entry | None:
+        return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
+
+    def _decisions(self, call_id: str) -> tuple[bool, list[Entry]]:
+        """Return whether a call was cut off, and the decisions about it that hold: those since it last began to wait."""
+        is_cut_off = is_asked = False
+        since: list[Entry] = []
+        for entry in self._checkpoint.entries:
+            if entry.get("call") != call_id:
+                continue
+            if entry["kind"] == "decision" and is_asked:
+                since.append(entry)
+                is_cut_off = False
+            elif entry["kind"] in ("pending", "begun"):
+                since.clear()
+                is_asked = entry["kind"] == "pending"
+                is_cut_off = is_cut_off or not is_asked
+        return is_cut_off, since
+
+    @property
+    def not_made(self) -> set[str]:
+        """The ids of the calls that a person has refused or given the result of, so that no tool was called."""
+        decided = {entry["call"] for entry in self._checkpoint.entries if entry["kind"] == "decision"}
+        held = [entry for entry in map(self._held, decided) if entry is not None]
+        return {entry["call"] for entry in held if not entry["approved"] or "result" in entry}
+
+    def wait_for_person(
+        self, call: ToolCall, tools: Toolbox, problem: str = "", edited: Mapping[str, Any] | None = None
+    ) -> PendingCall:
+        """Note that a call waits for a person, and return what waits.
+
+        `problem`: why it waits again. `edited`: a person's arguments, which the call is to be made with once they are approved.
+        """
+        for one in self._checkpoint.pending:
+            if one.id == call.call_id:
+                return one
+        made = call if edited is None else replace(call, arguments=edited)
+        written = json_values(call.arguments)
+        received = shown_arguments(made, tools)
+        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools), _unsettled(made, received, tools))))
+        entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
+        entry |= {} if same_json(received, written) else {"received": received}
+        entry |= {} if edited is None else {"edited": dict(edited)}
+        entry |= {"problem": problem} if problem else {}
+        self._add(entry)
+        return pending_of(entry, self._checkpoint.run_id)
+
+    def _add(self, entry: Entry) -> None:
+        """Raises RunFailed for what `on_entry` raises."""
+        with self._failure.noticed():
+            self._checkpoint.add(entry)
+
+
+def _unsettled(call: ToolCall, shown: Mapping[str, Any], tools: Toolbox) -> str:
+    """Return in words which values are made anew each time, also where the tool is given the shown ones; else empty."""
+    names = made_anew(call, tools)
+    if not names or is_said_whole(replace(call, arguments=shown), tools):
+        return ""
+    return UNSETTLED.format(names=", ".join(names))

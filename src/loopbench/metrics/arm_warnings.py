@@ -1,0 +1,126 @@
+"""Warnings of a comparison about trials that are not in its means: no score, faults that did not land, unknown costs.
+
+Each kind is one sentence, however many arms it is about, the arm that it weighs on most first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from loopbench.protocol.counts import counted
+
+from .left_out import most_frequent
+from .record import Record
+from .record_table import alike, where
+from .summary import COSTS, ArmSummary
+
+MAX_ERRORED = 0.02
+"""Share of errored trials in an arm, or its difference between two arms, beyond which verdicts carry a warning."""
+MAX_RIGHT_UNSEEN = 0.05
+"""Share of an arm's trials that are right though no prompt showed what the answer rests on, beyond which verdicts carry a warning.
+
+One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
+"""
+MAX_ARMS = 4
+"""Most arms that a warning names."""
+COUNTED = dict(zip(COSTS, ("the number of tokens", "the cost"), strict=True))
+
+
+def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[str]:
+    """Yield of each arm why no verdict on it holds. `arms`: name → what it gave."""
+    for name, summary in arms.items():
+        if not summary.scored:
+            yield f"{name}: no trial was scored."
+        if summary.faults.short:
+            faults = summary.faults
+            yield f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid."
+        if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
+            yield (
+                f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
+                "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
+            )
+
+
+def errored_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield which arms have many errored trials, and the largest difference between two arms that are compared.
+
+    `compared`: the pairs of arms of one suite and profile.
+    """
+    shares = {name: summary.errored_share for name, summary in arms.items()}
+    reasons = {name: summary.errored_reasons for name, summary in arms.items()}
+    yield from _lacking(shares, reasons, compared, "errored and left out")
+
+
+def lost_repeats_warnings(records: Mapping[str, Sequence[Record]], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield which arms lack many repeats of tasks whose other repeats they have, as where a file has no row for what failed.
+
+    `records`: arm → its trials. A repeat that an arm has of no task was not asked for, and a task that it lacks whole is told
+    elsewhere.
+    """
+    lost = {name: _lost_repeats(own) for name, own in records.items()}
+    shares = {name: len(lost[name]) / max(len(own), 1) for name, own in records.items()}
+    reasons = {name: Counter(record.reason for record in found) for name, found in lost.items()}
+    yield from _lacking(shares, reasons, compared, "repeats that are excluded")
+
+
+def _lost_repeats(records: Sequence[Record]) -> list[Record]:
+    excluded = where(records, lambda record: record.status == "excluded")
+    if not excluded:
+        return []
+    there = where(records, lambda record: record.status != "excluded")
+    tasks, repeats = {record.task for record in alike(there)}, {record.repeat for record in there}
+    return [record for record in excluded if record.task in tasks and record.repeat in repeats]
+
+
+def _lacking(
+    shares: Mapping[str, float], reasons_of: Mapping[str, Mapping[str, int]], compared: Sequence[tuple[str, str]], what: str
+) -> Iterator[str]:
+    """Yield one sentence on the arms whose share of such trials is large. `what`: what those trials are."""
+    many = sorted((name for name in shares if shares[name] > MAX_ERRORED), key=lambda name: -shares[name])
+    if not many:
+        return
+    reasons: Counter[str] = Counter()
+    for name in many:
+        reasons.update(reasons_of[name])
+    gap, pair = max(((abs(shares[a] - shares[b]), (a, b)) for a, b in compared), default=(0.0, ("", "")))
+    biased = f" {_biased(gap, pair)}" if gap > MAX_ERRORED else ""
+    if len(many) == 1:
+        said = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
+    else:
+        said = f"{what[0].upper()}{what[1:]}: {_of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
+    yield f"{said}{most_frequent(reasons)}.{biased}"
+
+
+def _biased(gap: float, pair: tuple[str, str]) -> str:
+    return f"The shares of {pair[0]} and {pair[1]} differ by {100 * gap:.1f} points, which may bias their comparison."
+
+
+def cost_warnings(arms: Mapping[str, ArmSummary]) -> list[str]:
+    """Return one sentence on the costs that are known of some scored trials of an arm only; none where there are none."""
+    partly = [(measure, name) for measure in COSTS for name, summary in arms.items() if _is_partly_known(summary, measure)]
+    if len(partly) == 1:
+        ((measure, name),) = partly
+        summary, mean = arms[name], arms[name].means[measure]
+        trials = f"{summary.known[measure]} of its {counted(summary.scored, 'scored trial')}"
+        over = f"the mean is over these, in {0 if mean is None else mean.n} of its {summary.tasks} tasks"
+        return [f"{name}: {COUNTED[measure]} is known for {trials}; {over}."]
+    told = []
+    for measure in COSTS:
+        own = sorted((name for of, name in partly if of == measure), key=lambda name: arms[name].known[measure] / arms[name].scored)
+        if own:
+            each = {name: f"{arms[name].known[measure]} of the {arms[name].scored}" for name in own}
+            told.append(f"{COUNTED[measure]} is known for {_of_each(each, 'scored trials')}")
+    said = "; ".join(told)
+    return [f"{said[0].upper()}{said[1:]}; each mean is over these."] if told else []
+
+
+def _is_partly_known(summary: ArmSummary, measure: str) -> bool:
+    return summary.means[measure] is not None and summary.known[measure] < summary.scored
+
+
+def _of_each(numbers: Mapping[str, str], unit: str) -> str:
+    """Return `9.2% of the trials of a, 5.0% of b and 2.5% of c`, of many arms the first ones and how many more there are."""
+    told = [f"{number}{'' if place else f' {unit}'} of {name}" for place, (name, number) in enumerate(numbers.items())]
+    shown = told if len(told) <= MAX_ARMS else [*told[: MAX_ARMS - 1], counted(len(told) - MAX_ARMS + 1, "more arm")]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
