@@ -14,6 +14,7 @@ PACKAGES = (
     "loopbench",
     "loopbench.checks.suite",
     "loopbench.cli",
+    "loopbench.experiments.import_runs",
     "loopbench.experiments.why",
     "loopbench.loops",
     "loopbench.protocol",

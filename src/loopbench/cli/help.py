@@ -13,9 +13,10 @@ UsageError: type[Exception] = BadParameter.__mro__[1]
 """What the parser raises; the parser's own module has another name in each version of Typer."""
 OPTIONS: Mapping[str, Sequence[str]] = {
     "What is compared": (
-        *("loop", "program", "suite", "data", "tools", "profile", "model", "user", "factor", "interactions", "design"),
+        *("loop", "program", "suite", "data", "tools", "profile", "arm", "model", "user", "factor", "interactions", "design"),
         *("config", "name", "prediction"),
     ),
+    "How files are read": ("format", "map", "scorer", "scale", "cluster", "errors-as-failures", "max-left-out"),
     "Tasks and repeats": (
         "split",
         "tasks",
@@ -44,7 +45,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     ),
     "How trials run": ("concurrency", "engine", "address", "workers", "real-time", "allow"),
     "Where it is served": ("host", "port", "mcp"),
-    "What is kept": ("traces", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
+    "What is kept": ("traces", "replace", "runs", "mlflow", "tracking-uri", "experiment", "otlp"),
 }
 """Heading → options without their dashes, wherever a command has them; all others are about what is printed."""
 REST = "What is printed"

@@ -39,15 +39,15 @@ class ImportOptions(OptionGroup):
     format_: Annotated[str | None, typer.Option("--format"), IfAbsent("taken from each file")] = None
     """Format of all files, such as inspect."""
     arm: Texts
-    """Name of the arm of each file in turn; files with equal names are repeats of one arm."""
+    """Name of the agent of each file in turn; files with equal names are repeats of one agent."""
     model: Texts
-    """Model of the arm of each file in turn; with it --arm names the loop, and the arm is called LOOP/MODEL."""
+    """Model of each file in turn; the agent is then called AGENT/MODEL, with the AGENT that --arm names."""
     scorer: str | None = None
     """Scorer, evaluator or column whose score is the accuracy."""
     scale: Annotated[str | None, IfAbsent("0,1")] = None
     """Scale of numeric scores, WORST,BEST such as 0,100."""
     map_: Annotated[Texts, typer.Option("--map")]
-    """Columns of a table, or places in a trajectory, by what they mean: task=question,arm=agent; status= leaves a column out."""
+    """Columns of a table, or places in a trace, by what they mean: task=question,arm=variant; status= leaves a column out."""
     cluster: str | None = None
     """Metadata key or column of what tasks share, such as a template."""
     errors_as_failures: bool = False
@@ -59,7 +59,7 @@ class ImportOptions(OptionGroup):
     alpha: float = ALPHA
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
     margin: float = MARGIN
-    """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
+    """Difference in accuracy, from 0 to 1, below which two agents count as equivalent."""
 
     @property
     def request(self) -> ImportRequest:
@@ -85,6 +85,11 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
     It reads Inspect logs, pydantic-evals reports, tables as CSV, TSV, JSON or Parquet, and runs of terminal-bench; and, with what
     happened in each trial, trajectories in ATIF, jobs of Harbor, results of tau-bench and tau2-bench, memories of
     smolagents, spans of OTLP, traces of MLflow, and runs of LangSmith.
+
+    A table has a row for each trial. With the columns `agent`, `question`, `result` (PASS, FAIL or ERROR), `cost` ($0.04)
+    and `latency_ms` in results.csv, this compares its agents; the others are known by their names:
+
+    loopbench import results.csv --map task=question,score=result
     """
     below = place.runs or RUNS
     made = import_files(options.files, options.request, run_place(options.name, below), below)

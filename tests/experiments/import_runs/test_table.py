@@ -99,8 +99,9 @@ def test_a_unit_that_ends_the_name_of_a_column_is_converted(kit, number, named):
 def test_the_unit_of_a_cost_is_told(kit, tmp_path, name, usd, note):
     path = kit.put(as_csv([{"task": "t", "score": 1, name: 3}]), ".csv")
     assert only(kit.imported(path, columns={"cost_usd": name})).cost_usd == usd
-    notes = import_files([path], ImportRequest(reading=ReadingOptions(columns={"cost_usd": name})), tmp_path / "run").notes
-    assert notes == (() if note is None else (f"{path}: {note}",))
+    made = import_files([path], ImportRequest(reading=ReadingOptions(columns={"cost_usd": name})), tmp_path / "run")
+    said = [*made.notes, *made.readings[1:]]
+    assert said == ([] if note is None else [f"{path}: {note}"])
 
 
 @pytest.mark.parametrize(("told", "other"), [("input", "output"), ("output", "input")])

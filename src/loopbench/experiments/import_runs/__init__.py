@@ -1,25 +1,20 @@
 """Importing runs of other tools as run directories: Inspect logs, pydantic-evals reports, tables, and other files of `formats/`.
 
-The tools are not imported, nothing is unpacked to the disk, and no text of a file is run or used as a path.
+The tools are not imported, nothing is unpacked to the disk, and no text of a file is run or used as a path. What reads and writes
+traces needs a few checks of values from here, and loads none of the rest.
 """
 
-from .columns import check_map, parse_map
-from .foreign_file import GivenRows
-from .foreign_trials import Format, ReadingOptions
-from .importing import ImportedRun, import_files, known_formats, run_place
-from .joining import ImportRequest
-from .values import ScoreScale
+from __future__ import annotations
 
-__all__ = [
-    "Format",
-    "GivenRows",
-    "ImportRequest",
-    "ImportedRun",
-    "ReadingOptions",
-    "ScoreScale",
-    "check_map",
-    "import_files",
-    "known_formats",
-    "parse_map",
-    "run_place",
-]
+from loopbench._lazy import lazy
+
+_HOMES = {
+    "loopbench.experiments.import_runs.columns": ("check_map", "parse_map"),
+    "loopbench.experiments.import_runs.foreign_file": ("GivenRows",),
+    "loopbench.experiments.import_runs.foreign_trials": ("Format", "ReadingOptions"),
+    "loopbench.experiments.import_runs.importing": ("ImportedRun", "import_files", "known_formats", "run_place"),
+    "loopbench.experiments.import_runs.joining": ("ImportRequest",),
+    "loopbench.experiments.import_runs.values": ("ScoreScale",),
+}
+
+__getattr__, __dir__, __all__ = lazy(__name__, _HOMES)

@@ -9,21 +9,27 @@ from typing import Any
 from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
+from .units import without_unit, words_of
 from .values import names_in_a_line, shown
 
 _NAMES = """
-arm            arm agent loop design variant system solver
-task           task task_id sample sample_id case case_id example example_id item instance_id question_id reference_example_id id
-repeat         repeat epoch run trial replicate iteration
-score          score accuracy correct correctness is_correct success solved passed pass reward grade
+arm            arm agent loop design variant system solver agent_name
+task           task task_id sample sample_id case case_id example example_id item instance_id question_id dataset_example_id
+task           item_id dataset_item_id problem_id scenario_id test_case test_case_id test_id test_idx reference_example_id id
+repeat         repeat epoch run trial replicate iteration repetition repetition_number repeat_number trial_number run_number
+score          score accuracy correct correctness is_correct success solved passed pass reward grade resolved is_resolved is_solved
 steps          steps n_steps num_steps turns n_turns num_turns
 lm_calls       lm_calls llm_calls model_calls n_calls requests calls
 tool_calls     tool_calls n_tool_calls
-tokens         tokens total_tokens n_tokens
-input_tokens   input_tokens prompt_tokens tokens_in
-output_tokens  output_tokens completion_tokens tokens_out
-cost_usd       cost_usd cost usd dollars price total_cost
-seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime
+tokens         tokens total_tokens n_tokens tokens_total tokens_used token_count total_token_count token_count_total
+tokens         usage.total_tokens
+input_tokens   input_tokens prompt_tokens tokens_in input_token_count prompt_token_count token_count_prompt usage.input_tokens
+input_tokens   usage.prompt_tokens
+output_tokens  output_tokens completion_tokens tokens_out output_token_count completion_token_count token_count_completion
+output_tokens  usage.output_tokens usage.completion_tokens
+cost_usd       cost_usd cost usd dollars price total_cost cost_total llm_cost evaluation_cost
+seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime execution_time response_time
+seconds        elapsed_time total_time wall_time wall_clock wall run_time run_duration completion_time time_taken
 confidence     confidence
 status         status
 stop           stop stop_reason
@@ -35,7 +41,10 @@ answer         answer output prediction response
 asked          question input prompt
 suite          suite dataset benchmark
 """
-COLUMNS: Mapping[str, tuple[str, ...]] = {meaning: tuple(names) for meaning, *names in map(str.split, _NAMES.strip().splitlines())}
+_BY_LINE = [(meaning, tuple(names)) for meaning, *names in map(str.split, _NAMES.strip().splitlines())]
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    meaning: tuple(name for other, names in _BY_LINE if other == meaning for name in names) for meaning, _ in _BY_LINE
+}
 """Meaning of a column → its accepted names, the preferred ones first."""
 NEEDED = ("task", "score")
 SUGGESTED = 3
@@ -94,8 +103,9 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     if not names:
         raise ValueError("the table is empty")
     mapped = _mapped(names, reading.columns)
-    by_word = {_word(name): name for name in reversed(names) if name not in mapped.values()}
-    found = {meaning: by_word[word] for meaning, words in COLUMNS.items() for word in reversed(words) if word in by_word}
+    free = [name for name in names if name and name not in mapped.values()]
+    by_word = {_word(name): name for name in reversed(free)}
+    found = {meaning: called[0] for meaning in COLUMNS if (called := _named_as(meaning, free))}
     found = {meaning: name for meaning, name in (found | mapped).items() if name}
     by_word |= {_word(name): name for name in mapped.values() if name}
     for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
@@ -105,7 +115,9 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
             if _word(requested) not in by_word:
                 raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
             found[meaning] = by_word[_word(requested)]
-    scores = [by_word[word] for word in COLUMNS["score"] if word in by_word]
+    scores = _named_as("score", free)
+    if found.get("status") == found.get("score"):  # one column says how a trial was judged, and whether an error ended it
+        found.pop("status", None)
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
         raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
     for meaning in NEEDED:
@@ -120,7 +132,20 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
 
 def names_errors(column: str) -> bool:
     """Tell whether a column is called as one that says which error ended a trial: `error`, `Error message`, `exception`."""
-    return bool(_NAMES_ERRORS & set(_word(column).split("_")))
+    return bool(_NAMES_ERRORS & set(words_of(column)))
+
+
+def _named_as(meaning: str, names: Iterable[str]) -> list[str]:
+    """Return the columns whose names are one of a meaning, the preferred first; with a unit (`Latency (ms)`) before without."""
+    ranks: dict[str, tuple[int, bool]] = {}
+    known = COLUMNS[meaning]
+    for name in names:
+        words = words_of(name)
+        bare = without_unit(meaning, words)
+        for word, is_bare in (("_".join(words), True), ("_".join(bare or ()), False)):
+            if word in known:
+                ranks.setdefault(name, (known.index(word), is_bare))
+    return sorted(ranks, key=lambda name: ranks[name])
 
 
 def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
@@ -131,14 +156,15 @@ def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
         name = "" if not column else column if column in names else by_word.get(_word(column))
         if name is None:
             raise ValueError(f"--map {meaning}: no column {shown(column)}; there are {names_in_a_line(names)}")
-        if name and name in mapped.values():
+        others = [other for other, column in mapped.items() if column == name]
+        if name and others and {meaning, *others} != {"score", "status"}:
             raise ValueError(f"--map {meaning}: column {shown(name)} is mapped twice")
         mapped[meaning] = name
     return mapped
 
 
 def _word(name: str) -> str:
-    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+    return "_".join(words_of(name))
 
 
 def _or(words: Sequence[str]) -> str:

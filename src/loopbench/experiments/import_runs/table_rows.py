@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,7 +17,11 @@ from loopbench.datasets.parquet import ParquetTable
 from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_line
 from .values import located, shown
 
-_DELIMITERS = (",", "\t", ";")
+_DELIMITERS = (",", "\t", ";", "|")
+_SEPARATOR = re.compile(r"\s*\"?sep=(.)\"?\r?\n", re.IGNORECASE)
+"""The line in which Excel is told the delimiter, before that of the names."""
+MAX_CELL = 1 << 28
+"""Most characters of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +100,14 @@ def _decoded(raw: bytes) -> str:
             return raw.decode("utf-16")
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"line {raw[: error.start].count(10) + 1}: not UTF-8 text") from None
+        raise ValueError(f"line {raw[: error.start].count(10) + 1}: not UTF-8 text; save the table as CSV UTF-8") from None
 
 
 def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    told = _SEPARATOR.match(text)
+    body, delimiter = (text[told.end() :], told[1]) if told else (text, _delimiter(text))
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))  # of the process; the file itself is bounded
+    lines, first = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter, strict=True), int(bool(told))
     names: list[str] = []
     rows: list[Row] = []
     try:
@@ -108,18 +116,26 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
                 continue
             if not names:
                 names = [cell.strip() for cell in cells]
-                if double := next((name for name in names if names.count(name) > 1), None):
-                    raise ValueError(f"two columns are called {shown(double)}")
-            elif len(cells) != len(names):
-                raise ValueError(f"line {lines.line_num}: {len(cells)} cells, and the first line names {len(names)} columns")
-            else:
-                rows.append(Row(f"line {lines.line_num}", dict(zip(names, cells, strict=True))))
+                if double := next((name for name in names if name and names.count(name) > 1), None):
+                    raise ValueError(f"two columns are called {shown(double)}; give one of them another name")
+                continue
+            place = f"line {first + lines.line_num}"
+            while len(cells) > len(names) and not cells[-1].strip():  # of columns that a spreadsheet once had
+                cells.pop()
+            if len(cells) != len(names):
+                raise ValueError(f"{place}: {len(cells)} cells, and the first line names {len(names)} columns")
+            rows.append(Row(place, _named(names, cells)))
     except csv.Error as error:
-        raise ValueError(f"line {lines.line_num}: {error}") from None
-    return names, rows
+        raise ValueError(f"line {first + lines.line_num}: {error}") from None
+    return list(dict.fromkeys(names)), rows
+
+
+def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a line by the names of their columns; of columns without a name, the first one."""
+    return dict(zip(reversed(names), reversed(cells), strict=True))
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the first line: comma, tab or semicolon."""
+    """Return the delimiter of the first line: comma, tab, semicolon or bar."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     return max(_DELIMITERS, key=first.count)

@@ -30,16 +30,17 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """Either a number whose thousands stand apart or, with one comma, one with three decimals."""
-_WITHIN_UNITS = re.compile(r"[$€£¥]?\s*([+-]?\d+(?:\.\d+)?)\s*(?:[$€£¥]|s|sec)?", re.ASCII)
-"""A number with a sign of money or of seconds, neither of which changes what it is."""
+_OTHER_MONEY = re.compile(r"\s*([€£¥])?\s*[+-]?[\d.,]*\d\s*(?(1)|(€|£|¥|EUR|GBP|JPY|CNY|CHF|INR))\s*", re.ASCII | re.IGNORECASE)
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a UTF-16 pair, which JSON can represent alone and UTF-8 cannot."""
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partial, incorrect, no answer: Inspect's `value_to_float`."""
 _WORDS = {
-    **dict.fromkeys(("yes", "true", "pass", "passed", "correct"), 1.0),
-    **dict.fromkeys(("no", "false", "fail", "failed", "incorrect"), 0.0),
+    **dict.fromkeys(("yes", "y", "true", "pass", "passed", "success", "correct", "right", "✓", "✔", "✅", "☑"), 1.0),
+    **dict.fromkeys(("no", "n", "false", "fail", "failed", "failure", "incorrect", "wrong", "✗", "✘", "❌", "✕", "✖"), 0.0),
 }
+_AS_EMOJI = "\ufe0f"
+"""What a spreadsheet may put behind a sign, so that it is shown in colour."""
 _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none"})
 """The spellings of a missing value in tables."""
 
@@ -146,8 +147,9 @@ def number(value: Any, what: str) -> float | None:
             raise ValueError(f"{what} is written with a comma: {shown(text)}; write a point, {text.replace(',', '.')}")
         value = float(text) if _NUMBER.fullmatch(text) else text
     if isinstance(value, bool) or not isinstance(value, int | float):
-        within = _WITHIN_UNITS.fullmatch(value) if isinstance(value, str) else None
-        raise ValueError(f"{what} is not a number: {shown(value)}{f'; write the number alone, {within[1]}' if within else ''}")
+        money = _OTHER_MONEY.fullmatch(value) if isinstance(value, str) else None
+        cure = f"; convert {money[1] or money[2]} to US dollars" if money else ""
+        raise ValueError(f"{what} is not a number: {shown(value)}{cure}")
     if abs(value) > MAX_AMOUNT:  # infinite ones too
         raise ValueError(f"{what} is not a plausible number: {shown(value)}")
     return float(value)
@@ -214,7 +216,7 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
         return float(value)
     if isinstance(value, str):
         word = value.strip()
-        by_word = _LETTERS.get(word, _WORDS.get(word.lower()))
+        by_word = _LETTERS.get(word, _WORDS.get(word.lower().removesuffix(_AS_EMOJI)))
         if by_word is not None:
             return by_word
     raw = number(value, "the score")

@@ -7,6 +7,7 @@ from typing import Literal
 
 from .columns import COLUMNS
 from .foreign_trials import ReadingOptions
+from .statuses import is_verdict
 from .table_rows import Row
 from .values import is_nothing, names_in_a_line, number, score
 
@@ -45,10 +46,11 @@ def _kind_of_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> 
         value = row.cells.get(name)
         if is_nothing(value):
             continue
-        try:
-            score(value, reading.scale)
-        except ValueError:
-            return None
+        if not is_verdict(value):
+            try:
+                score(value, reading.scale)
+            except ValueError:
+                return None
         kinds.add("numbers" if _is_number(value) else "words")
     return next(iter(kinds)) if len(kinds) == 1 else None
 

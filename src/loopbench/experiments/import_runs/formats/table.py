@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory
@@ -12,13 +12,15 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
+from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds
 from ..columns import NoScoreColumnError, columns_of, names_errors
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..places import with_places
 from ..pooled import pooled_by, repeated_tasks
+from ..statuses import status_in_score, status_of
 from ..table_rows import Row, rows_of
-from ..units import ColumnUnit, unit_in
+from ..units import unit_in
 from ..values import (
     amount,
     answer_of,
@@ -34,17 +36,8 @@ from ..values import (
     shown,
 )
 from ..wide_table import melt_hint
+from ..written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
 
-_STATUSES: Mapping[str, Status] = {
-    "scored": "scored",
-    **dict.fromkeys(("ok", "success", "succeeded", "passed", "complete", "completed", "done"), "scored"),
-    **dict.fromkeys(("errored", "error", "crashed"), "errored"),
-    **dict.fromkeys(("excluded", "skipped"), "excluded"),
-}
-_FAILED = ("failed", "failure")
-"""Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
-COUNTS = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
-AMOUNTS = ("cost_usd", "seconds")
 SUITE = "table"
 
 
@@ -85,16 +78,17 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     try:
         columns = columns_of(names, reading)
     except NoScoreColumnError as error:
-        raise ValueError(f"{error}{melt_hint(names, table, reading)}") from None
-    units = {meaning: unit for meaning, name in columns.items() if (unit := unit_in(meaning, name))}
-    pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(names, table, columns)
-    rows = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
+        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(names, table)}") from None
+    pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(*opened(names, table), columns)
+    named = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
+    numbers = read_numbers(named, _number_columns(columns, reading))
+    rows = numbers.rows
     trials, questions = list[ForeignTrial](), dict[str, str]()
     cure = "--map arm=COLUMN" if pooled is None else pooled.cure
     keys = _keys(rows, default_arm, cure)
     for row, key in zip(rows, keys, strict=True):
         with located(row.place):
-            trials.append(_trial(row.cells, key, columns, reading, units))
+            trials.append(_trial(row.cells, key, columns, reading))
             task, question = key[1], row.cells.get("asked")
             digested = "" if is_nothing(question) else digest(str(question))
             previous = questions.get(task) or digested
@@ -103,8 +97,8 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             questions[task] = previous
     holding = {name.split(".")[0] for name in columns.values() if name not in found}
     unused = [name for name in found if name and name not in columns.values() and name not in holding]
-    notes = (f"columns left out: {names_in_a_line(unused)}",) if unused else ()
-    notes = (*notes, *(unit.note for unit in units.values()))
+    notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns)}",) if unused else ()
+    notes = (*notes, *numbers.notes, *taken_as_seconds(columns, named))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
@@ -115,9 +109,21 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         tuple(trials),
         questions,
         notes=notes,
-        readings=(_read_as(columns, reading), *_renumbered(rows, keys)),
+        readings=(_read_as(columns, reading), *numbers.readings, *_renumbered(rows, keys)),
         cluster=columns.get("cluster", ""),
     )
+
+
+def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list[NumberColumn]:
+    """Return the columns of numbers, each with the unit that its name says; the score of a scale has none."""
+    scaled = {"score"} if reading.scale else set()
+    return [
+        NumberColumn(
+            meaning, columns[meaning], None if meaning in scaled else unit_in(meaning, columns[meaning]), meaning in scaled
+        )
+        for meaning in NUMERIC
+        if meaning in columns
+    ]
 
 
 def _read_as(columns: Mapping[str, str], reading: ReadingOptions) -> str:
@@ -205,52 +211,63 @@ def _trial(
     key: TrialKey,
     columns: Mapping[str, str],
     reading: ReadingOptions,
-    units: Mapping[str, ColumnUnit],
 ) -> ForeignTrial:
-    value = score(cells["score"], reading.scale)
-    status = _status(cells.get("status"), value)
+    said = status_in_score(cells["score"])
+    value = score(cells["score"], reading.scale) if said is None else None
+    status = status_of(cells.get("status"), value, said)
+    measures = _measures(cells, columns, reading)
     error, reason = (one_line(cells[name]) if not is_nothing(cells.get(name)) else "" for name in ("error", "reason"))
     names_one = bool(error or (reason and names_errors(columns["reason"])))
-    ended_by_error = names_one or not is_nothing(cells.get("status"))
-    numbers: dict[str, Any] = {name: count(cells.get(name), columns.get(name, name)) for name in COUNTS}
-    amounts = {name: amount(cells.get(name), columns.get(name, name)) for name in AMOUNTS}
-    numbers |= {name: value and value * units[name].factor if name in units else value for name, value in amounts.items()}
+    ended_by_error = names_one or said is not None or not is_nothing(cells.get("status"))
     return ForeignTrial(
         *key,
         status=status,
-        reason=error or reason or (BLANK_SCORE if status == "errored" and value is None else ""),
+        reason=error or reason or (_unscored(cells["score"], said) if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=_stop(cells.get("stop"), status, ended_by_error=ended_by_error),
+        stop=measures.pop("stop") or _stop(status, ended_by_error=ended_by_error),
         answer=None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
-        confidence=share(cells.get("confidence"), columns.get("confidence", "")),
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
-        **numbers,
+        **measures,
     )
 
 
-def _status(text: Any, value: float | None) -> Status:
-    """Return the status in the table; if it has none, a trial with a blank score is errored."""
-    if is_nothing(text):
-        return "errored" if value is None else "scored"
-    word = str(text).strip().lower()
-    status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
-    if status is None:
-        raise ValueError(
-            f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}; leave the column out: --map status="
-        )
-    if status == "scored" and value is None:
-        raise ValueError(f"status {shown(text)}, and {BLANK_SCORE}")
-    return status
+def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, Any]:
+    """Return what a row says of its trial besides score and status. Raises ValueError that says how to leave a column out."""
+    found: dict[str, Any] = {}
+    for meaning, parsed in _MEASURES.items():
+        try:
+            found[meaning] = parsed(cells.get(meaning), columns.get(meaning, meaning))
+        except ValueError as error:
+            asked = reading.columns.get(meaning)
+            raise ValueError(str(error) if asked else f"{error}; to leave the column out: --map {meaning}=") from None
+    return found
 
 
-def _stop(text: Any, status: str, *, ended_by_error: bool) -> str | None:
-    """Return the stop. A trial that is errored by its status, or by an error's text, has `crashed`; a blank score is not enough."""
+def _unscored(cell: Any, said: Status | None) -> str:
+    return BLANK_SCORE if said is None else f"the score is {one_line(cell)}"
+
+
+def _stop(status: str, *, ended_by_error: bool) -> str | None:
+    """Return the stop of a trial whose row says none: one that is errored has `crashed`, but not for a blank score alone."""
+    return StopReason.CRASHED if status == "errored" and ended_by_error else None
+
+
+def _stop_in(text: Any, _: str) -> str | None:
     if is_nothing(text):
-        return StopReason.CRASHED if status == "errored" and ended_by_error else None
+        return None
     try:
         return StopReason(str(text).strip().lower())
     except ValueError:
         raise ValueError(f"stop {shown(text)} is none of {', '.join(StopReason)}") from None
+
+
+_MEASURES: Mapping[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(WHOLE, count),
+    **dict.fromkeys(("cost_usd", "seconds"), amount),
+    "confidence": share,
+    "stop": _stop_in,
+}
+"""Meaning of a column → what reads its cell, which is also given the column's name."""
 
 
 def _arms(rows: Iterable[Row], default: str) -> tuple[ForeignArm, ...]:

@@ -1,0 +1,160 @@
+"""What to type so that more of a table is read: for columns whose names hint at a meaning, and whose cells can have it."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .columns import COLUMNS
+from .places import value_at
+from .pooled import can_be_typed, cell_text
+from .statuses import is_verdict
+from .table_rows import Row
+from .units import CURRENCIES, unit_in, words_of
+from .values import amount, count, is_nothing, names_in_a_line, score, shown
+from .written_numbers import WHOLE, NumberColumn, read_numbers
+
+MAX_TOLD = 6
+"""Most columns that are told how to read."""
+LONG = 100.0
+"""Median of whole numbers without a unit from which on they may be milliseconds."""
+_TELLING: Mapping[str, Sequence[frozenset[str]]] = {
+    "repeat": [frozenset({word}) for word in ("seed", "attempt", "rollout", "repetition")],
+    "input_tokens": [frozenset({"input", "tokens"}), frozenset({"prompt", "tokens"})],
+    "output_tokens": [frozenset({"output", "tokens"}), frozenset({"completion", "tokens"})],
+    "tokens": [frozenset({"tokens"}), frozenset({"token", "count"})],
+    "cost_usd": [frozenset({word}) for word in ("cost", "usd", "spend", "price")],
+    "seconds": [frozenset({word}) for word in ("latency", "duration", "elapsed", "runtime", "wall", "seconds", "took")],
+    "tool_calls": [frozenset({"tool", "calls"})],
+    "lm_calls": [frozenset({"llm", "calls"}), frozenset({"model", "calls"})],
+    "steps": [frozenset({"steps"}), frozenset({"turns"}), frozenset({"iterations"})],
+    "cluster": [frozenset({word}) for word in ("category", "topic", "template", "cluster")],
+    "error": [frozenset({word}) for word in ("error", "exception")],
+    "answer": [frozenset({word}) for word in ("answer", "output", "response", "prediction")],
+}
+"""Meaning → sets of words: a name with all words of one hints at the meaning."""
+_SCORING = frozenset(
+    ["feedback", "score", "scores", "eval", "evals", "metric", "metrics", "correct", "correctness", "accuracy", "passed"]
+)
+"""Words of columns that may hold the score."""
+_OTHER_THINGS = frozenset(
+    [
+        *("avg", "average", "mean", "median", "std", "min", "max", "p50", "p90", "p95", "p99", "rate", "per", "k", "thousand"),
+        *("limit", "budget", "expected", "reference", "ideal", "target", "gold", "truth", "type", "id", "cached", "eval", "judge"),
+    ]
+)
+"""Words of columns that hold something else than a trial's own value."""
+
+
+def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """Return the `--map` that reads columns which are left out; empty where none can be. `columns`: meaning → column, as read."""
+    found: dict[str, str] = {}
+    for meaning, column in _hinted([*names, *places_inside(names, rows)]):
+        is_free = meaning not in columns.keys() | found.keys() and column not in found.values()
+        if is_free and _can_be(meaning, column, rows, columns):
+            found[meaning] = column
+    if not found:
+        return ""
+    typed = ",".join(f"{meaning}={column}" for meaning, column in list(found.items())[:MAX_TOLD])
+    return f"; to read {'it' if len(found) == 1 else 'more of them'}: --map {shlex.quote(typed)}"
+
+
+def score_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the `--map` for the one column of verdicts, such as PASS and FAIL, or else the one that is called as a score."""
+    typed = [name for name in names if can_be_typed(name)]
+    judged = [name for name in typed if _holds(name, rows, is_verdict)] or [
+        name for name in typed if _SCORING & set(words_of(name.replace(".", " "))) and _holds(name, rows, _is_score)
+    ]
+    if len(judged) != 1:
+        return ""
+    words = dict.fromkeys(cell_text(row, judged[0]) for row in rows if not is_nothing(row.cells.get(judged[0])))
+    cure = shlex.quote(f"score={judged[0]}")
+    return f"; if {shown(judged[0])} is it, which holds {names_in_a_line(list(words), 4)}: --map {cure}"
+
+
+def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterator[str]:
+    """Yield that a column without any unit may be in milliseconds, as its numbers are large and whole."""
+    column = columns.get("seconds", "")
+    cells = [row.cells["seconds"] for row in rows if not is_nothing(row.cells["seconds"])] if column else []
+    try:
+        numbers = [float(cell) for cell in cells]
+    except (TypeError, ValueError):  # a cell says its unit
+        return
+    if numbers and unit_in("seconds", column) is None and "seconds" not in words_of(column):
+        median = statistics.median(numbers)
+        if median >= LONG and all(map(float.is_integer, numbers)):
+            said = f"column {shown(column)} is read as seconds, {median:,.0f} in the median"
+            yield f"{said}; if they are milliseconds, call it {shown(f'{column}_ms')}"
+
+
+def _is_score(value: Any) -> bool:
+    try:
+        return score(value, None) is not None
+    except ValueError:
+        return False
+
+
+def _holds(name: str, rows: Sequence[Row], test: Callable[[Any], bool]) -> bool:
+    cells = [row.cells.get(name) for row in rows]
+    filled = [cell for cell in cells if not is_nothing(cell)]
+    return bool(filled) and all(map(test, filled)) and len({str(cell) for cell in filled}) > 1
+
+
+def places_inside(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Return the places inside of the first row's objects, one level deep: `usage.total_tokens`."""
+    first = rows[0].cells if rows else {}
+    return [f"{name}.{key}" for name in names if isinstance(first.get(name), Mapping) for key in first[name]]
+
+
+def opened(names: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], Sequence[Row]]:
+    """Return columns and rows with the places inside of objects in the place of the objects, one level deep."""
+    places = places_inside(names, rows)
+    if not places:
+        return names, rows
+    whole = {place.partition(".")[0] for place in places}
+    inside = [Row(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
+    return [*(name for name in names if name not in whole), *places], inside
+
+
+def _hinted(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each meaning with the columns whose names hint at it, in the order of the meanings."""
+    words = {name: frozenset(words_of(name.replace(".", " "))) for name in names if can_be_typed(name)}
+    for meaning, sets in _TELLING.items():
+        known = {frozenset(word.split("_")) for word in COLUMNS[meaning]}
+        for name, said in words.items():
+            if not said & (_OTHER_THINGS | CURRENCIES) and (any(telling <= said for telling in sets) or said in known):
+                yield meaning, name
+
+
+def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str, str]) -> bool:
+    """Tell whether all cells of a column can have a meaning, and some has it."""
+    cells = [Row(row.place, {meaning: value_at(row.cells, column)}) for row in rows]
+    if all(is_nothing(row.cells[meaning]) for row in cells):
+        return False
+    parsed = _PARSERS.get(meaning)
+    if parsed is not None:
+        return _is_read(meaning, column, cells, parsed)
+    if any(isinstance(row.cells[meaning], Mapping | list) for row in cells) and meaning != "answer":
+        return False
+    tasks = [tuple(cell_text(row, columns[key]) for key in ("arm", "task") if key in columns) for row in rows]
+    texts = [cell_text(row, meaning) for row in cells]
+    if meaning == "repeat":
+        return not any(is_nothing(row.cells[meaning]) for row in cells) and len(set(zip(tasks, texts, strict=True))) == len(rows)
+    if meaning == "cluster":
+        of_task = dict(zip((task[-1] for task in tasks), texts, strict=True))
+        return len(set(texts)) > 1 and all(of_task[task[-1]] == text for task, text in zip(tasks, texts, strict=True))
+    return True
+
+
+def _is_read(meaning: str, column: str, cells: Sequence[Row], parsed: Callable[[Any, str], object]) -> bool:
+    try:
+        for row in read_numbers(cells, [NumberColumn(meaning, column, unit_in(meaning, column))]).rows:
+            parsed(row.cells[meaning], column)
+    except ValueError:
+        return False
+    return True
+
+
+_PARSERS: Mapping[str, Callable[[Any, str], object]] = {**dict.fromkeys(WHOLE, count), "cost_usd": amount, "seconds": amount}

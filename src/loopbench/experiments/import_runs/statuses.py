@@ -1,0 +1,54 @@
+"""What a table's words say of how a trial ended: in a column of the status, or in that of the score (`PASS`, `FAIL`, `ERROR`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loopbench.metrics.left_out import BLANK_SCORE
+
+from .foreign_trials import Status
+from .values import is_nothing, score, shown
+
+_STATUSES: Mapping[str, Status] = {
+    "scored": "scored",
+    **dict.fromkeys(("ok", "success", "succeeded", "pass", "passed", "complete", "completed", "done"), "scored"),
+    **dict.fromkeys(("errored", "error", "crashed"), "errored"),
+    **dict.fromkeys(("excluded", "skipped"), "excluded"),
+}
+_FAILED = ("fail", "failed", "failure")
+"""Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
+_WITHOUT_SCORE = {word: status for word, status in _STATUSES.items() if status != "scored"}
+
+
+def status_in_score(value: Any) -> Status | None:
+    """Return the status that a cell of the score says in the place of a score: `ERROR`, `skipped`; None for any other cell."""
+    return _WITHOUT_SCORE.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def is_verdict(value: Any) -> bool:
+    """Tell whether a cell is a word that says how a trial was judged or ended: `PASS`, `no`, `✓`, `ERROR`."""
+    if not isinstance(value, str) or any(map(str.isdecimal, value)):
+        return False
+    try:
+        return status_in_score(value) is not None or score(value, None) is not None
+    except ValueError:
+        return False
+
+
+def status_of(text: Any, value: float | None, said: Status | None = None) -> Status:
+    """Return a trial's status: the one that its score's cell says, or else its status's; with neither, a blank score is errored.
+
+    Raises ValueError for an unknown word, and where status and score contradict each other.
+    """
+    if is_nothing(text):
+        return said or ("errored" if value is None else "scored")
+    word = str(text).strip().lower()
+    status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
+    if status is None:
+        raise ValueError(
+            f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}; leave the column out: --map status="
+        )
+    if status == "scored" and value is None:
+        raise ValueError(f"status {shown(text)}, and {f'the score says {said}' if said else BLANK_SCORE}")
+    return status if status == "excluded" else said or status

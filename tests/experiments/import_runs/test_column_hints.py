@@ -1,0 +1,138 @@
+"""Columns by the names that other tools give them, and what to type for those that are left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
+from loopbench.experiments.import_runs.importing import read_file
+
+
+def read(path, columns=(), **reading):
+    return read_file(path, ImportRequest(reading=ReadingOptions(columns=parse_map(columns), **reading)))
+
+
+def columns_read(kit, head):
+    """Meaning → column, as the table of these columns is read."""
+    rows = [",".join("1" for _ in head.split(","))]
+    (told, *_) = read(kit.put("\n".join([head, *rows]) + "\n", ".csv")).readings
+    return dict(part.split("=") for part in told.partition(": ")[2].split(", "))
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        ("test_case_id,score,latency_ms,total_tokens,trial", {"task": "test_case_id", "seconds": "latency_ms", "repeat": "trial"}),
+        ("Test Case ID,Score,Latency (ms),Total Cost (USD)", {"seconds": "Latency (ms)", "cost_usd": "Total Cost (USD)"}),
+        (
+            "testIdx,score,latencyMs,promptTokens,completionTokens",
+            {"input_tokens": "promptTokens", "output_tokens": "completionTokens"},
+        ),
+        ("example_id,score,execution_time,repetition", {"seconds": "execution_time", "repeat": "repetition"}),
+        ("dataset_item_id,score,Duration [s],cost in USD", {"seconds": "Duration [s]", "cost_usd": "cost in USD"}),
+        ("task,accuracy (%),latency,latency_ms", {"score": "accuracy (%)", "seconds": "latency_ms"}),
+        ("task,score,seconds,latency_ms", {"seconds": "seconds"}),
+        ("task,score,Cost ($),usage.total_tokens", {"cost_usd": "Cost ($)", "tokens": "usage.total_tokens"}),
+    ],
+)
+def test_the_names_of_other_tools_are_read_where_they_are_plain(kit, head, found):
+    assert found.items() <= columns_read(kit, head).items()
+
+
+@pytest.mark.parametrize(
+    "head", ["task,score,cost (EUR)", "task,score,avg latency", "task,score,tokens (k)", "task,score,price per token"]
+)
+def test_names_that_say_something_else_are_not_read(kit, head):
+    name = head.split(",")[2]
+    log = read(kit.put(f"{head}\nx,1,1\n", ".csv"))
+    assert log.notes == (f"columns left out: {name}",)
+
+
+def test_two_columns_of_scores_are_told_by_any_spelling(kit):
+    with pytest.raises(ValueError, match=r"columns Score, accuracy \(%\); say which is the accuracy: --scorer Score$"):
+        read(kit.put("task,Score,accuracy (%)\nx,1,1\n", ".csv"))
+
+
+def test_a_table_is_told_what_reads_more_of_it(kit):
+    head = "agent,task,score,model latency ms,Spend (USD),Seed no,Category,usage tokens,note"
+    path = kit.put(f'{head}\na,x,1,1200,$0.04,11,k,"1,965",n\na,y,1,350,$0.02,11,l,7,n\n', ".csv")
+    (note,) = read(path).notes
+    cure = "repeat=Seed no,tokens=usage tokens,cost_usd=Spend (USD),seconds=model latency ms,cluster=Category"
+    assert note.endswith(f"; to read more of them: --map {shlex.quote(cure)}")
+    log = read(path, [cure])
+    assert log.notes == ("columns left out: note",)
+    assert [(trial.seconds, trial.cost_usd, trial.tokens, trial.cluster) for trial in log.trials] == [
+        (1.2, 0.04, 1965, "k"),
+        (0.35, 0.02, 7, "l"),
+    ]
+
+
+CELLS = st.sampled_from(["", "1", "0.5", "$2", "12ms", "x", "1,965", "0,5", "high", "ERROR"])
+WORDS = st.sampled_from(
+    ["wall", "latency", "ms", "usage", "tokens", "input", "spend", "USD", "seed", "topic", "error", "agent", "my"]
+)
+
+
+@given(
+    st.lists(st.lists(WORDS, min_size=1, max_size=3).map(" ".join), min_size=1, max_size=4, unique=True),
+    st.lists(st.lists(CELLS, min_size=4, max_size=4), min_size=1, max_size=5),
+)
+def test_what_a_table_is_told_to_type_is_accepted(kit, names, rows):
+    file = io.StringIO()
+    made = csv.writer(file)
+    made.writerow(["task", "score", *names])
+    made.writerows([f"t{number // 2}", 1, *cells[: len(names)]] for number, cells in enumerate(rows))
+    path = kit.put(file.getvalue(), ".csv")
+    try:
+        notes = read(path).notes
+    except ValueError:
+        return
+    for typed in re.findall(r"to read (?:it|more of them): --map (.*)$", "\n".join(notes), re.MULTILINE):
+        read(path, shlex.split(typed))
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "cure"),
+    [
+        ("task,Result", ("PASS", "FAIL"), "score=Result"),
+        ("task,Test result", ("✓", "ERROR"), "'score=Test result'"),
+        ("task,feedback.helpful", ("1.0", "0.0"), "score=feedback.helpful"),
+    ],
+)
+def test_a_column_that_may_be_the_score_is_told(kit, head, cells, cure):
+    text = f"{head}\n" + "".join(f"t{number},{cell}\n" for number, cell in enumerate(cells))
+    with pytest.raises(ValueError, match=rf"which holds {', '.join(cells)}: --map {re.escape(cure)}$"):
+        read(kit.put(text, ".csv"))
+
+
+@pytest.mark.parametrize("head", ["task,kind,flag", "task,output,size"])
+def test_no_column_is_taken_for_the_score_where_none_or_several_may_be(kit, head):
+    text = f"{head}\nx,yes,no\ny,no,yes\n" if "flag" in head else f"{head}\nx,a,3\ny,b,4\n"
+    with pytest.raises(ValueError, match="no column of the score") as caught:
+        read(kit.put(text, ".csv"))
+    assert "which holds" not in str(caught.value)
+
+
+def test_places_inside_of_objects_are_told(kit):
+    rows = [
+        {"testIdx": test, "provider": {"id": provider, "label": ""}, "success": True, "usage": {"total_tokens": 7}, "cost": 0.1}
+        for test in range(2)
+        for provider in ("one", "two")
+    ]
+    path = kit.put("\n".join(map(json.dumps, rows)), ".jsonl")
+    left, pooled = read(path).notes
+    assert left == "columns left out: provider, usage; to read it: --map tokens=usage.total_tokens"
+    assert pooled.startswith("column 'provider.id' tells 2 kinds of trials apart (one, two)")
+    assert pooled.endswith("to compare them: --map arm=provider.id")
+    log = read(path, ["arm=provider.id,tokens=usage.total_tokens"])
+    assert [(trial.arm, trial.task, trial.tokens) for trial in log.trials] == [
+        (arm, task, 7) for task in "01" for arm in ("one", "two")
+    ]
