@@ -89,17 +89,29 @@ class OverAllSentences:
                 f"{best}, the next being {nearest}{again}", f"{best}, the next being {nearest}{again}" if again else best
             )
             return
-        words = list(dict.fromkeys(pair.verdict.word for pair in own))
-        full = [self._relation(word, nearest) for word in words]
-        brief = [self._relation(word, own[0].b) for word in words if word != "better" or len(words) == 1]
-        is_open = {*words} <= {"better", "undecided"} and "undecided" in words
+        words = {pair.verdict.word for pair in own}
+        groups = list(dict.fromkeys((pair.verdict.word, _is_close(pair)) for pair in own))
+        full = [self._relation(word, is_close, nearest) for word, is_close in groups]
+        first = nearest if _is_close(own[0]) else own[0].b
+        brief = [
+            self._relation(word, is_close, first) for word, is_close in groups if word != "better" or is_close or len(groups) == 1
+        ]
+        is_open = words <= {"better", "undecided"} and "undecided" in words and not any(is_close for _, is_close in groups)
         yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}", may_be_left_out=is_open)
 
-    def _relation(self, word: VerdictWord, nearest: str) -> str:
-        """Return how it stands to those with the same verdict: `better than b and c`. `nearest`: how the first is written."""
+    def _relation(self, word: VerdictWord, is_close: bool, nearest: str) -> str:
+        """Return how it stands to those with the same verdict, narrow or not: `better than b and c`.
+
+        `nearest`: how the first of all is written.
+        """
         own = self.standing.pairs
-        alike = [pair for pair in own if pair.verdict.word == word]
-        close = [pair.difference for pair in alike if is_narrow(pair.difference)]
-        again = f" ({shown_again(close[0])})" if close else ""
+        alike = [pair for pair in own if (pair.verdict.word, _is_close(pair)) == (word, is_close)]
         names = listed([nearest if pair is own[0] else pair.b for pair in alike])
-        return f"{'narrowly ' * bool(close)}{RELATIONS[word]} {names}{again}"
+        if not is_close:
+            return f"{RELATIONS[word]} {names}"
+        return f"narrowly {RELATIONS[word]} {names} ({shown_again(alike[0].difference)})"
+
+
+def _is_close(pair: Pair) -> bool:
+    """Whether a difference is shown, and narrowly."""
+    return pair.verdict.word in ("better", "worse") and is_narrow(pair.difference)
