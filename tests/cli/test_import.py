@@ -87,13 +87,15 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
     names = sorted(path.name for path in (here / "runs" / "monday").iterdir())
     assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
 
-    assert loopbench("bless", "monday", "--output", "base.json").code == 0
+    blessed = loopbench("bless", "monday", "--output", "base.json")
+    assert blessed.code == 0
+    assert "seed" not in blessed.out + blessed.err
     same = loopbench("gate", "monday", "--baseline", "base.json")
     assert (same.code, "identical" in same.out) == (0, True)
     loopbench("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
     worse = loopbench("gate", "tuesday", "--baseline", "base.json")
     assert worse.code == 1
-    assert "Tasks: 35 worse" in worse.out
+    assert "Task-arm pairs: 35 worse" in worse.out
     assert "react/openai/gpt-4o-mini/t20" in loopbench("gate", "tuesday", "--baseline", "base.json", "-v").out
 
     again = loopbench("gate", "--baseline", "base.json")
@@ -130,7 +132,7 @@ def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):
     (unknown,) = [line for line in lines if line[:3] == ["b", "2", "0"]]
     assert unknown[-1] == "–"
     assert ["b", *("–" * 7)] in lines  # of what happened: stops, errors, faults
-    assert "a/y/0  not solved; faults –" in loopbench("show", "latest", "--all").out
+    assert "a/y/0  lost; faults –" in loopbench("show", "latest", "--all").out
     markdown = loopbench("report", "latest", "--markdown").out
     assert "| b | 2 | 0 | 0 | 1.000" in markdown
     sized = loopbench("size", "latest").out

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.checkpoint_file import CheckpointFile
 from loopbench.loops.finish import Finish
+from loopbench.loops.replay import UNSETTLED
 from loopbench.loops.resumable import CHANGED, CONVERTED, CUT_OFF, Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
@@ -192,16 +195,99 @@ def test_a_default_that_is_left_out_of_an_edit_was_shown_or_is_shown() -> None:
     assert desk.approve(again) is None
 
 
-def test_arguments_that_have_changed_since_they_were_shown_wait_again() -> None:
-    numbers = itertools.count()
-    desk = Desk(Annotated[int, AfterValidator(lambda value: value + next(numbers))], 6)
+class Payment(BaseModel):
+    cents: int
+    id: UUID = Field(default_factory=uuid4)
+    at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass
+class Booking:
+    cents: int
+    id: UUID = field(default_factory=uuid4)
+
+
+@pytest.mark.parametrize("kind", [Payment, Booking, list[Payment]])
+def test_an_id_that_the_tools_type_makes_is_the_one_that_was_shown_and_approved(kind: Any) -> None:
+    written: Any = {"cents": 5}
+    desk = Desk(kind, [written, written] if kind == list[Payment] else written)
     shown = desk.work()
     assert shown is not None
+    assert shown.problem == ""
+    assert desk.approve(shown) is None
+    assert desk.started == [shown.arguments]
+    assert not any("other arguments" in str(entry) for entry in desk.entries)  # the model has nothing to learn of it
+    kinds = [entry["kind"] for entry in desk.entries]
+    desk.entries = desk.entries[: kinds.index("begun") + 1]  # the process died over the call
+    again = desk.work()
+    assert again is not None
+    assert (again.problem, again.arguments) == (CUT_OFF, shown.arguments)
+    assert desk.approve(again) is None
+    assert desk.got[0] == desk.got[1]
+    assert desk.started == [shown.arguments] * 2
+
+
+def test_an_edit_that_leaves_out_an_id_is_made_with_the_one_that_is_shown_then() -> None:
+    desk = Desk(Payment, {"cents": 5})
+    shown = desk.work()
+    assert shown is not None
+    again = desk.approve(shown, {"value": {"cents": 4}})
+    assert again is not None
+    assert again.problem == f"{CONVERTED} (value): approve what is shown now"
+    assert desk.approve(again) is None
+    assert desk.started == [again.arguments]
+    (paid,) = desk.got
+    assert paid.cents == 4
+
+
+SETTING = {"currency": "EUR"}
+
+
+class Priced(BaseModel):
+    cents: int
+    currency: str = Field(default_factory=lambda: SETTING["currency"])
+
+
+def test_a_default_that_has_changed_since_a_person_was_shown_it_is_the_one_that_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(Priced, {"cents": 5})
+    shown = desk.work()
+    assert shown is not None
+    monkeypatch.setitem(SETTING, "currency", "USD")
+    assert desk.approve(shown) is None
+    assert desk.got == [Priced(cents=5, currency="EUR")]
+
+
+def test_a_type_that_has_changed_since_the_call_was_shown_waits_again() -> None:
+    factor = {"by": 1}
+    desk = Desk(Annotated[int, AfterValidator(lambda value: value * factor["by"])], 6)
+    shown = desk.work()
+    assert shown is not None
+    factor["by"] = 100
     again = desk.approve(shown)
     assert again is not None
-    assert again.problem.startswith(CHANGED)
+    assert again.problem.startswith(f"{CHANGED} (value): approve what is shown now")
+    assert (desk.got, again.arguments["value"]) == ([], 600)
+    assert desk.approve(again) is None
+    assert desk.got == [600]
+
+
+def test_a_value_that_is_new_whatever_is_given_says_that_no_approval_settles_it() -> None:
+    numbers = itertools.count()
+    kind = Annotated[int, AfterValidator(lambda value: value + next(numbers))]
+    desk = Desk(kind, 6)
+    shown = desk.work()
+    for _ in range(2):
+        assert shown is not None
+        assert shown.problem.endswith(UNSETTLED.format(names="value"))
+        assert "approve what is shown now" not in shown.problem
+        shown = desk.approve(shown)
     assert desk.got == []
-    let = Desk(Annotated[int, AfterValidator(lambda value: value + next(numbers))], 6, asks=False)
+    assert shown is not None
+    checkpoint = Checkpoint(desk.entries)
+    checkpoint.answer(shown, "paid by hand")
+    desk.entries = checkpoint.entries
+    assert desk.work() is None
+    let = Desk(kind, 6, asks=False)
     assert let.work() is not None  # what the rule would judge is not what the function would get
 
 

@@ -6,7 +6,7 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -88,7 +88,9 @@ KINDS: dict[str, tuple[Any, st.SearchStrategy[Any], bool]] = {
     "path": (Path, st.just("/tmp/x"), True),
     "literal": (Literal["a", "b"], st.sampled_from(["a", "b"]), True),
     "float": (float, st.floats(allow_nan=False, allow_infinity=False), True),
-    "timedelta": (timedelta, st.just("PT5M"), True),
+    "datetime": (datetime, st.datetimes().map(str) | st.datetimes(timezones=st.just(UTC)).map(str), True),
+    "time": (time, st.times().map(str), True),
+    "timedelta": (timedelta, st.timedeltas(timedelta(-9999), timedelta(9999)).map(timedelta.total_seconds), True),
     "bytes": (bytes, st.text(min_size=1), False),
     "secret": (SecretStr, st.text(min_size=1, alphabet="abc"), False),
 }
@@ -128,6 +130,10 @@ def test_what_is_shown_converts_back_or_says_that_it_does_not(name: str, data: s
         (Reason, "late", "late"),
         (tuple[int, str], [1, "a"], [1, "a"]),
         (Line, {"reason": "late", "cents": "5"}, {"reason": "late", "cents": 5}),
+        (datetime, "2026-03-01 09:30:00+00:00", "2026-03-01T09:30:00+00:00"),
+        (list[date], ["2026-03-01"], ["2026-03-01"]),
+        (timedelta, "P1DT2H", "P1DT7200S"),
+        (timedelta, -1.5, "-P0DT1.500000S"),
         (Wire, {"unitCents": "5", "allReasons": ["late", "broken"]}, {"unitCents": 5, "allReasons": ["broken", "late"]}),
         (Both, {"unitCents": 5}, {"unit_cents": 5, "all_reasons": []}),
     ],

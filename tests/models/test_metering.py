@@ -17,7 +17,7 @@ from loopbench.datasets.task import StatelessEnvironment, Suite, Task
 from loopbench.loops.bare_codecs import CODEC
 from loopbench.models.faults import IMPLICIT, Fault, FaultPoint
 from loopbench.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
-from loopbench.models.profiles import Abilities, Clears, Profile, load_profile
+from loopbench.models.profiles import Abilities, Profile, load_profile
 from loopbench.models.receipts import call_digest, content_digest
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
@@ -163,16 +163,6 @@ def test_failures_are_calls_too() -> None:
     with pytest.raises(BudgetExceeded):
         run_sync(model.complete(QUESTION))
     assert [(reply, str(error)) for _, reply, error, _ in model.listener.exchanges] == [(None, "down")] * 2
-
-
-def test_simulated_seconds_are_spent_as_well() -> None:
-    """A hang of 30 s between two requests uses up a budget of 20 s."""
-    profile = Profile(name="h", rates={"tool.hangs": 1.0}, clears=Clears(feedback=1, after=0, never=0))
-    trial = bench.Bench(bench.chain(2), profile)
-    trial.meter.budget = Budget(seconds=20)
-    with pytest.raises(BudgetExceeded, match="seconds"):
-        run_sync(trial.run())
-    assert len(trial.ear.exchanges) == 1
 
 
 # --- a loop that does not listen ---

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.finish import Finish
@@ -54,6 +59,39 @@ def test_a_script_makes_its_calls_in_order_and_gives_its_answer(name: str, items
     assert outcome.stop is StopReason.FINISHED
     assert outcome.answer == (Sum(3.5) if is_typed else "3.5")
     assert made == items
+
+
+class Level(Enum):
+    HIGH = "high"
+
+
+class Due(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    pay_on: date
+    level: Level
+
+
+@dataclass
+class Line:
+    cents: Decimal
+    dues: list[Due]
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_arguments_and_answer_may_be_instances(name: str) -> None:
+    got: list[Any] = []
+
+    def pay(line: Line, at: datetime, limit: timedelta) -> str:
+        """Pay a line."""
+        got.append((line, at, limit))
+        return "paid"
+
+    due = Due(payOn=date(2026, 3, 1), level=Level.HIGH)
+    given = Line(Decimal("5.50"), [due]), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), timedelta(hours=2)
+    model = FakeModel.script([ToolCall("pay", dict(zip(("line", "at", "limit"), given, strict=True)))], due)
+    outcome = DESIGNS[name].run_sync(Query("Pay it.", schema=Due), Toolbox([pay], check_arguments=True), model)
+    assert got == [given]
+    assert outcome.answer == due
 
 
 def test_what_is_no_call_and_a_move_with_a_field_of_a_wrong_type_are_told_in_a_line() -> None:

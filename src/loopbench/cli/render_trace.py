@@ -48,13 +48,17 @@ def trace(found: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> N
         console.print(Text("\n".join(lines), style="dim" if block.kind == "prompt" else ""), soft_wrap=True)
 
 
+LOST = "lost"
+"""What a scored trial is called that was not solved, of which nothing says how it ended."""
+
+
 def failures_by_arm(records: Sequence[Record], folder: Path) -> None:
     """Print for each arm how many trials were not solved, how they ended, and the name of one of them."""
     arms: dict[str, list[Record]] = {}
     for record in records:
         arms.setdefault(record.arm, []).append(record)
     for arm, own in arms.items():
-        ended = counts(Counter((each.stop or "not solved") if each.status == "scored" else each.status for each in own))
+        ended = counts(Counter((each.stop or LOST) if each.status == "scored" else each.status for each in own))
         print_prose(f"{arm}  {len(own)} not solved: {ended}; such as {own[0].task}/{own[0].repeat}", hanging="  ")
     missed = counted(len(records), "trial was", "trials were")
     has_traces = any(record.trace_at is not None for record in records)
@@ -75,6 +79,6 @@ def failures(records: Sequence[Record]) -> None:
     console = out()
     for record in records:
         struck = _struck(record)
-        ended = (record.stop or "not solved") if record.status == "scored" else f"{record.status}: {record.reason}"
+        ended = (record.stop or LOST) if record.status == "scored" else f"{record.status}: {record.reason}"
         console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
     console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

@@ -18,9 +18,9 @@ from loopbench.protocol.current_call import idempotency_key
 from loopbench.protocol.values import error_text
 
 from .approval_rules import ApprovalRule, refusals_of, rules_of
-from .checkpoint_entries import Entry, check_entry, equal_calls, json_value, same_json
+from .checkpoint_entries import Entry, check_entry, equal_calls, json_value
 from .entry_store import store, store_of
-from .toolbox_around import received_values, shown_arguments
+from .toolbox_around import made_anew, received_values
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class Checkpoint:
             return True
         try:
             received = received_values(call, tools)
-            if not same_json(shown_arguments(call, tools), shown_arguments(call, tools)):
+            if made_anew(call, tools):
                 return True
             said: Any = rule(deepcopy(received))
         except Exception as error:  # a model may leave out what the rule looks at

@@ -103,7 +103,7 @@ def check_entry(entry: Any, place: int) -> None:
             reply_of(entry["reply"])
         elif entry["kind"] == "failure":
             failure_of(entry["failure"])
-        elif entry["kind"] == "decision":
+        elif entry["kind"] in ("decision", "begun"):
             is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
         elif entry["kind"] == "pending":
             is_sound = is_sound and all(isinstance(entry.get(name, {}), dict) for name in ("received", "edited"))

@@ -24,7 +24,12 @@ from .checkpoint_entries import (
     same_json,
 )
 from .run_failure import RunFailure
-from .toolbox_around import shown_arguments, unlike_shown
+from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
+
+UNSETTLED = (
+    "the tool's types make new values each time, whatever is approved ({names}), so that approve would only ask again: answer "
+    "gives the result, and the tool had better make such values itself, of current_call().idempotency_key, say"
+)
 
 
 class Replay:
@@ -110,12 +115,14 @@ class Replay:
         if not self._checkpoint.run_id:
             self._add({"kind": "run", "id": self.run_id})
 
-    def begin(self, call: ToolCall) -> int:
+    def begin(self, call: ToolCall, arguments: Mapping[str, Any] | None = None) -> int:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made.
 
-        Return how many times it has begun, this one included.
+        `arguments`: those that the person was shown, where it is made with them and not as the model wrote it. Return how often it
+        has begun, this time included.
         """
-        self._add({"kind": "begun", "call": str(call.call_id)})
+        entry: Entry = {"kind": "begun", "call": str(call.call_id)}
+        self._add(entry if arguments is None else entry | {"arguments": dict(arguments)})
         return self._times_begun(call)
 
     def was_cut_off(self, call: ToolCall) -> bool:
@@ -142,7 +149,7 @@ class Replay:
         return next(entry for entry in entries if entry["kind"] == "pending" and entry["call"] == call.call_id)
 
     def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
-        """Return a person's arguments, with which a call that was cut off had begun; None for the model's."""
+        """Return the arguments with which a call that was cut off had begun, if a person gave or was shown them; else None."""
         found: Mapping[str, Any] | None = None
         is_asked = False
         for entry in self._checkpoint.entries:
@@ -150,7 +157,14 @@ class Replay:
                 found, is_asked = entry.get("edited"), True
             elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
                 found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
+            elif entry.get("call") == call.call_id and entry["kind"] == "begun":
+                found = entry.get("arguments", found)
         return found
+
+    def was_edited(self, call: ToolCall) -> bool:
+        """Whether a person has ever given a call other arguments."""
+        decided = (entry for entry in self._checkpoint.entries if entry["kind"] == "decision" and entry["call"] == call.call_id)
+        return any("arguments" in entry for entry in decided)
 
     def _held(self, call_id: str) -> Entry | None:
         return min(self._decisions(call_id)[1], key=lambda entry: bool(entry["approved"]), default=None)
@@ -191,7 +205,7 @@ class Replay:
         made = call if edited is None else replace(call, arguments=edited)
         written = json_values(call.arguments)
         received = shown_arguments(made, tools)
-        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools))))
+        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools), _unsettled(made, received, tools))))
         entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
         entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
@@ -203,3 +217,11 @@ class Replay:
         """Raises RunFailed for what `on_entry` raises."""
         with self._failure.noticed():
             self._checkpoint.add(entry)
+
+
+def _unsettled(call: ToolCall, shown: Mapping[str, Any], tools: Toolbox) -> str:
+    """Return in words which values are made anew each time, also where the tool is given the shown ones; else empty."""
+    names = made_anew(call, tools)
+    if not names or is_said_whole(replace(call, arguments=shown), tools):
+        return ""
+    return UNSETTLED.format(names=", ".join(names))

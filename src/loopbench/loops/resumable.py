@@ -46,7 +46,7 @@ from .checkpoint_entries import equal_calls, is_like, likeness, same_json
 from .replay import Replay
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
-from .toolbox_around import ToolboxAround, problem_of, shown_arguments, unlike_shown
+from .toolbox_around import ToolboxAround, is_said_whole, made_anew, problem_of, shown_arguments, unlike_shown
 from .watching import Watching
 
 logger = logging.getLogger(__name__)
@@ -63,9 +63,7 @@ MADE = "the equal call {id} has its result already: {result}"
 NOT_CALLED = frozenset({"UnknownTool", "InvalidArguments", "NotConfirmed", "Rejected"})
 """Errors of a toolbox that has not called the tool."""
 CONVERTED = "the tool gets other arguments than were given"
-CHANGED = (
-    "the tool would get other arguments than were approved, for its types or defaults have changed, or make new values each time"
-)
+CHANGED = "the tool would get other arguments than were approved, for its types have changed"
 PERSON, RULE = "person", "rule"
 """Who decided about a call, where no name was given."""
 
@@ -226,7 +224,8 @@ class ReplayedToolbox(ToolboxAround):
             await self._stop()
         with self._making_one(None if decided is None else decided.call):
             if decided is not None:
-                call = replace(call, call_id=CallId(call.call_id, self._replay.run_id, self._replay.begin(decided.call)))
+                attempt = self._replay.begin(decided.call, None if call is decided.call else call.arguments)
+                call = replace(call, call_id=CallId(call.call_id, self._replay.run_id, attempt))
                 self._told.on_event(decided)
             seen = await self.within.call(call, validate=validate)
         if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
@@ -287,16 +286,35 @@ class ReplayedToolbox(ToolboxAround):
             # what is left out was agreed to if it stays what was shown whole
             agreed = {name: value for name, value in agreed.items() if name in shown and not hidden} | dict(given)
         if not same_json(shown, agreed):
-            others = {name for name in {*shown, *agreed} if not same_json(shown.get(name, ...), agreed.get(name, ...))}
-            names = ", ".join(sorted(others))
-            await self._wait(call, f"{CHANGED if given is None else CONVERTED} ({names}): approve what is shown now", edited)
+            made = await self._as_agreed(call, given is None, shown, agreed, edited)
         unsure = self._checkpoint.unsure_before(call)
         if unsure is not None and EARLIER.format(id=unsure) not in asked.get("problem", ""):  # it was not so when it was approved
             await self._wait(call, edited=edited)
         if edited is None:
-            return await self._made(call, validate, decided)
-        seen = await self._made(made, True, replace(decided, arguments=shown))
-        return replace(seen, data=EDITED.format(arguments=render_value(made.arguments)) + seen.data)
+            return await self._made(made, validate or made is not call, decided)
+        is_edited = given is not None or self._replay.was_edited(call)
+        seen = await self._made(made, True, replace(decided, arguments=shown) if is_edited else decided)
+        return replace(seen, data=EDITED.format(arguments=render_value(made.arguments)) + seen.data) if is_edited else seen
+
+    async def _as_agreed(
+        self,
+        call: ToolCall,
+        is_as_shown: bool,
+        shown: Mapping[str, Any],
+        agreed: Mapping[str, Any],
+        edited: Mapping[str, Any] | None,
+    ) -> ToolCall:
+        """Return the call with the very arguments that a person was shown, which a default or an id of each call would replace.
+
+        Raises ApprovalRequired where the tool would still get others, or where the person has written them.
+        """
+        as_shown = replace(call, arguments=agreed)
+        if is_as_shown and is_said_whole(as_shown, self.within):
+            return as_shown
+        names = ", ".join(sorted(name for name in {*shown, *agreed} if not same_json(shown.get(name, ...), agreed.get(name, ...))))
+        why = f"{CHANGED if is_as_shown else CONVERTED} ({names}): approve what is shown now"
+        is_unsettled = is_as_shown and made_anew(as_shown, self.within)  # of which the pending call tells by itself
+        await self._wait(call, "" if is_unsettled else why, edited)
 
     async def _wait(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
         """Raises ApprovalRequired. `edited`: as of `Replay.wait_for_person`."""

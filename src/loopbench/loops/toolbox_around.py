@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import Enum
-from functools import partial
 from typing import Any
 
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
+from loopbench.protocol.argument_json import argument_forms, argument_json
 from loopbench.protocol.tool_calls import ToolListing
-from loopbench.protocol.values import cap, jsonable, legible, own_copy, render_value
+from loopbench.protocol.values import cap, legible, own_copy, render_value
 
 from .checkpoint_entries import same_json
 
@@ -58,32 +56,13 @@ def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
 
 def _form(call: ToolCall, tools: Toolbox, name: str, value: Any) -> Any:
     """Return the JSON form of an argument: by the aliases of pydantic's models where the tool reads only these."""
-    plain, by_alias = _json_form(value, _ARGUMENT), _json_form(value, _BY_ALIAS)
-    if same_json(plain, by_alias) or _converts_back(call, tools, name, value, plain):
-        return plain
-    return by_alias if _converts_back(call, tools, name, value, by_alias) else plain
-
-
-def _json_form(value: Any, encoder: json.JSONEncoder) -> Any:
-    """Return a value as its argument is written in JSON, so that it converts back; one that JSON cannot say as text."""
     try:
-        return json.loads(encoder.encode(value))
+        plain, by_alias = argument_forms(value)
     except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
         return render_value(value)
-
-
-def _written(value: Any, *, by_alias: bool = False) -> Any:
-    """Return what an argument of another type than JSON's is written as: an enum's member by its value, as pydantic reads it."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, set | frozenset):
-        encoder = _BY_ALIAS if by_alias else _ARGUMENT
-        return [json.loads(text) for text in sorted(map(encoder.encode, value))]
-    return jsonable(value, by_alias=by_alias)
-
-
-_ARGUMENT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_written)
-_BY_ALIAS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=partial(_written, by_alias=True))
+    if plain is by_alias or same_json(plain, by_alias) or _converts_back(call, tools, name, value, plain):
+        return plain
+    return by_alias if _converts_back(call, tools, name, value, by_alias) else plain
 
 
 def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
@@ -126,6 +105,17 @@ def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
     return "; ".join(told)
 
 
+def is_said_whole(call: ToolCall, tools: Toolbox) -> bool:
+    """Whether the tool gets the very arguments that a call states as JSON."""
+    return same_json(shown_arguments(call, tools), call.arguments) and not unlike_shown(call, tools)
+
+
+def made_anew(call: ToolCall, tools: Toolbox) -> list[str]:
+    """Return the names of the arguments of which the tool's types make another value each time, such as an id or the time."""
+    one, other = shown_arguments(call, tools), shown_arguments(call, tools)
+    return sorted(name for name in {*one, *other} if not same_json(one.get(name, ...), other.get(name, ...)))
+
+
 def _is_said(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
     """Whether the JSON form of an argument converts back to it."""
     return _converts_back(call, tools, name, value, _form(call, tools, name, value))
@@ -136,7 +126,7 @@ def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any, form: 
     again = replace(call, arguments={**call.arguments, name: form})
     try:
         gets = received_values(again, tools)[name]
-        return bool(gets == value) and same_json(_json_form(gets, _ARGUMENT), _json_form(value, _ARGUMENT))
+        return bool(gets == value) and same_json(argument_json(gets), argument_json(value))
     except Exception:  # of the tool's types
         return False
 

@@ -35,7 +35,7 @@ class Reliability:
     arm: str
     tasks: int
     repeats: int
-    """K."""
+    """K: the fewest scored repeats of a task that has two or more; beyond it pass@k would not be known of every task."""
     pass_at: tuple[Interval, ...]
     """pass@k for k = 1..K: at least one of k tries solves the task."""
     pass_hat: tuple[Interval, ...]

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from loopbench.protocol import HARNESS_STOPS
 from loopbench.protocol.modules import module_in, names_in
 from loopbench.protocol.names import Spec, nearest, own_object, parse_spec
 
@@ -67,10 +68,12 @@ def _reads_state(name: str) -> bool:
 def scores_of(judgement: Judgement) -> dict[str, float]:
     """Return all scores of one trial: `accuracy`, and where the end state counts too, its factors `answer` and `state`.
 
+    A trial that the harness ended, by a limit or a crash, has not solved its task: what it answered, or did before, is no answer.
     Raises ValueError for a scorer that returns a value outside of [0, 1], and whatever the user's own scorer raises.
     """
     task = judgement.task
-    answer = float(scorer_named(task.scorer)(judgement))
+    scorer = scorer_named(task.scorer)
+    answer = 0.0 if judgement.stop in HARNESS_STOPS else float(scorer(judgement))
     if not 0 <= answer <= 1:  # NaN too
         raise ValueError(f"gave {answer!r}, which is not in [0, 1]")
     if task.end_state is None:

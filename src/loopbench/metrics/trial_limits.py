@@ -1,7 +1,12 @@
-"""The limits that a run set to what each of its trials may spend: they are part of the question that its verdicts answer."""
+"""The limits that a run set to what each of its trials may spend: they are part of the question that its verdicts answer.
+
+One rule holds for a limit that a run keeps and for one that is held against its records later: a trial that spends more is not
+solved, whatever it answers. So a run under a limit gives what the records of a run without it foretell.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from loopbench.protocol import StopReason
@@ -22,3 +27,14 @@ class TrialLimits:
 
 
 NO_LIMITS = TrialLimits()
+TRIAL_LIMITS = "trial_limits"
+"""Name of the version of the rule among those of a manifest. A run with limits that has none was made by the rule before."""
+TRIAL_LIMITS_VERSION = 2
+"""1: a limit in tokens, dollars or seconds refused the next call, and what the last one answered counted, however much it took."""
+SAME_SUM = 1e-12
+"""Share by which sums of the same dollars may differ, as the order of their parts has it."""
+
+
+def exceeds(spent: float, limit: float) -> bool:
+    """Whether a trial spent more than a limit, both in the same unit."""
+    return spent > limit and not math.isclose(spent, limit, rel_tol=SAME_SUM)

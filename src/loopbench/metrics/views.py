@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from itertools import combinations
 from typing import Any, Literal
 
@@ -26,12 +27,14 @@ from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, dollars, task_values
+from .trial_limits import exceeds
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""
 MAX_PAIRED = 16
 """Arms of a group up to which they are compared in pairs at each budget: the pairs' number grows with the square of theirs."""
 QUARTILES = (0.25, 0.5, 0.75)
+LIMIT_DIGITS = 3
 _DIGITS = 9
 """Means that differ by less are equal but for rounding."""
 
@@ -300,9 +303,10 @@ def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtB
     trials = [record for own in group.arms.values() for record in alike(own)]
     if not _known(trials, unit):
         return []
-    budgets = quartiles([float(COSTS[unit](record) or 0.0) for record in trials])
+    costs = [float(COSTS[unit](record) or 0.0) for record in trials]
+    budgets = quartiles(costs if unit == "tokens" else list(map(to_be_typed, costs)))
     within = {
-        (quartile, arm): task_values(own, _at_most(budget, unit))
+        (quartile, arm): task_values(own, within_limit(budget, unit))
         for quartile, budget in budgets.items()
         for arm, own in group.arms.items()
     }
@@ -328,6 +332,12 @@ def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtB
     ]
 
 
+def to_be_typed(dollars: float) -> float:
+    """Return dollars rounded up to `LIMIT_DIGITS` significant digits: a limit that can be read in a table and typed."""
+    exact = Decimal(repr(dollars))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - LIMIT_DIGITS), ROUND_CEILING)) if dollars else 0.0
+
+
 def quartiles(costs: Sequence[float]) -> dict[float, float]:
     """Quartile → budget, one that some trial cost; only budgets that differ, and that leave some trial out."""
     found: dict[float, float] = {}
@@ -339,12 +349,12 @@ def quartiles(costs: Sequence[float]) -> dict[float, float]:
     return found
 
 
-def _at_most(budget: float, unit: Unit) -> Callable[[Record], float]:
-    """The score of a trial that cost no more, else 0."""
+def within_limit(budget: float, unit: Unit) -> Callable[[Record], float]:
+    """The score of a trial that cost no more, else 0: what a run with this limit for each trial gives."""
 
     def score(record: Record) -> float:
         cost = COSTS[unit](record)
-        return record.accuracy if cost is not None and cost <= budget else 0.0
+        return 0.0 if cost is None or exceeds(cost, budget) else record.accuracy
 
     return score
 

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a trial, or a whole run, may spend; None: no limit."""
+    """What may be spent, by a whole run or by who holds a meter; None: no limit."""
 
     calls: int | None = None
     """Model calls."""
@@ -50,8 +50,8 @@ class Budget:
     dollars: float | None = None
     """US dollars, as far as prices are known: a reply without `usage.cost_usd` counts nothing, of which a warning tells."""
     seconds: float | None = None
-    """Wall time since the meter was made; a trial's simulated time included. It is looked at before each call, so that a call
-    under way is not interrupted: `asyncio.timeout` does that."""
+    """Wall time since the meter was made. It is looked at before each call, so that a call under way is not interrupted:
+    `asyncio.timeout` does that."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "dollars", "seconds"):
@@ -78,7 +78,6 @@ class Meter:
         """What the replies cost whose price is known; `cost_usd` says whether that is all."""
         self.unpriced = 0
         """Replies of this sitting whose price is not known."""
-        self.simulated_s = 0.0
         self.earlier_s = 0.0
         """Seconds that earlier sittings of the run took."""
         self.refused = ""
@@ -114,7 +113,7 @@ class Meter:
             "model calls": (self.calls, budget.calls),
             "tokens": (self.tokens, budget.tokens),
             "dollars": (self.dollars, budget.dollars),
-            "seconds": (time.monotonic() - self._started + self.earlier_s + self.simulated_s, budget.seconds),
+            "seconds": (time.monotonic() - self._started + self.earlier_s, budget.seconds),
         }
         for what, (used, limit) in spent.items():
             if limit is not None and used >= limit:
@@ -256,8 +255,6 @@ class MeteredModel(WrappedModel):
     async def _enter(self) -> None:
         if self.admit is not None:
             await self.admit()
-        if self.tunnel is not None:
-            self.meter.simulated_s = self.tunnel.simulated_s
         self.meter.admit()
 
     def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:

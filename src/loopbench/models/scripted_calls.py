@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from loopbench.protocol import (
@@ -20,6 +21,7 @@ from loopbench.protocol import (
     ToolCall,
     Understanding,
 )
+from loopbench.protocol.argument_json import argument_json
 from loopbench.protocol.values import render_value
 
 from .native import NATIVE
@@ -45,12 +47,13 @@ class ScriptedCalls:
     """A function of a request: makes the next of the calls where one can be made, and answers once all are made."""
 
     def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
-        """Raises TypeError for what is no ToolCall."""
-        self._left = list(calls)
-        self._answer = answer
-        for call in self._left:
+        """Arguments and the answer may be instances. Raises TypeError for what is no ToolCall."""
+        given = list(calls)
+        for call in given:
             if not isinstance(call, ToolCall):
                 raise TypeError(f"calls: give ToolCalls, such as ToolCall('price', {{'item': 'tea'}}), not {call!r}")
+        self._left = [replace(call, arguments=_as_written(call.arguments)) for call in given]
+        self._answer = _as_written(answer)
 
     def __call__(self, request: Request) -> Move:
         """Return the first move that the request's format can say. Raises ValueError where it can say none."""
@@ -94,3 +97,11 @@ class ScriptedCalls:
                 yield Answer(thought, value, 0.9)
         yield Answer("By the script.")
         yield Text(text)
+
+
+def _as_written(value: Any) -> Any:
+    """Return a value as a model writes it in JSON; what JSON cannot say is left to the format, which names it."""
+    try:
+        return argument_json(value, by_alias=True)
+    except Exception:  # of JSON's, or of a user's own type
+        return value

@@ -94,7 +94,10 @@ class ShownViews:
 
     @cached_property
     def reliability(self) -> pd.DataFrame:
-        """A row per arm with repeats and k: pass@k (any of k tries solves a task), pass^k (all do), consistency, variances."""
+        """A row per arm with repeats and k: pass@k (any of k tries solves a task), pass^k (all do), consistency, variances.
+
+        Tasks with two scored repeats or more count, `tasks` of them; k goes up to the fewest that one of them has.
+        """
         rows = []
         for one in (view.to_json() for view in self.of.reliability):
             same = {name: part for name, part in one.items() if name not in ("pass_at", "pass_hat", "variance")}

@@ -10,6 +10,7 @@ from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
 from loopbench.experiments.why.remedies import ProposedAblation, ablation_of
+from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, Kinds, LostTrial, PairLosses, Why
 from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import Comparison
@@ -31,6 +32,7 @@ MAX_EXAMPLES = 3
 """Examples of each cause, unless all are shown."""
 MAX_CAUSES = 3
 """Causes of which the sums show an example."""
+UNKNOWN = "–"
 MAX_TASKS = 6
 """Number of tasks that a line names."""
 
@@ -52,8 +54,8 @@ def sums(found: Results, reasons: Why, door: Door) -> Iterator[Shown]:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
-        causes = _counts(arm.causes, arm.kinds)
-        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {causes}' if causes else ''}", hanging="  ")
+        known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds), how_they_ended(arm)]))
+        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {known}' if known else ''}", hanging="  ")
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
@@ -62,7 +64,10 @@ def sums(found: Results, reasons: Why, door: Door) -> Iterator[Shown]:
     if len(total) > MAX_CAUSES:
         yield OutputLine(f"\nand {counted(len(total) - MAX_CAUSES, 'more cause')}: {door.all_of_a_cause}", "dim")
     if reasons.untraced:
-        yield OutputLine(_untraced(reasons.untraced), "yellow")
+        yield from _untraced(found, reasons)
+    if reasons.untraced and not total:
+        for group in reasons.findings.groups:
+            yield from _kinds(group, show_all=False)
     yield OutputLine("")
     yield Prose(door.choices, "dim")
 
@@ -134,7 +139,7 @@ def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks:
     for arm in reasons.arms if alone or not reasons.pairs else ():
         yield from _arm(door, arm, show_all=show_all)
     if reasons.untraced:
-        yield OutputLine(_untraced(reasons.untraced), "yellow")
+        yield from _untraced(found, reasons)
     for group in reasons.findings.groups if with_tasks else ():
         yield from _group(group, show_all=show_all)
     if not with_tasks:
@@ -195,6 +200,8 @@ def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
     yield OutputLine(f"\n{arm.arm}", "bold")
     head = _head(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds)
     yield from _causes(door, head, arm.causes, examples, in_short=False)
+    if how := how_they_ended(arm):
+        yield Prose(f"without a trace: {how}", indent="  ")
 
 
 def _head(lost: str, causes: Mapping[Cause, int], kinds: Kinds) -> str:
@@ -247,24 +254,31 @@ def kind_in_words(kind: Kind, profile: str) -> str:
 
 
 def _group(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
-    yield OutputLine(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
-    for kind in _KINDS:
-        tasks = group.of_kind(kind)
-        if tasks:
-            yield OutputLine(f"  {kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}")
+    yield from _kinds(group, show_all=show_all)
     rows = tuple(
         (
             arm.arm,
             interval(arm.false_success, 3),
             interval(arm.wasted_steps, 2),
             interval(arm.repeated_calls, 2),
-            str(len(arm.flaky)) if group.repeats > 1 else "–",
-            str(len(arm.alone)) if len(group.arms) > 1 else "–",
+            str(len(arm.flaky)) if group.repeats > 1 else UNKNOWN,
+            str(len(arm.alone)) if len(group.arms) > 1 else UNKNOWN,
         )
         for arm in group.arms
     )
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    yield Table("", columns, rows)
+    known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
+    if len(known) > 1:
+        yield Table("", tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
+
+
+def _kinds(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
+    """Yield how many tasks are notable, by kind, and the first of each."""
+    yield OutputLine(f"\nTasks of {group.suite} under {group.profile}: {group.tasks}, repeats: {group.repeats}", "bold")
+    for kind in _KINDS:
+        tasks = group.of_kind(kind)
+        if tasks:
+            yield Prose(f"{kind_in_words(kind, group.profile)}: {len(tasks)}: {_named(tasks, show_all=show_all)}", indent="  ")
 
 
 def _named(tasks: Sequence[str], *, show_all: bool) -> str:
@@ -277,7 +291,9 @@ def _others(trial: LostTrial) -> str:
     return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
-def _untraced(many: int) -> str:
-    """Say how many trials were lost for reasons that no trace shows."""
-    one, several = "lost trial has no trace: why it was", "lost trials have no trace: why they were"
-    return f"\n{counted(many, one, several)} lost is not known"
+def _untraced(found: Results, reasons: Why) -> Iterator[Shown]:
+    """Yield what is known of lost trials without a trace, and of errored ones, which are left out."""
+    yield OutputLine("")
+    yield Prose(untraced_in_words(found, reasons), "yellow")
+    if errored := errored_in_words(reasons.arms):
+        yield Prose(errored)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from loopbench.metrics.trial_limits import TRIAL_LIMITS
 from loopbench.runs.manifest import ArmEntry, Manifest, SuiteEntry, ToolServerEntry
 
 MAX_TOLD = 3
@@ -14,7 +15,7 @@ MAX_TOLD = 3
 
 VENV = "venv"
 """The option of a foreign loop that only says where its environment is."""
-_VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model"}
+_VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model", TRIAL_LIMITS: "the rule of trial limits"}
 _PARTS_OF_ARMS = (
     *("version", "packages", "environment", "code", "configuration", "program"),
     *("options", "model", "profile", "met", "loop"),

@@ -68,16 +68,16 @@ class BudgetConfig(BaseModel):
 
 
 class TrialBudgetConfig(BudgetConfig):
-    """Limits on what each trial may spend, whose end they are. None means no limit."""
+    """Limits on what each trial may spend: one that spends more is not solved. None means no limit."""
 
     calls: Positive | None = None
-    """Maximum number of model calls of each trial."""
+    """Maximum number of model calls of each trial; one that needs more is not solved."""
     tokens: Positive | None = None
-    """Maximum number of tokens of each trial, input and output."""
+    """Maximum number of tokens of each trial, input and output; one that takes more is not solved."""
     dollars: Limit | None = None
-    """Maximum cost of each trial in US dollars, as far as prices are known."""
+    """Maximum cost of each trial in US dollars without caches, as far as prices are known; one that costs more is not solved."""
     seconds: Limit | None = None
-    """Maximum running time of each trial in seconds."""
+    """Maximum running time of each trial in seconds, with the scripted model simulated; one that takes more is not solved."""
 
 
 class ProviderConfig(BaseModel):
@@ -183,7 +183,7 @@ class CompareConfig(BaseModel):
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
     """Limits on what the whole run may spend."""
     trial_budget: TrialBudgetConfig = Field(default_factory=TrialBudgetConfig)
-    """Limits on what each trial may spend."""
+    """Limits on what each trial may spend: one that spends more is not solved."""
     alpha: Fraction = 0.05
     """Significance level of tests; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02

@@ -12,6 +12,7 @@ from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.datasets.importing.mcp_tools import tool_server
 from loopbench.datasets.task import Suite, Task, described_tools
 from loopbench.metrics.record import RECORD_VERSION
+from loopbench.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from loopbench.models.local.weights import find_weights
 from loopbench.models.profiles import PROFILES_VERSION, built_in_profiles
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
@@ -20,7 +21,7 @@ from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import is_local_model, parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.code_digests import code_digest, own_code_digest, own_file_digests
-from loopbench.runs.config import CompareConfig
+from loopbench.runs.config import CompareConfig, TrialBudgetConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
 from loopbench.runs.manifest import (
     ArmEntry,
@@ -41,6 +42,12 @@ PACKAGES = ("loopbench", "dspy", "mlflow", "pydantic", "scipy", "statsmodels")
 VERSIONS = {"record": RECORD_VERSION, "policy_and_profiles": PROFILES_VERSION}
 
 
+def versions_of(config: CompareConfig) -> dict[str, int | str | None]:
+    """Return the versions that decide what trials give; that of the rule of their limits only where there are any."""
+    has_limits = config.trial_budget != TrialBudgetConfig()
+    return {**VERSIONS, **({TRIAL_LIMITS: TRIAL_LIMITS_VERSION} if has_limits else {})}
+
+
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
     """Return the parts that decide what trials give, and where they run."""
     weights, built_in = _weights_entries(config), built_in_profiles()
@@ -49,7 +56,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         created=timestamp(),
         config=config.public(),
         seed=config.seed,
-        versions=dict(VERSIONS),
+        versions=versions_of(config),
         suite=suite_entry(config, suite, tasks),
         profiles={arm.profile.name: arm.profile.digest for arm in arms},
         arms=tuple(map(_arm_entry, arms)),

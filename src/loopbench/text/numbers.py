@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
@@ -20,6 +21,11 @@ def dollars(amount: float) -> str:
 def hundredths(share: float, *, sign: bool = False) -> str:
     """Return a share or a difference of shares with two digits, without the 0 before the point: `.88`, `1.00`, `-.15`."""
     return f"{share:{'+' * sign}z.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:{'+' * sign}z.2f}"
+
+
+def limit_text(limit: float) -> str:
+    """Return a limit to what a trial may spend with all its digits, so that who types it gets the same: `5,343`, `0.00916`."""
+    return f"{Decimal(repr(limit)).normalize():,f}"
 
 
 RELATIONS: Mapping[VerdictWord, str] = {

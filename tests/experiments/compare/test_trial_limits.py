@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.sentence import DecidingRun
 from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.tables import tables, to_markdown
-from loopbench.experiments.compare.trial_limits import trial_limits
+from loopbench.experiments.compare.trial_limits import limits_sentences, trial_limits
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.record import Record
@@ -32,6 +33,7 @@ from loopbench.metrics.views import at_budgets
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import BudgetConfig, CompareConfig, TrialBudgetConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.new_manifest import versions_of
 
 LIMIT = "at most 2,000 tokens a trial"
 
@@ -58,7 +60,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Results:
 )
 def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
     config = CompareConfig(trial_budget=TrialBudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
-    found = trial_limits(config.model_dump(mode="json"))
+    found = trial_limits(config.model_dump(mode="json"), versions_of(config))
     named = len(budget) + (steps is not None) + (timeout != 60)
     assert (found == NO_LIMITS) == (named == 0)
     assert found.title("Arms") == (f"Arms; {found.words}" if named else "Arms")
@@ -68,7 +70,7 @@ def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout
 
 
 def test_an_imported_run_has_none():
-    assert trial_limits({}) == NO_LIMITS
+    assert trial_limits({}, {}) == NO_LIMITS
 
 
 def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(limited):
@@ -77,7 +79,7 @@ def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(
     stopped = {arm.info.loop: arm.summary.stops.get("budget", 0) for arm in limited.comparison.arms}
     assert sum(stopped.values()) > 0
     assert first.is_basis
-    assert first.text.startswith(f"All of this is for {LIMIT}; trials that ended there: ")
+    assert first.text.startswith(f"All of this is for {LIMIT}; trials that needed more, and so are not solved: ")
     assert all(f"{loop} {count or 'none'}" in first.text for loop, count in stopped.items())
     assert not any(each.is_basis for each in others)
     assert all(LIMIT in table.title for table in tables(limited.comparison, limited.views))
@@ -87,6 +89,23 @@ def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(
     told = json.loads(json.dumps(limited.to_json()))
     assert told["limits"] == told["answer"]["limits"] == LIMIT
     assert told["answer"]["recommendation"] == next(each.in_full for each in others)
+
+
+def test_a_run_by_the_former_rule_says_that_its_last_calls_are_not_counted(limited):
+    limits = trial_limits(limited.manifest.config, {})
+    assert limits.words == f"{LIMIT}, not counting its last call"
+    (said,) = limits_sentences(replace(limited.comparison, limits=limits))
+    assert f"All of this is for {limits.words}; trials that ended there: " in said.text
+    calls_alone = CompareConfig(trial_budget=TrialBudgetConfig(calls=3)).model_dump(mode="json")
+    assert trial_limits(calls_alone, {}).words == "at most 3 model calls a trial"
+
+
+def test_every_trial_beyond_the_limit_ended_by_it_unsolved_with_its_answer_kept(limited):
+    beyond = [record for record in limited.records if record.tokens > 2000]
+    assert beyond == [record for record in limited.records if record.stop == "budget"]
+    assert {record.accuracy for record in beyond} == {0.0}
+    assert any(record.answer is not None for record in beyond)
+    assert all(re.fullmatch(r"budget of 2,000 tokens exceeded: [2-9],\d{3}", record.reason) for record in beyond)
 
 
 def test_the_page_names_it_in_its_title_and_in_every_caption(limited):
@@ -146,7 +165,7 @@ def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(
     assert only.text.startswith(
         "A tighter limit reverses this: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
     )
-    assert only.text.endswith("] (counting as lost what cost more)")
+    assert only.text.endswith("] (what costs more is not solved, as under --trial-budget-tokens)")
     assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each != only)
 
 

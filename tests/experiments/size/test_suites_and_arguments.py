@@ -40,6 +40,19 @@ def test_where_nothing_suffices_the_answer_says_so(pilot):
     assert all("no feasible number of tasks is enough" in line for line in said)
 
 
+@pytest.mark.parametrize(("repeats", "saves"), [(2, True), (1, False)])
+def test_where_no_size_is_there_the_fewest_tasks_are_told_and_the_fewest_trials_where_they_are_others(pilot, repeats, saves):
+    """Repeats that were not run are not planned: then the fewest tasks are the fewest trials."""
+    found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=50, repeats=repeats)
+    made = sized(found, margin=0.03, purposes=("compare",))
+    (line,), sizes = report.answers(made), plan(made, "compare").sizes
+    few, cheap = min(sizes, key=lambda size: size.tasks), min(sizes, key=lambda size: size.trials)
+    assert f"the suite's 50 tasks are too few; {few.tasks:,} tasks × {few.repeats} would do" in line
+    assert (cheap.trials <= report.CHEAPER * few.trials) is saves
+    told = f"with more tasks, fewer trials: {cheap.tasks:,} tasks × {cheap.repeats}, {cheap.trials:,} trials"
+    assert (told in line) is ("fewer trials" in line) is saves
+
+
 def test_a_suite_that_grows_is_named_as_large_as_it_has_to_be(pilot):
     made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)"), margin=0.05, purposes=("gate",))
     best = plan(made, "gate").best
@@ -75,6 +88,15 @@ def test_excluded_tasks_have_to_be_made_up_for(pilot):
     best = plan(made, "gate").best
     assert made.suite_tasks == 20
     assert best.suite == f"arithmetic(size={2 * best.tasks})"
+
+
+def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
+    def out(record: Record) -> Record:
+        is_out = record.repeat == 1 and int(record.task[1:]) < 20
+        return replaced(record, status="excluded", scores={}) if is_out else record
+
+    made = sized(pilot({"bare": solves(0.8)}, tasks=40, change=out, manifest={"imported": {"from": [], "format": "csv"}}))
+    assert made.suite_tasks == 40
 
 
 # --- bad arguments ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -169,8 +170,10 @@ def test_records_without_traces_are_counted(breeze):
     found = {section.id: section for section in sections(replace(breeze, records=records))}
     lost = sum(record.accuracy < 1 for record in records)
     assert "traces" not in found
-    (said,) = found["why"].blocks
+    said, ended = found["why"].blocks
     assert isinstance(said, Paragraph)
+    assert isinstance(ended, Items)
+    assert all(re.search(r": \d+ × \w+", each) for each in ended.items)
     assert f"{find_losses(replace(breeze, records=records), '').why.untraced} lost trials have no trace" in said.text
     assert find_losses(replace(breeze, records=records), "").why.untraced <= lost
 

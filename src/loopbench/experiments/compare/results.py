@@ -163,7 +163,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared,
         warnings=_by_weight(compared, _warnings(folder, manifest, records)),
         remarks=tuple(_remarks(manifest)),
-        limits=trial_limits(manifest.config),
+        limits=trial_limits(manifest.config, manifest.versions),
     )
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))

@@ -18,7 +18,7 @@ from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons
-from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, short_name, standing, verdict
+from loopbench.text.numbers import chance_in_words, dollars, interval, limit_text, p_value, short_name, standing, verdict
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .answer import answer
@@ -333,7 +333,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Table]:
         groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
     tables = []
     for (suite, profile, unit), group in groups.items():
-        columns = ("arm", *(f"{found.budget:,.{METRICS[unit].digits}f} {UNITS[unit]}" for found in group))
+        columns = ("arm", *(f"{limit_text(found.budget)} {UNITS[unit]}" for found in group))
         rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
         tables.append(
             Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)
@@ -365,7 +365,8 @@ def _reliability(arms: Sequence[Reliability]) -> Table:
         )
         for found in arms
     )
-    return Table("Repeats: pass@k and pass^k at k = tries", columns, rows)
+    title = "Repeats: pass@k and pass^k at k = tries, the fewest scored repeats of a task that has two or more"
+    return Table(title, columns, rows)
 
 
 def _confidence(arms: Sequence[Calibration]) -> Table:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.views import AtBudget
-from loopbench.text.numbers import interval
+from loopbench.runs.config import flag_of
+from loopbench.text.numbers import interval, limit_text
 
-from .matrix import AnswerMatrix, AnswerRow, amount
+from .matrix import AnswerMatrix, AnswerRow
 from .sentence import AnswerSentence
 
 MAX_COLUMNS = 2
@@ -28,7 +29,7 @@ class Reversal:
 
     def told(self, found: AnswerMatrix) -> str:
         """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
-        written = amount(self.budget, found.unit)
+        written = limit_text(self.budget)
         most = f"${written}" if found.unit == "cost_usd" else f"{written} tokens"
         return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
 
@@ -44,8 +45,9 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     if not shown:
         return
     shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
+    path = ("trial_budget", "dollars" if found.unit == "cost_usd" else "tokens")
     each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
-    said = f"A tighter limit reverses this: {'; '.join(each)} (counting as lost what cost more)"
+    said = f"A tighter limit reverses this: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
     yield AnswerSentence(said, f"A tighter limit reverses this: {shown[0].told(found)}")
 
 

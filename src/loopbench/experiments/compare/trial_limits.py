@@ -6,22 +6,33 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison
-from loopbench.metrics.trial_limits import TrialLimits
+from loopbench.metrics.trial_limits import TRIAL_LIMITS, TrialLimits
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import CompareConfig
 from loopbench.text.counts import MAX_NAMES
-from loopbench.text.numbers import dollars, short_name
+from loopbench.text.numbers import limit_text, short_name
 
 from .sentence import AnswerSentence
 
+_LAST_CALL = ", not counting its last call"
+"""What is said of a run by the rule before the present one: see `TRIAL_LIMITS_VERSION`."""
 
-def trial_limits(config: Mapping[str, Any]) -> TrialLimits:
-    """Return the limits of a trial that a run set itself. `config`: a manifest's, which of an imported run has none."""
+
+def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any]) -> TrialLimits:
+    """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run."""
     found = list(_limits(config))
     *others, last = [words for words, _ in found] or [""]  # all of them are named, however many
     words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
-    return TrialLimits(words, frozenset(stop for _, stops in found for stop in stops))
+    return TrialLimits(
+        f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}", frozenset(stop for _, stops in found for stop in stops)
+    )
+
+
+def is_by_former_rule(config: Mapping[str, Any], versions: Mapping[str, Any]) -> bool:
+    """Whether the last call of the run's trials could go beyond a limit, and what it answered counted."""
+    budget = config.get("trial_budget") or {}
+    return TRIAL_LIMITS not in versions and any(budget.get(name) is not None for name in ("tokens", "dollars", "seconds"))
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, ...]]]:
@@ -31,7 +42,7 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
         if (limit := budget.get(name)) is not None:
             yield counted(limit, unit), (StopReason.BUDGET,)
     if (limit := budget.get("dollars")) is not None:
-        yield f"${dollars(limit)}", (StopReason.BUDGET,)
+        yield f"${limit_text(limit)}", (StopReason.BUDGET,)
     if (limit := budget.get("seconds")) is not None:
         yield f"{limit:g} s of the budget", (StopReason.BUDGET,)
     if (limit := config.get("max_tool_steps")) is not None:
@@ -57,4 +68,6 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
     told = ", ".join(f"{loop} {trials[loop] or 'none'}" for loop in shown)
     reached = told if shown is ordered else f"from {told}"
-    yield AnswerSentence(f"{holds}; trials that ended there: {reached}", is_basis=True)
+    lost = limits.stops <= {StopReason.BUDGET, StopReason.TIMEOUT} and not limits.words.endswith(_LAST_CALL)
+    what = "trials that needed more, and so are not solved" if lost else "trials that ended there"
+    yield AnswerSentence(f"{holds}; {what}: {reached}", is_basis=True)

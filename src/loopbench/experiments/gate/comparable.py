@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.trial_limits import trial_limits
 from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.gate import check_level, check_margin
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
@@ -113,6 +114,7 @@ def _refuse_other_settings(questions: _Questions) -> None:
         ("step limit", baseline.suite.max_tool_steps, manifest.suite.max_tool_steps),
         *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
     ]
+    _refuse(folder, [("limit of a trial", _limit(baseline.config, baseline.versions), _limit(manifest.config, manifest.versions))])
     for name, now in manifest.profiles.items():
         if name in baseline.profiles:
             settings.append((f"digest of profile {name}", baseline.profiles[name], now))
@@ -120,6 +122,12 @@ def _refuse_other_settings(questions: _Questions) -> None:
             if baseline.profiles[name] != now and fields:
                 raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
     _refuse(folder, settings)
+
+
+def _limit(config: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
+    """Return what each trial may spend, in words. The step limit and the time limit are looked at for themselves."""
+    budget = {name: value for name, value in config.items() if name == "trial_budget"}
+    return trial_limits(budget, versions).words or "none"
 
 
 def _refuse_other_code(questions: _Questions) -> None:

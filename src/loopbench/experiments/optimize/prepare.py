@@ -34,11 +34,11 @@ from loopbench.runs.lookup import check_plans, suite_of
 from loopbench.runs.manifest import timestamp, write_manifest
 from loopbench.runs.new_manifest import (
     PACKAGES,
-    VERSIONS,
     configuration,
     loop_program_digest,
     suite_code,
     typed_options,
+    versions_of,
 )
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking, own_code
 from loopbench.runs.schedule import Arm, make_arms
@@ -168,7 +168,7 @@ def _manifest(
         created=timestamp(),
         config=config.public(),
         seed=config.compare.seed,
-        versions=dict(VERSIONS),
+        versions=versions_of(config.compare),
         suite=SearchedSuite(
             name=suite.name,
             version=suite.version,

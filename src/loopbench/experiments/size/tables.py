@@ -29,6 +29,10 @@ MAX_TASKS = MAX_SIZE
 """Tasks beyond which no number is told: no built-in suite makes more, and no model is paid for more."""
 
 
+CHEAPER = 0.95
+"""Share of the trials that the fewest tasks take, below which the size of fewest trials is told beside it."""
+
+
 def answers(sizing: Sizing) -> list[str]:
     """Return the answer for each purpose, a sentence each."""
     return [_answer(sizing, plan) for plan in sizing.plans]
@@ -76,7 +80,13 @@ def _answer(sizing: Sizing, plan: SizeOption) -> str:
     if smallest.tasks > MAX_TASKS:
         return f"{question}: more than {count(MAX_TASKS)} tasks, which in practice nobody can run"
     shortage = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
-    return f"{question}: {shortage}; {_tasks(smallest)} × {smallest.repeats} would do, which is {_cost(smallest)}"
+    would_do = f"{_tasks(smallest)} × {smallest.repeats} would do, which is {_cost(smallest)}"
+    fewest = min((size for size in plan.sizes if size.tasks <= MAX_TASKS), key=lambda size: size.trials)
+    if fewest.trials > CHEAPER * smallest.trials:
+        return f"{question}: {shortage}; {would_do}"
+    return (
+        f"{question}: {shortage}; {would_do}; with more tasks, fewer trials: {_tasks(fewest)} × {fewest.repeats}, {_cost(fewest)}"
+    )
 
 
 def _tasks(of: Size | Sizing) -> str:

@@ -108,11 +108,16 @@ class ArmLosses:
     """Cause → trials, the most common first; fewer than it lost if traces are missing."""
     examples: tuple[LostTrial, ...] = field(repr=False)
     kinds: Kinds
+    ended: Mapping[str, int]
+    """How those without a trace ended → trials: the text of the error, else the stop; empty where nothing says it."""
+    errored: Mapping[str, int]
+    """Reason → errored trials, which are left out."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _plain(self.kinds)}
-        return {"arm": self.arm} | counts | {"examples": [example.to_json() for example in self.examples]}
+        untraced = {"ended": dict(self.ended), "errored": dict(self.errored)}
+        return {"arm": self.arm} | counts | untraced | {"examples": [example.to_json() for example in self.examples]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +287,7 @@ class _Collected:
         self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
         """Tallies by pair and loser."""
         self._alone: dict[str, _Tally[LostTrial]] = {arm: _Tally() for arm in alone}
+        self._ended: dict[str, Counter[str]] = {arm: Counter() for arm in alone}
 
     def add(self, cell: Sequence[Record]) -> None:
         """Add the trials of one task and repeat."""
@@ -316,6 +322,8 @@ class _Collected:
             return
         if record.trace_at is None:
             self.untraced += 1
+            if record.arm in self._ended:
+                self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
         trial = read_trial(self.traces.read(record), record)
         subject = "agent" if self.groups[record.arm][1] == IMPORTED else "loop"
@@ -353,7 +361,13 @@ class _Collected:
         """Return the arms, in order."""
         scored = Counter(record.arm for record in alike(records) if record.status == "scored")
         lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not _is_solved(record))
+        errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
+        for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
+            errored[record.arm][record.reason] += 1
         return tuple(
-            ArmLosses(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds)
+            ArmLosses(
+                *(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds),
+                *(self._ended[arm], errored[arm]),
+            )
             for arm, tally in self._alone.items()
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import numbers_in_words
+from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record_table import of_tasks
@@ -104,9 +105,10 @@ def why_section(losses: LossFindings) -> PageSection | None:
     if examples is not None:
         blocks.append(Folded(f"An example of each ({len(examples.rows)})", (examples,)))
     if losses.why.untraced:
-        blocks.append(
-            Paragraph(f"{counted(losses.why.untraced, 'lost trial has', 'lost trials have')} no trace to say why.", "quiet")
-        )
+        blocks.append(Paragraph(untraced_in_words(losses.results, losses.why), "quiet"))
+        ended = [f"{names[arm.arm]}: {how}" for arm in losses.why.arms if (how := how_they_ended(arm))]
+        if told := tuple(filter(None, [*ended, errored_in_words(losses.why.arms)])):
+            blocks.append(Items(told, "quiet"))
     return section_or_none("why", "Why trials were lost", blocks)
 
 

@@ -11,7 +11,7 @@ from loopbench.metrics.harness import Harness
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-from loopbench.text.numbers import interval
+from loopbench.text.numbers import interval, limit_text
 
 from .charts import UNITS, pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Items, PageSection, section_or_none, under_headings
@@ -72,21 +72,20 @@ def _budgets(budgets: Sequence[AtBudget], arms: Sequence[ArmInfo]) -> list[Block
     grids: list[Block] = []
     names = [arm.arm for arm in arms]
     for (suite, profile, unit), members in group_by(budgets, lambda budget: (budget.suite, budget.profile, budget.unit)).items():
-        digits = METRICS[unit].digits
-        columns = ("arm", *(f"at most {budget.budget:,.{digits}f}" for budget in members))
+        columns = ("arm", *(f"at most {limit_text(budget.budget)}" for budget in members))
         rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in names if arm in members[0].arms)
         caption = f"{suite}, {profile}: accuracy if a trial counts as solved only within so many {UNITS[unit]}"
         grids.append(Grid(caption, columns, rows))
-        decided = _decided(members, digits)
+        decided = _decided(members)
         if decided is not None:
             grids.append(decided)
     return [Folded("Accuracy at equal budgets", tuple(grids))] if grids else []
 
 
-def _decided(budgets: Sequence[AtBudget], digits: int) -> Grid | None:
+def _decided(budgets: Sequence[AtBudget]) -> Grid | None:
     """Return a table of the pairs that are decided at a budget, or None if none is."""
     rows = tuple(
-        (f"at most {budget.budget:,.{digits}f}", pair.a, pair.verdict.word, pair.b, interval(pair.difference, 3))
+        (f"at most {limit_text(budget.budget)}", pair.a, pair.verdict.word, pair.b, interval(pair.difference, 3))
         for budget in budgets
         for pair in budget.pairs
         if pair.verdict.word in ("better", "worse")
@@ -115,7 +114,8 @@ def reliability_section(found: Sequence[Reliability], infos: Sequence[ArmInfo]) 
         at = [interval(arm.pass_at[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks]
         hat = [interval(arm.pass_hat[k - 1], 3) if k <= arm.repeats else UNKNOWN for k in ks if k > 1]
         rows.append((arm.arm, str(arm.tasks), str(arm.repeats), *at, *hat, interval(arm.consistency, 3)))
-    caption = f"pass@k: one of k tries solves the task; pass^k: all of k do; consistency: {CONSISTENCY}"
+    least = "tasks with two scored repeats or more count, and k goes up to the fewest that one of them has"
+    caption = f"pass@k: one of k tries solves the task; pass^k: all of k do; {least}; consistency: {CONSISTENCY}"
     return PageSection("reliability", "Repeated tries", (Grid(caption, columns, tuple(rows)),))
 
 

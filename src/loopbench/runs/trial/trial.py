@@ -15,12 +15,12 @@ from loopbench.metrics.record import UNREPLAYABLE, FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
-from loopbench.models.metering import Meter, MeteredModel, MeteredToolbox
+from loopbench.models.metering import MeteredModel, MeteredToolbox
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
-from loopbench.models.waits import WAITS, Waits
-from loopbench.protocol import Model, Outcome, StopReason, Toolbox
+from loopbench.models.waits import WAITS
+from loopbench.protocol import HARNESS_STOPS, Model, Outcome, StopReason, Toolbox
 from loopbench.protocol.current_call import ID_DIGITS
 from loopbench.protocol.digest import digest
 from loopbench.protocol.values import error_text
@@ -48,6 +48,7 @@ from .guard import Guard, ends_within, stop
 from .played_user import PlayedUser
 from .recorder import Recorder
 from .script import script_of
+from .trial_meter import TrialClock, TrialMeter
 from .watchdog import BlockingTime
 
 STALLED_SHARE = 0.25
@@ -82,8 +83,10 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
         try:
             user = PlayedUser(setting.trial_models, trial, setting.meter)
             run = _Run(trial, setting, user.play(environment), truth, user)
+            run.clock.started = started
             await run.go()
-            return run.finish(started_at, time.perf_counter() - started)
+            run.end()
+            return run.finish(started_at)
         finally:
             _close(environment, trial)
     except NotRun:
@@ -156,11 +159,14 @@ class _Run:
         )
         self.tools.ids.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
         self.recorder.tools = Toolbox(environment.tools)  # not those that tell it: a circle waits for the garbage collector
-        self.meter = Meter(setting.trial_budget, setting.meter)
+        self.clock = TrialClock(self.tunnel)
+        self.waits = self.clock.waits
+        self.meter = TrialMeter(setting.trial_budget, setting.meter, self.recorder, self.clock)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.crash = ""
+        self.errored = ""
+        """Why the trial says nothing about the loop; empty if it does."""
         self.end_state: Any = None
-        self.waits = Waits()
         self.model: TrialModel | None = None
         self.stalled_s = 0.0
         """Seconds that the last request had waited for its reply when the time limit was reached."""
@@ -184,6 +190,7 @@ class _Run:
             self.tools.specs,
             RequestHooks(self.meter, self.recorder, self.guard.admit),
         )
+        self.clock.recorded = self.model.recorded
         await self._run_loop(self.model.asked)
 
     async def _run_loop(self, model: MeteredModel) -> None:
@@ -279,12 +286,21 @@ class _Run:
     def _end(self, stop: StopReason, why: str) -> None:
         self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
 
-    def finish(self, started_at: float, wall_s: float) -> FinishedTrial:
+    def end(self) -> None:
+        """Stop the clock. End by its budget a trial whose last call went beyond a limit; its answer is kept, and counts nothing."""
+        self.clock.stop()
+        self.errored = self._infrastructure()
+        if not self.errored and self.outcome.stop not in HARNESS_STOPS and (exceeded := self.meter.exceeded):
+            ended = self.outcome
+            self.outcome = Outcome(ended.answer, StopReason.BUDGET, ended.steps, details=ended.details, gave_up=ended.gave_up)
+            self.crash = exceeded
+
+    def finish(self, started_at: float) -> FinishedTrial:
         """Score the answer, and put the record and the trace together."""
         trial, recorder = self.trial, self.recorder
         faults, unmet = self._faults()
         answer = kept(self.outcome.answer)
-        errored = self._infrastructure()
+        wall_s, errored = self.clock.wall_s, self.errored
         scores: dict[str, float] = {}
         if not errored:
             scores, errored = self._score(answer)
@@ -331,7 +347,7 @@ class _Run:
             confidence=confidence(self.outcome.confidence),
             trace_digest=recorder.digest(),
             **recorder.context.fields(),
-            seconds=self._seconds(wall_s),
+            seconds=self.clock.seconds(wall_s),
             wall_s=wall_s,
             simulated_s=simulated_s,
             started_at=started_at,
@@ -359,15 +375,6 @@ class _Run:
         if self.tunnel is None or plan is None:
             return False
         return not self.recorder.calls or not plan.rests_on <= self.tunnel.ever_shown
-
-    def _seconds(self, wall_s: float) -> float:
-        """Return simulated time in the tunnel, else wall time without what a provider's failures and our limits cost, and with the
-        recorded time of replayed replies."""
-        if self.tunnel is None or self.tunnel.real_time:
-            recorded = None if self.model is None else self.model.recorded
-            replayed_s = 0.0 if recorded is None else recorded.replayed_s
-            return max(0.0, wall_s - self.waits.seconds) + replayed_s  # two clocks
-        return self.tunnel.simulated_s
 
     def _infrastructure(self) -> str:
         """Return why the trial says nothing about the loop; empty if it does."""

@@ -1,0 +1,116 @@
+"""A trial beyond a limit of its own is not solved; so a run under a limit gives what the records of a run without it foretell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.loops.bare import Bare
+from loopbench.metrics.record import Record
+from loopbench.metrics.trial_limits import exceeds
+from loopbench.metrics.views import within_limit
+from loopbench.models.fake import FakeModel
+from loopbench.models.metering import Budget
+from loopbench.protocol import Message, Outcome, Query, Reply, Request, StopReason, Usage, run_sync
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.lookup import resolve
+from loopbench.runs.schedule import schedule
+from loopbench.runs.trial.setting import TrialContext
+from loopbench.runs.trial.trial import run_trial
+
+PROFILES = ("clean", "flaky-format", "flaky-tools", "provider-trouble", "stubborn")
+LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
+SUITES = ("arithmetic(size=3)", "ecommerce(size=3)")
+"""Tasks that are judged by an answer, and by an end state, which a trial may reach before its limit."""
+LIMITED: Mapping[str, Callable[[Record], float]] = {
+    "tokens": lambda record: record.tokens,
+    "calls": lambda record: record.lm_calls,
+    "seconds": lambda record: record.seconds,
+}
+"""Limit of a trial → what its record says of it."""
+
+
+@cache
+def trials(suite: str, profile: str) -> tuple[Any, Any]:
+    config = CompareConfig(suite=suite, profiles=(profile,), loops=LOOPS)
+    found, tasks, arms = resolve(config)
+    return found, tuple(schedule(arms, tasks, 1, 0))
+
+
+def records(suite: str, profile: str, budget: Budget) -> list[Record]:
+    found, planned = trials(suite, profile)
+    setting = TrialContext(found, trial_budget=budget)
+    return [run_sync(run_trial(trial, setting)).record for trial in planned]
+
+
+@cache
+def unlimited(suite: str, profile: str) -> list[Record]:
+    return records(suite, profile, Budget())
+
+
+@settings(max_examples=12)
+@given(data=st.data(), suite=st.sampled_from(SUITES), profile=st.sampled_from(PROFILES), what=st.sampled_from(list(LIMITED)))
+def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretells(data, suite, profile, what):
+    spent = LIMITED[what]
+    free = unlimited(suite, profile)
+    limit = data.draw(st.sampled_from(sorted({spent(record) for record in free})).map(lambda most: most + 0)) or 1
+    limit += data.draw(st.sampled_from([0, 0, 1, -1])) if limit > 1 else 0
+    held = records(suite, profile, Budget(**{what: limit}))
+    for before, after in zip(free, held, strict=True):
+        is_beyond = exceeds(spent(before), limit)
+        assert after.accuracy == (0.0 if is_beyond else before.accuracy), (before.name, what, limit)
+        assert (after.stop == "budget") == is_beyond or before.stop in ("crashed", "timeout"), (before.name, what, limit)
+        if not is_beyond:
+            assert (after.stop, after.answer, after.trace_digest) == (before.stop, before.answer, before.trace_digest)
+    if what == "tokens":
+        assert [record.accuracy for record in held] == list(map(within_limit(limit, "tokens"), free))
+
+
+def test_the_loops_meet_the_limits_in_every_way():
+    """Else the law above says little: trials solved within a limit, solved beyond it, and never solved."""
+    free = [record for suite in SUITES for profile in PROFILES for record in unlimited(suite, profile)]
+    middle = sorted(record.tokens for record in free)[len(free) // 2]
+    assert {(record.accuracy == 1, exceeds(record.tokens, middle)) for record in free} == {
+        (solved, beyond) for solved in (True, False) for beyond in (True, False)
+    }
+    assert any(record.seconds > 0 for record in free)
+
+
+# --- what the last call answers ---
+
+
+def priced(tokens: int, dollars: float | None = None, nominal: float | None = None) -> Reply:
+    return Reply('{"final_answer": "42"}', usage=Usage(tokens, 0, cost_usd=dollars, nominal_usd=nominal))
+
+
+@pytest.mark.parametrize(
+    ("budget", "reply", "reason"),
+    [
+        (Budget(tokens=2000), priced(2001), "budget of 2,000 tokens exceeded: 2,001"),
+        (Budget(dollars=0.02), priced(1, 0.03), "budget of 0.02 dollars exceeded: 0.03"),
+        (Budget(dollars=0.02), priced(1, 0.0, 0.03), "budget of 0.02 dollars exceeded: 0.03"),
+        (Budget(tokens=2000), priced(2000), ""),
+        (Budget(dollars=0.02), priced(1, 0.03, 0.02), ""),
+        (Budget(dollars=0.02), priced(1), ""),
+    ],
+    ids=["tokens", "dollars", "from a cache", "to the last token", "without a cache", "no price"],
+)
+def test_an_answer_beyond_a_limit_is_kept_and_solves_nothing(one_trial, tiny, budget, reply, reason):
+    record = one_trial(Bare(), tiny(), models={"fake": FakeModel(reply)}, trial_budget=budget).record
+    assert (record.status, record.answer, record.lm_calls) == ("scored", "42", 1)
+    assert (record.stop, record.accuracy, record.reason) == (("budget", 0.0, reason) if reason else ("finished", 1.0, ""))
+
+
+def test_a_loop_that_crashes_beyond_a_limit_crashed(one_trial, tiny, written):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        await model.complete(Request((Message("user", "?"),)))
+        raise ZeroDivisionError("a bug")
+
+    record = one_trial(written(run), tiny(), models={"fake": FakeModel(priced(9))}, trial_budget=Budget(tokens=5)).record
+    assert (record.stop, record.accuracy) == (StopReason.CRASHED.value, 0.0)
+    assert record.reason.startswith("ZeroDivisionError: a bug")
