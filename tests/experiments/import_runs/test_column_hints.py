@@ -129,7 +129,7 @@ def test_places_inside_of_objects_are_told(kit):
     ]
     path = kit.put("\n".join(map(json.dumps, rows)), ".jsonl")
     left, pooled = read(path).notes
-    assert left == "columns left out: provider, usage; to read it: --map tokens=usage.total_tokens"
+    assert left == "columns left out: provider, usage; to read more of them: --map tokens=usage.total_tokens"
     assert pooled.startswith("column 'provider.id' tells 2 kinds of trials apart (one, two)")
     assert pooled.endswith("to compare them: --map arm=provider.id")
     log = read(path, ["arm=provider.id,tokens=usage.total_tokens"])

@@ -60,7 +60,7 @@ def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str,
     if not found:
         return ""
     typed = ",".join(f"{meaning}={column}" for meaning, column in list(found.items())[:MAX_TOLD])
-    return f"; to read {'it' if len(found) == 1 else 'more of them'}: --map {shlex.quote(typed)}"
+    return f"; to read {'it' if len(names) == 1 else 'more of them'}: --map {shlex.quote(typed)}"
 
 
 def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
