@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
+from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -132,9 +133,9 @@ class AnswerMatrix:
 
     @property
     def subject(self) -> str:
-        """What a row is called: an agent where all are, which other tools' results were imported of; else a loop."""
-        subjects = {cell.arm.info.subject for row in self.rows for cell in row.cells if cell is not None}
-        return "agent" if subjects == {"agent"} else "loop"
+        """What a row is called: an agent where other tools' results were imported, which may differ in anything; else a loop."""
+        infos = [cell.arm.info for row in self.rows for cell in row.cells if cell is not None]
+        return "agent" if are_imported(infos) else "loop"
 
     @property
     def compared(self) -> list[int]:
