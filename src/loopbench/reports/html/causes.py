@@ -10,7 +10,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import numbers_in_words
 from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
-from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
 from loopbench.metrics.trajectory.causes import MEANINGS, Cause
@@ -183,20 +183,24 @@ def _tasks(group: GroupFindings, infos: Sequence[ArmInfo]) -> Iterator[Block]:
     ordered = in_order(group.arms, infos)
     rows = tuple(_arm(arm) for arm in ordered)
     columns = ("arm", "solved by it alone", "solved in some repeats", "false success", "wasted steps", "repeated calls")
-    yield Grid(
-        "Counts of tasks, then means per trial; wasted steps are those beyond the shortest trial that solved the task",
-        columns,
-        rows,
-    )
+    means = any(arm.wasted_steps is not None for arm in ordered)
+    wasted = "; wasted steps are those beyond the shortest trial that solved the task" if means else ""
+    caption = f"Counts of tasks, then means per trial{wasted}"
+    yield _known(caption, columns, rows)
     if group.notable:
         arms = [arm.arm for arm in ordered]
         names = tuple(arm.removesuffix(f"/{group.profile}") for arm in arms)
         listed = sorted(group.notable, key=lambda task: (*(kind not in task.kinds for kind in _KINDS), task.task))[:MAX_TASKS]
         heads = ("task", "is", *names, "false success", "wasted steps", "repeated calls")
         caption = f"Tasks worth a look, {len(listed)} of {len(group.notable)}; solved trials of each arm"
-        yield Folded(
-            f"Tasks worth a look ({len(group.notable)})", (Grid(caption, heads, tuple(_task(task, arms) for task in listed)),)
-        )
+        grid = _known(caption, heads, tuple(_task(task, arms) for task in listed))
+        yield Folded(f"Tasks worth a look ({len(group.notable)})", (grid,))
+
+
+def _known(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Grid:
+    """Return a table without the columns in which nothing is known of any row."""
+    known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
+    return Grid(caption, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 
 _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
@@ -204,9 +208,8 @@ _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
 
 def _unsolved(group: GroupFindings) -> str:
     ids = group.of_kind("unsolved")
-    return (
-        f"No arm solved {_ids(ids)}: too hard for all arms under this profile, or their expected answers are wrong." if ids else ""
-    )
+    under = "" if group.profile == IMPORTED else " under this profile"
+    return f"No arm solved {_ids(ids)}: too hard for all arms{under}, or their expected answers are wrong." if ids else ""
 
 
 def _flaky(group: GroupFindings) -> str:
