@@ -33,8 +33,8 @@ help:
 	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: about half an hour"
 	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
 	@echo "make test       lint, types, tests"
-	@echo "make fast       the tests without the costliest: two thirds of them in about a minute"
-	@echo "make explore    the same tests with more cases, newly drawn: hypothesis draws the same 25 each time elsewhere"
+	@echo "make fast       two thirds of the tests, without the costliest and with fewer cases of each property: about a minute"
+	@echo "make explore    the same tests with 100 new cases of each property: make test draws the same 25 each time, make fast 10"
 	@echo "make test-slow  the simulations that take minutes"
 	@echo "make fuzz       an hour of damaged files of every kind through their readers, within 512 MB and 10 s each"
 	@echo "make hostile    hostile replies through the five designs, until there are ten million: hours, and goes on where it was interrupted"
@@ -89,7 +89,7 @@ types: $(READY_DEV)
 	$(BIN)/mypy
 
 fast: $(READY_DEV)
-	$(PYTEST) -m 'not slow and not real and not thorough'
+	$(PYTEST) -m 'not slow and not real and not thorough' --hypothesis-profile=quick
 
 explore: $(READY_DEV)
 	$(PYTEST) -m 'not slow and not real and not thorough' --hypothesis-profile=explore

@@ -37,7 +37,7 @@ from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
-from tests.cases import USUAL
+from tests.cases import QUICK, USUAL
 from tests.forking import run_in_forks
 from tests.over_http import OverHttp, Switchboard, open_switchboard
 from tests.prepared import start_for_asyncio
@@ -105,7 +105,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     vars(gc_tuning)["gc"] = SimpleNamespace(**vars(gc) | {"freeze": lambda: None, "unfreeze": lambda: None})
-    gc.set_threshold(10_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
+    gc.set_threshold(50_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
 
 
 def _stay_in_memory(fd: Any) -> None:
@@ -121,6 +121,7 @@ asyncio.unix_events.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": 
 
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no fault of a test
 settings.register_profile("repeatable", UNTIMED, max_examples=USUAL, derandomize=True)
+settings.register_profile("quick", UNTIMED, max_examples=QUICK, derandomize=True)
 settings.register_profile("explore", UNTIMED, max_examples=100)
 settings.load_profile("repeatable")
 

@@ -70,7 +70,7 @@ CONFINED: dict[str, tuple[str, frozenset[str]]] = {
 RATCHETS: dict[str, int] = {
     # what there is, counted by `measured`; a number here may only fall
     "files of src over 450 lines": 0,
-    "files of tests over 450 lines": 1,
+    "files of tests over 450 lines": 0,
     "files of tests over 800 lines": 0,
     "functions over 60 lines": 0,
     "functions of more than 7 parameters": 0,

@@ -87,13 +87,15 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
     names = sorted(path.name for path in (here / "runs" / "monday").iterdir())
     assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
 
-    assert loopbench("bless", "monday", "--output", "base.json").code == 0
+    blessed = loopbench("bless", "monday", "--output", "base.json")
+    assert blessed.code == 0
+    assert "seed" not in blessed.out + blessed.err
     same = loopbench("gate", "monday", "--baseline", "base.json")
     assert (same.code, "identical" in same.out) == (0, True)
     loopbench("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
     worse = loopbench("gate", "tuesday", "--baseline", "base.json")
     assert worse.code == 1
-    assert "Tasks: 35 worse" in worse.out
+    assert "Task-arm pairs: 35 worse" in worse.out
     assert "react/openai/gpt-4o-mini/t20" in loopbench("gate", "tuesday", "--baseline", "base.json", "-v").out
 
     again = loopbench("gate", "--baseline", "base.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -125,10 +126,13 @@ def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
     assert "Likewise regression: finish/clean in tokens." in brief.sentences(judged)
 
 
-def test_an_example_of_each_cause_and_where_the_others_are(judged):
-    lines = brief.examples(judged)
-    assert [line.partition(" worse")[0] for line in lines if line.startswith("- ")] == ["- finish/clean/t0", "- mine/clean/t9"]
-    assert lines[-1] == "and 11 other changed tasks: -v, or --json for all"
+def test_an_example_of_the_most_frequent_cause_and_where_the_others_are(judged):
+    said, command = brief.examples(judged)
+    assert (said.partition(" worse")[0], command) == ("- finish/clean/t0", "    loopbench show runs/r finish/clean/t0/0")
+    assert brief.changed(judged) == ["Tasks: 12 worse (parse 10, tool argument 3), 1 better: -v has all"]
+    here = replace(judged, outcome="worse here")
+    assert brief.examples(here)[-1] == "and 12 other changed tasks: -v, or --json for all"
+    assert brief.changed(here) == []
 
 
 def test_it_fits_a_screen_and_verbose_has_the_rest(judged, capsys):

@@ -20,6 +20,7 @@ from loopbench.loops import (
     ApprovalRequired,
     Bare,
     Checkpoint,
+    CheckpointFile,
     Finish,
     Loop,
     Observer,
@@ -296,3 +297,28 @@ def test_a_payment_with_the_key_of_its_call_is_made_once_although_the_process_di
         assert asyncio.run(settle(loop, "Pay it.", bank, FakeModel.script(calls_left, "Paid."), path)).answer == "Paid."
     assert list(bank.made.values()) == ["5 cents are sent to DE02"] * 2
     assert bank.asked == 3
+
+
+def test_the_safe_defaults_are_a_product_whose_refund_waits_and_goes_on(tmp_path: Path) -> None:
+    made, given_back = code_of("Safe defaults"), list[int]()
+
+    def refund(cents: int) -> str:
+        """Give money back."""
+        given_back.append(cents)
+        return "given back"
+
+    path, model = tmp_path / "run.jsonl", FakeModel.script([ToolCall("refund", {"cents": 5})], "Done.")
+    with pytest.raises(ApprovalRequired):
+        asyncio.run(made["answer"](Query("Give it back."), [refund], model, path))
+    waiting = CheckpointFile(path)
+    waiting.approve(waiting.pending[0])
+    assert asyncio.run(made["answer"](Query("Give it back."), [refund], FakeModel.script([], "Done."), path)).answer == "Done."
+    assert given_back == [5]
+
+
+def test_the_page_links_to_places_that_it_has() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    places = {
+        re.sub(r"[^a-z -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^##+ (.*)$", text, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([a-z-]+)\)", text)) <= places

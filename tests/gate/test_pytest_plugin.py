@@ -153,7 +153,9 @@ def test_a_worse_loop_fails_task_by_task(pytester, blessed):
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["regression: *", "Tasks: * worse*", "- *arithmetic-* worse: *parse*", "*loopbench show *kept*"])
-    ended.stdout.fnmatch_lines(["pytest --loop-bless test_mine.py::test_agent # if the loss is meant"])
+    ended.stdout.fnmatch_lines(
+        ["Fix the loop, or bless the run if the loss is meant:", "    pytest --loop-bless test_mine.py::test_agent"]
+    )
     assert "Traceback" not in ended.stdout.str()
     assert list((pytester.path / "kept").glob("*/trials.jsonl"))
 
@@ -179,7 +181,9 @@ def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(py
     write(pytester, "finish(parse_retries=0)", tasks=12)
     ended = run(pytester)
     ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["worse here: * lost, none gained (*)", '*on_worse_here="pass", accepts the loss all the same.'])
+    ended.stdout.fnmatch_lines(
+        ["worse here: * lost, none gained (*)", 'Fix the loop, or let it through with on_worse_here="pass", or bless the run *:']
+    )
     write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_worse_here='pass'")
     accepted = run(pytester)
     accepted.assert_outcomes(passed=1)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.comparison import Comparison, compare
 from tests.cases import cases
 
@@ -54,3 +55,24 @@ def test_of_many_arms_the_ones_that_lack_most_are_named(record) -> None:
         "The cost is known for 28 of the 34 scored trials of f, 30 of the 35 of e, 32 of the 36 of d and 3 more arms; "
         "each mean is over these."
     )
+
+
+@given(gone=st.dictionaries(st.sampled_from("abc"), st.sets(st.integers(0, TASKS - 1), max_size=8), min_size=2))
+@settings(max_examples=cases(15))
+def test_repeats_that_a_file_lacks_are_told_as_errored_ones_are(record, gone: dict[str, set[int]]) -> None:
+    """`gone`: arm → tasks whose second repeat has no row. Nobody has a third repeat of any task but the first arm."""
+    infos = [ArmInfo(arm, arm, {}, "unknown", "imported", "s") for arm in gone]
+    records = []
+    for place, (arm, lost) in enumerate(gone.items()):
+        for task in range(TASKS):
+            for repeat in range(3):
+                is_there = repeat == 0 or (repeat == 1 and task not in lost) or (repeat == 2 and place == 0)
+                status, reason = ("scored", "") if is_there else ("excluded", "not in x.csv")
+                records.append(record(arm=arm, task=f"t{task}", repeat=repeat, status=status, reason=reason))
+    told = [warning for warning in compare(records, infos).warnings if "repeats that are excluded" in warning.lower()]
+    shares = [len(lost) / (3 * TASKS) for lost in gone.values()]
+    assert len(told) == (max(shares) > MAX_ERRORED)
+    if told:
+        assert f"{max(shares):.1%} of " in told[0]
+        assert told[0].count("all of them because of: not in x.csv.") == 1
+        assert ("may bias" in told[0]) == (max(shares) - min(shares) > MAX_ERRORED)

@@ -1,9 +1,7 @@
-"""From text to loops and suites: the grammar of specs, options and their types, names, and code of the user's own."""
+"""From text to loops and suites: options and their types, names, and code of the user's own."""
 
 from __future__ import annotations
 
-import datetime
-import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -17,97 +15,12 @@ from hypothesis import strategies as st
 from loopbench.loops.bare import Bare
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import Loop, Outcome, StopReason
-from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.protocol.names import Spec, parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import checked_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
 from tests.cases import cases
-
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-"""What TOML can hold."""
-SCALAR = (
-    TEXT
-    | st.sampled_from(["true", "false", "inf", "nan", "none", "a, b", 'say "hi"', "it's", "C:\\x", "#1", "", "1", "\x7f", "])}"])
-    | st.booleans()
-    | st.integers(-(2**63), 2**63)
-    | st.floats(allow_nan=False)
-    | st.dates()
-    | st.times()
-    | st.datetimes()
-    | st.datetimes(timezones=st.just(datetime.UTC))
-)
-VALUE = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6)
-NAME = st.from_regex(r"[A-Za-z_][\w]{0,8}", fullmatch=True).filter(str.isidentifier)
-WHOLE = st.from_regex(r"[A-Za-z_][\w.:-]{0,12}", fullmatch=True)
-
-
-@given(WHOLE, st.dictionaries(NAME, VALUE, max_size=4))
-def test_a_spec_is_read_back_from_its_text(name, options):
-    spec = Spec(name, options)
-    assert parse_spec(str(spec)) == spec
-
-
-@given(st.dictionaries(NAME, VALUE, max_size=4))
-def test_the_text_does_not_depend_on_the_order_of_options(options):
-    assert str(Spec("x", options)) == str(Spec("x", dict(reversed(options.items()))))
-
-
-@given(st.text() | st.from_regex(r"[a-z]+\([^)]*\)?"))
-def test_any_text_is_a_spec_or_a_value_error(text):
-    try:
-        spec = parse_spec(text)
-    except ValueError:
-        return
-    again = parse_spec(str(spec))
-    assert (again.name, again.options.keys()) == (spec.name, spec.options.keys())
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "options"),
-    [
-        ("bare", "bare", {}),
-        (" bare ", "bare", {}),
-        ("bare()", "bare", {}),
-        ("bare(max_steps=3)", "bare", {"max_steps": 3}),
-        ("bare( max_steps = 3 , check_types=true,)", "bare", {"max_steps": 3, "check_types": True}),
-        ("x(mode=observe)", "x", {"mode": "observe"}),
-        ('x(a="1, 2", b=[1, 2], c={k = "v, w"})', "x", {"a": "1, 2", "b": [1, 2], "c": {"k": "v, w"}}),
-        (r'x(a="say \"a, b\"", b=1)', "x", {"a": 'say "a, b"', "b": 1}),
-        ("x(a='''it's, ok''', b=1)", "x", {"a": "it's, ok", "b": 1}),
-        ("my.module:Loop(n=inf)", "my.module:Loop", {"n": math.inf}),
-    ],
-)
-def test_what_can_be_written(text, name, options):
-    assert parse_spec(text) == Spec(name, options)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "not a name"),
-        ("bare(", "not a name"),
-        ("bare) (", "not a name"),
-        ("3x", "not a name"),
-        ("bare(3)", "write option=value"),
-        ("bare(a b=3)", "write option=value"),
-        ("bare(n=)", "not a TOML value"),
-        ("bare(n=two words)", "quote it if it is text"),
-        ("bare(n=1 # the rest)", "not a TOML value"),
-        ("bare(n=1\nm=2)", "not a TOML value"),
-        ("bare(n=1]\nm=[2)", "not a TOML value"),
-        ("bare(n=1, n=2)", "'n' is a duplicate"),
-        (f"bare(n={'[' * 5_000})", "not a TOML value"),
-        (f"bare(n={'9' * 5_000})", "not a TOML value"),
-        ('bare(n="""' + "\\" * 5_000, "not a name"),
-        ('bare(n="""' + "\\" * 5_000 + ")", "not a TOML value"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_in_one_line(text, said):
-    with pytest.raises(ValueError, match=said) as caught:
-        parse_spec(text)
-    assert "\n" not in str(caught.value)
-
 
 # --- options ---
 
@@ -167,11 +80,6 @@ def test_annotations_that_only_a_type_checker_can_resolve_do_not_matter():
         return None
 
     assert checked_options(build, {"size": 4}, "it") == {"size": 4}
-
-
-@given(st.text(), st.lists(st.text(), max_size=4))
-def test_the_hint_lists_what_is_known(name, known):
-    assert all(item in nearest(name, known) for item in known)
 
 
 # --- a loop inside another ---

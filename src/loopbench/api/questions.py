@@ -7,6 +7,7 @@ Settings beyond the named parameters are fields of `CompareConfig`, such as `tas
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run as run_trials
 from loopbench.experiments.gate import brief
-from loopbench.experiments.gate import outcome as gate_outcome
 from loopbench.experiments.gate import outputs as gate_outputs
 from loopbench.experiments.gate.damaged import check_suffix
 from loopbench.experiments.optimize import tables as optimize_tables
@@ -54,11 +54,6 @@ AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
 AnyRun = str | Path | Loaded
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
-ACCEPTED: Mapping[gate_outcome.Outcome, str] = {
-    outcome: f"Where finding.outcome is {outcome!r}, whether to take the change all the same is yours to decide."
-    for outcome in gate_outputs.ACCEPTED
-}
-"""Outcome of a gate → what to do about it: in Python it has no exit code."""
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
 RERUN_SETTINGS = ("seed", "repeats", "trial_timeout_s", "runs", "allow", "base_url", "cassette")
@@ -170,7 +165,8 @@ def gate(
     else:
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common)
-    said = [*brief.changed(judged), *brief.sentences(judged, ACCEPTED), *brief.examples(judged, "finding.tasks")]
+    judged = replace(judged, advice=replace(judged.advice, asker="python"))
+    said = [*brief.changed(judged, "finding.tasks"), *brief.sentences(judged), *brief.examples(judged, "finding.tasks")]
     return GateAnswer(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +35,7 @@ from loopbench.experiments.gate.baseline_changes import blessed_crashes, content
 from loopbench.experiments.gate.comparable import check_accuracy_margin
 from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.github import append_summary, error_annotation, in_actions, step_summary
+from loopbench.experiments.gate.next_steps import to_json
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
@@ -188,6 +189,7 @@ def _judged(
         folder = run_folder(options.run, options.runs)
     found = read_run(folder)
     judged = judge(found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks)
+    judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]))
     targets.write(judged)
     if options.run is None:
         write_report(found, told=not output.quiet)
@@ -305,6 +307,15 @@ class _Targets:
     summary: Path | None
     annotations: bool
 
+    def flags(self) -> Iterator[str]:
+        """Yield the flags of how outcomes count, where they are not the defaults."""
+        for flag, how, default in (
+            ("--on-undecided", self.counts[0], OnUndecided.UNDECIDED),
+            ("--on-worse-here", self.counts[1], OnWorseHere.FAILED),
+        ):
+            if how != default:
+                yield from (flag, how.value)
+
     def check(self) -> None:
         """Check that the files can be written. Raises ValueError."""
         for flag, path in (("--junit", self.junit), ("--summary", self.summary)):
@@ -341,6 +352,6 @@ def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:
 
 def _print(judged: GateResult, *, as_json: bool, verbose: bool) -> None:
     if as_json:
-        print(json.dumps(judged.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(to_json(judged), ensure_ascii=True, allow_nan=False))
         return
     print_gate(judged, verbose=verbose)

@@ -22,6 +22,8 @@ STYLES: Mapping[str, str] = {**dict.fromkeys((*PASSES, "within here"), "bold gre
 WORST = "bold red"
 MAX_NAMED = 1
 """Arms and metrics that the first line of the short form names: the rows below it have the others."""
+MAX_EXAMPLE = 2
+"""Lines of a trial that was lost; the command below it shows it whole."""
 
 
 def print_gate(judged: GateResult, *, verbose: bool) -> None:
@@ -41,20 +43,22 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
     yield from _wrapped(headline(judged, MAX_NAMED), width, STYLES.get(judged.outcome, WORST))
     if judged.lines:
         yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
-    for line in (*brief.changed(judged), *brief.examples(judged)):
+    for line in brief.changed(judged):
         yield from _line(line, width)
+    for line in brief.examples(judged):
+        yield from _line(line, width, MAX_EXAMPLE if line.startswith("- ") else None)
     if judged.lines:
         yield from _wrapped(brief.margins(judged), width, "dim")
     for line in brief.sentences(judged):
         yield from _line(line, width)
 
 
-def _line(line: str, width: int) -> Iterator[Text]:
-    """Yield a sentence in lines, or a command, which is copied whole, in one."""
-    if line.startswith("loopbench "):
+def _line(line: str, width: int, most: int | None = None) -> Iterator[Text]:
+    """Yield a sentence in lines, at most so many, or a command, which is copied whole, in one."""
+    if line.startswith(brief.COMMANDS):
         yield Text(f"    {line}")
     else:
-        yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width)
+        yield from [Text(line)] if line.startswith(" ") else _wrapped(line, width, most=most)
 
 
 def _cells(row: tuple[str, ...]) -> list[Text]:
@@ -64,11 +68,11 @@ def _cells(row: tuple[str, ...]) -> list[Text]:
     return [*map(Text, cells), Text(outcome, style=STYLES.get(outcome.partition(",")[0], WORST))]
 
 
-def _wrapped(line: str, width: int, style: str = "") -> Iterator[Text]:
+def _wrapped(line: str, width: int, style: str = "", most: int | None = None) -> Iterator[Text]:
     if width >= WIDE:
         yield Text(line, style=style)
         return
     indent = "  " * line.startswith("- ")
-    first, *others = textwrap.wrap(line, width - len(indent), break_on_hyphens=False) or [line]
+    first, *others = textwrap.wrap(line, width - len(indent), break_on_hyphens=False, max_lines=most, placeholder=" …") or [line]
     yield Text(first, style=style)
     yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)  # no part becomes a command by standing first

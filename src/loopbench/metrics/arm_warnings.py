@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from loopbench.protocol.counts import counted
 
 from .left_out import most_frequent
+from .record import Record
+from .record_table import alike, where
 from .summary import COSTS, ArmSummary
 
 MAX_ERRORED = 0.02
@@ -46,18 +48,47 @@ def errored_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[st
     `compared`: the pairs of arms of one suite and profile.
     """
     shares = {name: summary.errored_share for name, summary in arms.items()}
-    many = sorted((name for name in arms if shares[name] > MAX_ERRORED), key=lambda name: -shares[name])
+    reasons = {name: summary.errored_reasons for name, summary in arms.items()}
+    yield from _lacking(shares, reasons, compared, "errored and left out")
+
+
+def lost_repeats_warnings(records: Mapping[str, Sequence[Record]], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield which arms lack many repeats of tasks whose other repeats they have, as where a file has no row for what failed.
+
+    `records`: arm → its trials. A repeat that an arm has of no task was not asked for, and a task that it lacks whole is told
+    elsewhere.
+    """
+    lost = {name: _lost_repeats(own) for name, own in records.items()}
+    shares = {name: len(lost[name]) / max(len(own), 1) for name, own in records.items()}
+    reasons = {name: Counter(record.reason for record in found) for name, found in lost.items()}
+    yield from _lacking(shares, reasons, compared, "repeats that are excluded")
+
+
+def _lost_repeats(records: Sequence[Record]) -> list[Record]:
+    excluded = where(records, lambda record: record.status == "excluded")
+    if not excluded:
+        return []
+    there = where(records, lambda record: record.status != "excluded")
+    tasks, repeats = {record.task for record in alike(there)}, {record.repeat for record in there}
+    return [record for record in excluded if record.task in tasks and record.repeat in repeats]
+
+
+def _lacking(
+    shares: Mapping[str, float], reasons_of: Mapping[str, Mapping[str, int]], compared: Sequence[tuple[str, str]], what: str
+) -> Iterator[str]:
+    """Yield one sentence on the arms whose share of such trials is large. `what`: what those trials are."""
+    many = sorted((name for name in shares if shares[name] > MAX_ERRORED), key=lambda name: -shares[name])
     if not many:
         return
     reasons: Counter[str] = Counter()
     for name in many:
-        reasons.update(arms[name].errored_reasons)
+        reasons.update(reasons_of[name])
     gap, pair = max(((abs(shares[a] - shares[b]), (a, b)) for a, b in compared), default=(0.0, ("", "")))
     biased = f" {_biased(gap, pair)}" if gap > MAX_ERRORED else ""
     if len(many) == 1:
-        said = f"{many[0]}: {shares[many[0]]:.1%} of its trials are errored and left out"
+        said = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
     else:
-        said = f"Errored and left out: {_of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
+        said = f"{what[0].upper()}{what[1:]}: {_of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
     yield f"{said}{most_frequent(reasons)}.{biased}"
 
 

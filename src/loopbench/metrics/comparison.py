@@ -18,7 +18,7 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 
 from .arm_info import ArmInfo
-from .arm_warnings import cost_warnings, errored_warnings, unsound_arm_warnings
+from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
 from .families import judge_family
 from .left_out import excluded_warnings, most_frequent, overlap_warnings
 from .outlook import Outlook, pair_outlook
@@ -221,7 +221,7 @@ def compare(
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
     dead = [*map(dead_arm_warning, compared)]
-    summaries = {arm.info.arm: arm.summary for arm in compared}
+    summaries, same_air = {arm.info.arm: arm.summary for arm in compared}, _alike(compared)
     apart, partial = overlap_warnings({name: summary.tasks for name, summary in summaries.items()}, _common(matched, pairs))
     warnings = [
         *lacking,
@@ -229,7 +229,8 @@ def compare(
         *filter(None, dead),
         *unsound_arm_warnings(summaries),
         *apart,
-        *errored_warnings(summaries, _alike(compared)),
+        *errored_warnings(summaries, same_air),
+        *lost_repeats_warnings(by_arm, same_air),
         *partial,
         *left_out,
         *_unit_warnings(pairs, level),

@@ -13,8 +13,11 @@ import pytest
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
+from loopbench.experiments.gate.advice import Larger
 from loopbench.experiments.gate.baseline import to_text
 from loopbench.experiments.gate.larger import larger
+from loopbench.experiments.gate.next_steps import next_steps
+from loopbench.experiments.gate.outputs import paragraphs
 from loopbench.metrics.gate import Bounds, GateLine
 from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
@@ -79,14 +82,14 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     judged = judge(found, baseline)
     assert judged.outcome == "unchanged"  # 12 tasks say nothing of 2 points elsewhere, and it is not the same
     assert (judged.tasks, judged.same_result, judged.differs_in) == ((), 96, ("tokens",))
-    *dice, unjudged = judged.notes
+    dice, (unjudged,) = judged.notes, judged.details
     assert unjudged.startswith("Not judged: tokens ×1.96 (")
     assert ", not judged" in headline(judged).partition("tokens ×1.96 (")[2]
     assert [note.partition(":")[0] for note in dice] == [
         f"{arm.arm} is the blessed loop (code, options and settings), and yet 24 of 24 trials differ" for arm in judged.arms
     ]
     dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
-    assert (dear.outcome, [note for note in dear.notes if note.startswith("Not judged")]) == ("regression", [])
+    assert (dear.outcome, [note for note in dear.details if note.startswith("Not judged")]) == ("regression", [])
     assert {line.metric: line.outcome for line in arm_of(dear, "bare/clean").lines} == {"accuracy": "pass", "tokens": "regression"}
     assert judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 1.1}).outcome == "pass"
 
@@ -128,7 +131,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
-        "stops", "common_tasks", "bless",
+        "stops", "common_tasks", "bless", "counted",
     }  # fmt: skip
     alone = {"stop_alone", "crash_alone", "limits", "limit_alone", "hangs", "unjudged"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
@@ -158,7 +161,7 @@ def test_another_seed_pairs_tasks_and_not_trials(baseline, fresh):
     judged = judge(fresh(repeats=2, seed=5), baseline)
     assert not judged.paired
     assert judged.outcome != "identical"
-    assert any(note.startswith("Another seed than in the baseline, 5, not 0") for note in judged.notes)
+    assert any(note.startswith("Another seed than in the baseline, 5, not 0") for note in judged.details)
     clean = arm_of(judged, "bare/clean").lines[0]
     assert (clean.effect.value, clean.tasks) == (0.0, 12)  # nothing strikes there
     assert judged.same_result == 0
@@ -167,7 +170,7 @@ def test_another_seed_pairs_tasks_and_not_trials(baseline, fresh):
 def test_another_number_of_repeats_pairs_tasks_and_not_trials(baseline, fresh):
     judged = judge(fresh(repeats=1), baseline)
     assert not judged.paired
-    assert any(note.startswith("Another number of repeats than in the baseline, 1, not 2") for note in judged.notes)
+    assert any(note.startswith("Another number of repeats than in the baseline, 1, not 2") for note in judged.details)
     assert {line.tasks for line in judged.lines} == {12}
 
 
@@ -203,7 +206,7 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
         ("finish(parse_retries=0)/clean", "finish/clean"),
         ("finish(parse_retries=0)/flaky-tools", "finish/flaky-tools"),
     ]
-    assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.notes
+    assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.details
 
 
 def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, fresh):
@@ -224,53 +227,56 @@ def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fr
     was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
     judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
     assert judged.outcome == "identical"
-    assert "finish differs from the blessed one in parse_retries (0 now, 2 by default in the baseline)." in judged.notes
-    (unseen,) = [note for note in judged.notes if note.startswith("In this run ")]
-    assert "no reply was made unreadable and no provider failed, so the gate says nothing" in unseen
+    assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
+    (unseen,) = [step.say for step in next_steps(judged)]
+    assert unseen.startswith("In this run no reply was made unreadable and no provider failed, so the gate says nothing")
     assert "--profile flaky-format and --profile provider-trouble, too" in unseen
 
 
 def test_faults_that_a_changed_loop_met_are_not_missed(fresh):
     was = bless(fresh(loops=("finish",), profiles=("flaky-format", "flaky-tools")))
     now = fresh(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
-    notes = [note for note in judge(now, was).notes if note.startswith("In this run ")]
-    assert [note.partition(",")[0] for note in notes] == ["In this run no provider failed"]
+    steps = [step.say for step in next_steps(judge(now, was))]
+    assert [said.partition(",")[0] for said in steps] == ["In this run no provider failed"]
 
 
-def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, altered):
+def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, altered, wind):
     judged = judge(altered(failing(task(1))), baseline, path=Path("b.json"))
     assert judged.outcome == "undecided"
-    place = next(place for place, note in enumerate(judged.notes) if note.startswith("More tasks help: a baseline of "))
-    compare, bless_it = map(shlex.split, judged.notes[place + 1 : place + 3])
+    runs = ["--runs", str(wind.folder.parent)]
+    (step,) = next_steps(judged)
+    assert re.match(r"A baseline of [\d,]+ tasks decides it with a chance of about ", step.say)
+    compare, bless_it, gate_it = map(shlex.split, step.commands)
     assert compare[:6] == ["loopbench", "compare", "--loop", "bare", "--loop", "finish"]
     assert re.fullmatch(r"arithmetic\(size=\d+\)", compare[compare.index("--suite") + 1])
     assert compare[compare.index("--repeats") + 1] == "2"
-    assert bless_it == ["loopbench", "bless", "latest", "--output", "b.json"]
+    assert bless_it == ["loopbench", "bless", "latest", *runs, "--output", "b.json"]
+    assert gate_it == ["loopbench", "gate", "--baseline", "b.json", *runs]
 
 
-def own_recipe(baseline: Baseline, repeats: MoreRepeats | None) -> list[str]:
-    """The advice about an undecided line of a baseline whose tasks stand in a file."""
+def own_recipe(baseline: Baseline, repeats: MoreRepeats | None) -> Larger:
+    """The larger baseline of an undecided line, of a baseline whose tasks stand in a file."""
     of_tasks = {"loops": ["bare"], "suite": "jsonl", "data": "my tasks.jsonl", "tools": "my_tools", "repeats": 2}
     outlook = Outlook(2, Chance(24, 48, None, 0.5), Chance(90, 180, None, 0.8))
     line = GateLine("bare/clean", "accuracy", 1, 1, Bounds(0, -1, 1), 0.02, 12, 12, 1, 1, 1, "undecided", False, outlook, repeats)
-    return list(larger([line], baseline.model_copy(update={"config": of_tasks}), Path("b.json"), []))
+    found = larger([line], baseline.model_copy(update={"config": of_tasks}), ["--runs", "elsewhere"])
+    assert found is not None
+    return found
 
 
 def test_an_undecided_gate_of_ones_own_tasks_has_commands_too_and_a_word_on_repeats(baseline):
-    first, *commands, last = own_recipe(baseline, MoreRepeats(5, 0.9))
-    assert first == (
-        "More tasks help: a baseline of 90 tasks decides with a chance of about 80 %. Add about 78 tasks to my tasks.jsonl, "
-        "which has 12. Bless it with the loop as it was, then gate the changed one again:"
+    found = own_recipe(baseline, MoreRepeats(5, 0.9))
+    assert (found.tasks, found.chance, found.whole) == (90, 0.8, True)
+    assert found.supply == "Add about 78 tasks to my tasks.jsonl, which has 12."
+    assert shlex.join(found.compare) == (
+        "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2 --runs elsewhere"
     )
-    assert commands == [
-        "loopbench compare --loop bare --suite jsonl --seed 0 --data 'my tasks.jsonl' --tools my_tools --repeats 2",
-        "loopbench bless latest --output b.json",
-        "loopbench gate --baseline b.json --allow my_tools",
-    ]
-    assert last == "Or with the same tasks: --repeats 5 behind compare decides with a chance of about 90 %."
-    assert own_recipe(baseline, MoreRepeats(None, 0.3))[-1].startswith("More repeats of the same tasks do not: even 20 decide with")
+    assert found.repeats == "So do 5 repeats of the same tasks, with about 90 %."
+    assert (
+        own_recipe(baseline, MoreRepeats(None, 0.3)).repeats == "More repeats do not: even 20 decide with a chance of about 30 %."
+    )
     for unknown in (None, MoreRepeats(None, None)):
-        assert own_recipe(baseline, unknown)[-1].startswith("This run cannot tell whether more repeats of the same tasks would do")
+        assert own_recipe(baseline, unknown).repeats == "Whether more repeats would do shows a baseline of 3."
 
 
 # --- refusals ---
@@ -413,13 +419,13 @@ def test_a_regression_names_the_options_that_changed_too(fresh):
     was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
     judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
     assert judged.outcome not in ("identical", "pass")
-    assert "finish differs from the blessed one in parse_retries (0 now, 2 by default in the baseline)." in judged.notes
+    assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
 
 
 def test_a_long_value_of_an_option_is_shortened(wind, baseline):
     long = baseline.arms["bare/clean"].model_copy(update={"options": {"words": "x" * 350}})
     judged = judge(wind, baseline.model_copy(update={"arms": {**baseline.arms, "bare/clean": long}}))
-    (said,) = [note for note in judged.notes if "differs from the blessed one" in note]
+    (said,) = [note for note in judged.notes if " in the baseline." in note and "words is" in note]
     assert "xxx…xxx" in said
     assert len(said) < 200
 
@@ -429,8 +435,9 @@ def test_the_recipe_of_a_gate_that_leaves_much_open_ends_in_the_gate_with_the_sa
     now = fresh(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
     judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
     assert judged.outcome == "worse here"
-    recipe = [note for note in judged.notes if note.startswith("loopbench ")]
-    assert recipe[1:] == [
-        "loopbench bless latest --output b.json",
-        "loopbench gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01",
+    recipe = [line for line in paragraphs(judged) if line.startswith("loopbench ")]
+    runs = f"--runs {now.folder.parent}"
+    assert recipe[-2:] == [
+        f"loopbench bless latest {runs} --output b.json",
+        "loopbench gate --baseline b.json --loop 'finish(max_steps=5)' --margin 0.01 --metric tokens=0.1 --alpha 0.01 " + runs,
     ]

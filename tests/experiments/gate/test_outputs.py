@@ -218,13 +218,12 @@ def test_the_words():
         "regression: finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
         "arm  metric  was → is  change  outcome",
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
-        "Tasks: 1 worse (parse 1), 0 better, 0 with another stop only.",
-        "4 more trials have the same score and stop, but differ in steps and tokens.",
-        "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; first difference at step 3; parse: "
-        "the reply could not be read",
+        "Tasks: 1 worse (parse 1), 0 better.",
+        "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; parse at step 3: the reply could not be read",
         "    loopbench show runs/r finish/clean/t1/1",
         "margins: accuracy -0.02; brackets: one-sided 95 % bounds",
         "a note",
+        "Fix the loop; a run in which every trial crashes or hangs cannot be blessed.",
     ]
 
 
@@ -239,7 +238,7 @@ def test_a_long_name_of_an_arm_is_shortened_but_in_commands():
 def test_the_brackets_of_several_rows_are_said_to_be_corrected_toward_better_alone():
     two = replace(JUDGED, arms=(replace(ARM, lines=(LINE, replace(LINE, metric="steps"))),))
     told = "brackets: one-sided bounds, toward worse at 95 %, toward better corrected for 2 rows (Holm)"
-    assert told in text(two)
+    assert "brackets: one-sided 95 % bounds toward worse" in text(two)
     assert table(two).title == f"Run against baseline; {told}"
 
 
@@ -364,7 +363,7 @@ def test_lost_tasks_are_told_by_their_causes():
 def test_what_is_undecided_says_what_helps_and_offers_no_margin_after_the_fact():
     found = undecided()
     assert paragraphs(found)[1] == "Where it is undecided, this run shows neither harm nor that there is none."
-    assert paragraphs(found)[-1] == '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.'
+    assert paragraphs(found)[-1] == "--on-undecided pass lets it through all the same."
     assert not any("wider" in line for line in paragraphs(found))
     same = replace(found.lines[0], effect=Bounds(0.0, -0.117, 0.117), run=1.0)
     alike = replace(found, arms=(replace(ARM, lines=(same,)),))
@@ -409,12 +408,7 @@ def test_a_better_accuracy_stands_before_what_it_saves():
     assert said == "pass: better: finish/clean in accuracy -0.150 [-0.210, -0.090], 1 more"
 
 
-def test_a_count_of_changed_tasks_speaks_of_others_only_behind_some():
-    other = replace(CHANGE, now=CHANGE.was, cause=None, detail="")
-    assert "1 changed task: loopbench gate runs/r --baseline b.json -v" in text(replace(JUDGED, tasks=(other,)))
-    assert "and 1 other changed task: loopbench gate" in text(replace(JUDGED, tasks=(CHANGE, other)))
-
-
 def test_one_trial_differs_and_several_differ():
-    assert "1 more trial has the same score and stop, but differs in steps and tokens." in text(replace(JUDGED, same_result=1))
-    assert "4 more trials have the same score and stop, but differ in steps and tokens." in text(JUDGED)
+    one = "1 more trial has the same score and stop, but differs in steps and tokens."
+    assert one in paragraphs(replace(JUDGED, same_result=1))
+    assert "4 more trials have the same score and stop, but differ in steps and tokens." in paragraphs(JUDGED)

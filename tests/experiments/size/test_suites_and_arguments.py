@@ -90,6 +90,15 @@ def test_excluded_tasks_have_to_be_made_up_for(pilot):
     assert best.suite == f"arithmetic(size={2 * best.tasks})"
 
 
+def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
+    def out(record: Record) -> Record:
+        is_out = record.repeat == 1 and int(record.task[1:]) < 20
+        return replaced(record, status="excluded", scores={}) if is_out else record
+
+    made = sized(pilot({"bare": solves(0.8)}, tasks=40, change=out, manifest={"imported": {"from": [], "format": "csv"}}))
+    assert made.suite_tasks == 40
+
+
 # --- bad arguments ---
 
 

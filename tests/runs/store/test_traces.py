@@ -339,8 +339,8 @@ def test_losses_are_told_from_failures_alone(whole, failures):
 
 
 def test_a_page_is_made_whatever_was_kept(some, untraced):
-    assert "lost trials have no trace to say why" in report_html(some)
-    assert "lost trials have no trace to say why" in report_html(untraced)
+    assert "lost trials have no trace: the steps that lost them are not known" in report_html(some)
+    assert "lost trials have no trace: the steps that lost them are not known" in report_html(untraced)
 
 
 def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced):
@@ -398,6 +398,15 @@ def test_what_traces_take_is_told(whole, untraced):
 )
 def test_sizes_are_told_in_words(size, said):
     assert str(size) == said
+
+
+def test_of_an_imported_trial_without_a_trace_it_says_what_is_known(tmp_path, record):
+    write_manifest_json(tmp_path, {"config": {}, "imported": {"from": [], "format": "csv"}})
+    lost = record(scores={"accuracy": 0.0}, reason="ToolError: db down", stop="crashed")
+    with pytest.raises(RunError, match=r"files hold none; it is scored 0 \(ToolError: db down; stop: crashed\)$"):
+        read_trace(tmp_path, lost)
+    with pytest.raises(RunError, match=r"files hold none; it is errored$"):
+        read_trace(tmp_path, record(status="errored", stop=None))
 
 
 def test_a_run_that_is_none_has_no_policy(tmp_path, record):

@@ -11,7 +11,7 @@ from loopbench.text import junit
 
 from .losses import cause_text, cause_title, crash_groups, crash_title, lost_otherwise, other_ends, stop_text
 from .outcome import GateArm, GateResult, OnWorseHere
-from .outputs import OnUndecided, headline, held_to_its_margin, literal, losses, other_stops, paragraphs, task_text
+from .outputs import OnUndecided, for_a_server, headline, held_to_its_margin, literal, losses, other_stops, task_text
 from .stop_words import crashes, shown_stops, title
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
@@ -44,6 +44,7 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
         result,
         tasks=tuple(change for change in result.tasks if change.arm == arm.arm),
         stops=tuple(change for change in result.stops if change.arm == arm.arm),
+        unit="task",
     )
     causes = "\n".join(
         [
@@ -62,4 +63,4 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
             lost_here = [f"{losses(result, [line])}; "] if line.outcome == "worse here" else []
             junit.add_result(case, kind, f"{line.outcome}: {''.join([*new, *lost_here])}{held_to_its_margin(line)}", causes)
     tasks = "\n".join(map(task_text, own.tasks))
-    junit.add_output(suite, "\n".join([headline(result), *paragraphs(result), *other_stops(shown_stops(own)), tasks]))
+    junit.add_output(suite, "\n".join([headline(result), *for_a_server(own), *other_stops(shown_stops(own)), tasks]))

@@ -20,8 +20,9 @@ from .damaged import DamagedBaseline
 def contents(baseline: Baseline) -> list[str]:
     """Return what a baseline holds: suite, tasks, repeats and seed, and a line for each arm, whose name has loop and profile."""
     suite = baseline.suite
+    seed = f", seed {baseline.seed}" if "loops" in baseline.config else ""  # other tools' results tell none
     return [
-        f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {baseline.repeats}, seed {baseline.seed}",
+        f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {baseline.repeats}{seed}",
         *(f"arm {name}: accuracy {_mean_accuracy(arm):.3f}" for name, arm in baseline.arms.items()),
     ]
 

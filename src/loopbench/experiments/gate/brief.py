@@ -1,9 +1,10 @@
-"""The gate's result on one screen: a row per arm with the metric that decides it, and an example of each cause of lost tasks."""
+"""The gate's result on one screen: a row per arm with the metric that decides it, a trial that was lost, and what to do next."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
@@ -11,26 +12,18 @@ from loopbench.protocol.counts import counted
 
 from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
 from .names import short_arm
-from .outcome import GateArm, GateResult, Outcome, TaskChange
-from .outputs import (
-    ACCEPTED,
-    accepting,
-    brackets,
-    change_counts,
-    headline,
-    literal,
-    other_stops,
-    remedies,
-    task_lines_of,
-    to_bless,
-)
-from .stop_words import MAX_GROUPS, MAX_TRIALS, stops_alone
+from .next_steps import next_steps
+from .outcome import PASSES, GateArm, GateResult, TaskChange
+from .outputs import change_counts, headline, literal, other_stops, task_lines_of
+from .stop_words import MAX_TRIALS, stops_alone
 
-MAX_EXAMPLES = 3
-"""Maximum number of changed tasks, each with another cause."""
 MAX_ARMS = 12
 HEADING = ("arm", "metric", "was → is", "change", "outcome")
 
+ALL = "-v, or --json for all"
+COMMANDS = ("loopbench ", "pytest ")
+"""How a line begins that is a command, which is copied whole."""
+LOSSES = ("regression", "worse here")
 NEEDS_A_LOOK = ("regression", "worse here", "undecided")
 
 
@@ -51,64 +44,73 @@ def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
 
 
 def margins(result: GateResult) -> str:
-    """Return what each metric may lose, and what the brackets of the rows are."""
+    """Return what each metric may lose, and what the brackets of the rows are; the long form has how they are corrected."""
     each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
     estimated = any(line.outcome != "identical" for line in result.lines)
-    return f"margins: {', '.join(each)}{f'; {brackets(result)}' * estimated}"
+    level = f"; brackets: one-sided {100 * (1 - result.alpha):g} % bounds{' toward worse' * (len(result.lines) > 1)}"
+    return f"margins: {', '.join(each)}{level * estimated}"
 
 
-def sentences(result: GateResult, accepted: Mapping[Outcome, str] = ACCEPTED) -> list[str]:
-    """Return what can be done and the caveats; among these the notes say what more tasks are likely to decide.
-
-    `accepted`: outcome → what lets it through.
-    """
+def sentences(result: GateResult) -> list[str]:
+    """Return the caveats and what to do next; of a run that passes the first thing alone."""
+    steps = next_steps(result)
     return [
         literal(line)
         for line in (
             *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),
-            *remedies(result),
             *result.notes,
-            *accepting(result, accepted),
-            *to_bless(result),
+            *(line for step in (steps[:1] if result.outcome in PASSES else steps) for line in step.lines),
         )
     ]
 
 
-def changed(result: GateResult) -> list[str]:
-    """Return how many tasks and trials changed, and by which causes."""
-    return [literal(line) for line in change_counts(result)]
+def changed(result: GateResult, more: str = "-v has all") -> list[str]:
+    """Return how many tasks and trials changed, and by which causes; nothing of a loss that the first line counts.
+
+    `more`: what has all of them; empty where that is said elsewhere.
+    """
+    if result.outcome == "worse here":
+        return []
+    tasks, same = change_counts(result)
+    if tasks and more:
+        tasks = f"{tasks.removesuffix('.')}: {more}"
+    said = [tasks, same if result.outcome in PASSES else ""]
+    return [literal(line) for line in said if line]
 
 
-def examples(result: GateResult, more: str = "-v, or --json for all") -> list[str]:
-    """Return the lines of new crashes, of one more task for each cause of a loss, of other stops, and how many others changed."""
-    shown, named = _per_cause(result), {(change.arm, change.task) for change in result.stops}
-    others = sum((change.arm, change.task) not in named for change in result.tasks) - len(shown)
-    crashed, other = ([change for change in result.stops if change.crashed == is_crash] for is_crash in (True, False))
-    said = [
-        *other_stops(crashed, MAX_GROUPS, MAX_TRIALS),
-        *task_lines_of(shown),
-        *other_stops(other, MAX_GROUPS, MAX_TRIALS),
-    ]
-    left = f"and {counted(others, 'other changed task')}" if said else counted(others, "changed task")
-    return [*said, *([f"{left}: {more}"] if others else [])]
+def examples(result: GateResult, more: str = ALL) -> list[str]:
+    """Return the lines of one trial, or of one kind of other stop, that shows the gravest change.
+
+    `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
+    """
+    crashed = [change for change in result.stops if change.crashed]
+    lost = next((change for change in result.tasks if change.became == "worse"), None)
+    if lost is not None and not crashed and result.outcome in LOSSES:
+        shown = task_lines_of([_shown(result, lost)])
+    else:
+        shown = other_stops(crashed or result.stops, 1, MAX_TRIALS)
+    changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
+    others = len(changed_here) - 1
+    left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
+    return [*shown, *(left if result.outcome == "worse here" else [])]
+
+
+def _shown(result: GateResult, first: TaskChange) -> TaskChange:
+    """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
+    cause = next(iter(result.causes), None)
+    found = next((change for change in result.tasks if change.became == "worse" and change.cause == cause), first)
+    return found if found.cause is None else replace(found, parts_at=None)
 
 
 def text(result: GateResult) -> str:
     """Return the same as plain text, for a failed test."""
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
     held = [margins(result)] if result.lines else []
-    more = literal(shlex.join(["loopbench", "gate", str(result.run), "--baseline", str(result.baseline or "FILE"), "-v"]))
-    return "\n".join([headline(result), *columns, *changed(result), *examples(result, more), *held, *sentences(result)])
-
-
-def _per_cause(result: GateResult) -> Sequence[TaskChange]:
-    named = {(change.arm, change.task) for change in result.stops}
-    worse = [change for change in result.tasks if change.became == "worse" and (change.arm, change.task) not in named]
-    causes = [*result.causes, *([None] if any(change.cause is None for change in worse) else [])]
-    firsts = (next((change for change in worse if change.cause == cause), None) for cause in causes)
-    return [change for change in firsts if change is not None][:MAX_EXAMPLES]
+    whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
+    said = [f"    {line}" if line.startswith(COMMANDS) else line for line in sentences(result)]
+    return "\n".join([headline(result), *columns, *changed(result, ""), *examples(result, ""), *whole, *held, *said])
 
 
 def _hidden_arms(result: GateResult) -> Iterator[str]:

@@ -12,7 +12,7 @@ from loopbench.text.plain_text import plain
 
 from .losses import cause_text, cause_title, crash_groups, crash_title, lost_otherwise, other_ends, stop_text
 from .outcome import PASSES, GateResult, OnWorseHere
-from .outputs import OnUndecided, explanation, paragraphs, to_markdown
+from .outputs import OnUndecided, explanation, for_a_server, to_markdown
 from .stop_words import title
 
 MAX_ANNOTATED = 9
@@ -51,7 +51,7 @@ def github_annotations(
     if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
     result = _from_the_repository(result)
-    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *paragraphs(result)]))
+    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
     crashed = [
         _command("warning", crash_title(found, sizes.get(found[0].arm)), stop_text(found), place_in(found[0].reason))
@@ -83,6 +83,7 @@ def _from_the_repository(result: GateResult) -> GateResult:
         notes=tuple(map(_beside_repository, result.notes)),
         reasons=tuple(map(_beside_repository, result.reasons)),
         bless=_beside_repository(result.bless),
+        advice=result.advice.with_words(_beside_repository),
     )
 
 

@@ -23,18 +23,19 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
+from .advice import Advice
 from .baseline import Baseline, bless, read_baseline, write_baseline
 from .baseline_changes import blessed_crashes, replaced
 from .brief import text
 from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check_request, refuse_other
-from .damaged import DamagedBaseline
+from .damaged import SUFFIX, DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
+from .next_steps import next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided as GateOnUndecided
-from .outputs import headline, literal, to_bless
+from .outputs import headline, literal
 from .running import run_unless_it_hangs
-from .unseen import UNSEEN
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -96,8 +97,7 @@ class LoopGate:
         refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
         found = self._run(experiment, baseline)
         judged = judge(found, baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
-        if judged.bless:
-            judged = replace(judged, bless=self._bless_command())
+        judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
         self._end(judged, settings)
         return judged
 
@@ -110,7 +110,25 @@ class LoopGate:
         return mistake
 
     def _bless_command(self) -> str:
-        return shlex.join(["pytest", "--loop-bless", self.item.nodeid])
+        return shlex.join(self._pytest("--loop-bless"))
+
+    def _pytest(self, *flags: str) -> tuple[str, ...]:
+        """Return the words that run this test alone, from where pytest was started."""
+        config = self.item.config
+        file, *names = self.item.nodeid.split("::")
+        return ("pytest", *flags, "::".join([self._from_here(config.rootpath / file), *names]))
+
+    def _from_here(self, path: Path) -> str:
+        """Return a file as seen from where pytest was started; one elsewhere as it is."""
+        here = self.item.config.invocation_params.dir
+        return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+    def _advice(self, advice: Advice) -> Advice:
+        """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
+        again = self._pytest()
+        review = tuple(self._from_here(Path(word)) if word.endswith(SUFFIX) else word for word in advice.review)
+        bless_latest = self._pytest("--loop-bless")
+        return replace(advice, asker="test", again=again, paired=again, review=review, bless_latest=bless_latest)
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
@@ -143,9 +161,9 @@ class LoopGate:
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         self.say(headline(judged))
-        if judged.outcome == "better here":
-            for line in to_bless(judged):
-                self.say(line)
+        if judged.bless and judged.outcome in PASSES:
+            for step in next_steps(judged)[:1]:
+                self.say(step.brief)
         self._show_github(judged, settings)
         if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
             return
@@ -156,10 +174,9 @@ class LoopGate:
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
         """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
         gave already is not given again: the profile that it names may be the other gate's."""
-        noted = [note for note in judged.notes if note.startswith(UNSEEN)]
-        if noted and self.advised:
-            judged = replace(judged, notes=tuple(note for note in judged.notes if note not in noted))
-        self.advised.update(noted)
+        if self.advised:
+            judged = replace(judged, advice=replace(judged.advice, unseen=()))
+        self.advised.update(profile for _, profile in judged.advice.unseen)
         if in_actions():
             on_undecided: GateOnUndecided = "undecided" if settings.on_undecided == "skip" else settings.on_undecided
             for line in github_annotations(judged, on_undecided, settings.on_worse_here):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,10 +14,12 @@ from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 
+from .advice import Advice
 from .baseline import Baseline, troubles
 from .changed_code import CodeChange
 from .changed_stops import stop_changes
 from .changed_tasks import changes
+from .commands import GateCommands, Rules
 from .comparable import check_request, refuse_other, refuse_other_tasks, refuse_unknown
 from .hangs import hang_words
 from .larger import larger
@@ -54,7 +55,7 @@ def judge(
     refuse_other_tasks(run, baseline, found)
     only = None if found.common is None else found.common.same
     sides = [Sides.of(run, arm, baseline, old, only) for old, arm in found.arms.items()]
-    case = _Case(run, baseline, found.code, sides, margins, alpha, path)
+    case = _Case(run, baseline, found.code, sides, Rules(margins, alpha, common), path)
     reasons = case.troubles()
     if not reasons:
         refuse_unknown(sides, margins)
@@ -63,9 +64,11 @@ def judge(
     stops = stop_changes(run.folder, told, paired=case.paired)
     arms = _with_hangs(() if reasons else _judged_arms(case, stops), hung, run)
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
-    lead = _lead(outcome, found.code, seed_alone=only_the_seed_differs(sides, baseline, run.manifest))
+    only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
+    lead = _lead(outcome, found.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    may_be_meant = not any(side.dead for side in sides) and lead != SEED_ALONE and _may_be_meant(outcome, arms)
+    may_be_meant = not any(side.dead for side in sides) and not only_the_seed and _may_be_meant(outcome, arms)
+    notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
         reasons=() if hung else reasons,
@@ -74,13 +77,16 @@ def judge(
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
-        notes=tuple(_notes(case, arms, outcome)),
+        notes=notes,
+        details=details,
+        advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
+        unit=_unit(run.manifest, sides),
         run=run.folder,
         baseline=path,
         alpha=alpha,
         paired=case.paired,
         common=found.common,
-        bless=bless_command(run.folder, path) if may_be_meant else "",
+        bless=case.commands.bless() if may_be_meant else "",
         lead=lead,
     )
 
@@ -94,10 +100,14 @@ class _Case:
     code: CodeChange | None
     """How the code of the suite changed; None if it did not."""
     sides: Sequence[Sides]
-    margins: Mapping[str, float]
-    alpha: float
+    rules: Rules
     path: Path | None
     """The baseline's file."""
+
+    @property
+    def commands(self) -> GateCommands:
+        """The commands about this gate."""
+        return GateCommands(self.manifest, self.baseline, self.path, self.run.folder, self.rules)
 
     @property
     def manifest(self) -> Manifest:
@@ -147,14 +157,9 @@ def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool
 
 def _may_be_meant(outcome: Outcome, arms: Iterable[GateArm]) -> bool:
     """Whether the run differs so that somebody may want it to be the new baseline."""
-    return outcome in ("regression", "worse here", "better here") or any(
-        arm.limit_alone or any(line.outcome == "pass" and line.better for line in arm.lines) for arm in arms
-    )
-
-
-def bless_command(folder: Path, path: Path | None) -> str:
-    """Return the command that makes the run in this directory the new baseline."""
-    return shlex.join(["loopbench", "bless", str(folder), "-o", str(path or "FILE")])
+    if outcome == "pass":
+        return any(line.better for arm in arms for line in arm.lines)
+    return outcome in ("regression", "worse here", "better here") or any(arm.limit_alone for arm in arms)
 
 
 # --- the arms ---
@@ -162,7 +167,7 @@ def bless_command(folder: Path, path: Path | None) -> str:
 
 def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...]:
     graver = {change.arm for change in stops if change.graver}
-    same = {side.arm: case.paired and side.identical(case.margins) for side in case.sides}
+    same = {side.arm: case.paired and side.identical(case.rules.margins) for side in case.sides}
     gained = {side.arm for side in case.sides if side.arm in case.causal - graver and side.gained}
     lost = {side.arm for side in case.sides if side.arm in case.causal and side.lost}
     lines = judge_lines(
@@ -181,10 +186,10 @@ def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...
                 grows=case.fixed,
             )
             for side in case.sides
-            for metric, margin in case.margins.items()
+            for metric, margin in case.rules.margins.items()
             if not METRICS[metric].of_some or side.knows(metric)
         ],
-        case.alpha,
+        case.rules.alpha,
     )
     crashed = {change.arm for change in stops if change.crashed} if case.fixed else set()
     arms = [
@@ -243,46 +248,58 @@ def _with_hangs(arms: Iterable[GateArm], hung: Iterable[Sides], run: Results) ->
 # --- the notes ---
 
 
-def _notes(case: _Case, arms: Sequence[GateArm], outcome: Outcome) -> Iterator[str]:
-    """Yield the caveats, and what may decide what is undecided, a sentence each."""
+def _notes(case: _Case, arms: Sequence[GateArm], outcome: Outcome) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the caveats, a sentence each, and those that the long form alone tells."""
     sides, baseline, manifest = case.sides, case.baseline, case.manifest
-    yield from _caveats(case)
+    loops = tuple(loop_differences(sides, baseline.arms, manifest.arms))
+    notes: list[str] = []
+    details = list(unjudged_sentences(arms))
+    (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
+    (details if loops else notes).extend(_other_names(sides))
+    notes += [*_caveats(case), *loops]
     if case.fixed and outcome != "invalid" and not any(arm.hangs for arm in arms):
-        yield from dice(sides, baseline, manifest)
+        notes += dice(sides, baseline, manifest)
     judged = {arm.arm for arm in arms}
     if outcome != "invalid" and (left := [side.arm for side in sides if side.arm not in judged]):
-        yield f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, left))}."
-    yield from unjudged_sentences(arms)
-    yield from larger(tested_lines(arms), baseline, case.path, _again(case))
-    if outcome in PASSES:
-        yield from unseen(sides, baseline.arms, manifest.arms)
+        notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, left))}.")
+    return tuple(notes), tuple(details)
 
 
-def _again(case: _Case) -> Iterator[str]:
-    """Yield the words that judge these loops again: other loops than the baseline's, and rules that are not the defaults."""
-    loops = case.manifest.settings.loops
-    for loop in loops if list(loops) != list(case.baseline.config.get("loops", ())) else ():
-        yield from ("--loop", loop)
-    for metric, margin in case.margins.items():
-        if DEFAULT_METRICS.get(metric) != margin:
-            yield from ("--margin", f"{margin:g}") if metric == PRIMARY else ("--metric", f"{metric}={margin:g}")
-    if case.alpha != ALPHA:
-        yield from ("--alpha", f"{case.alpha:g}")
+def _other_draws(case: _Case) -> Iterator[str]:
+    for setting, now, then in _draws(case):
+        named = "number of repeats" if setting == "repeats" else setting
+        yield f"Another {named} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
+
+
+def _draws(case: _Case) -> Iterator[tuple[str, int, int]]:
+    """Yield each setting by which the trials are others than the baseline's, with its value in the run and in the baseline."""
+    for setting, now, then in (
+        ("seed", case.manifest.seed, case.baseline.seed),
+        ("repeats", case.manifest.settings.repeats, case.baseline.repeats),
+    ):
+        if now != then:
+            yield setting, now, then
+
+
+def _other_names(sides: Iterable[Sides]) -> Iterator[str]:
+    for side in sides:
+        if side.arm != side.baseline_arm:
+            yield f"{side.arm} is held against {side.baseline_arm} of the baseline."
+
+
+def _unit(manifest: Manifest, sides: Sequence[Sides]) -> str:
+    """Return what is counted where a task counts once in each arm."""
+    profiles = {entry.profile for side in sides if (entry := manifest.arm(side.arm)) is not None}
+    if len(sides) == 1:
+        return "task"
+    return "task-profile pair" if len(profiles) == len(sides) else "task-arm pair"
 
 
 def _caveats(case: _Case) -> Iterator[str]:
     """Yield how the run differs from the baseline in what was asked, and what of it is not judged."""
     run, baseline, manifest = case.run, case.baseline, case.manifest
     matched = {side.baseline_arm: side.arm for side in case.sides}
-    for setting, then, now in (
-        ("seed", baseline.seed, manifest.seed),
-        ("number of repeats", baseline.repeats, manifest.settings.repeats),
-    ):
-        if then != now:
-            yield f"Another {setting} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
     for old, arm in matched.items():
-        if arm != old:
-            yield f"{arm} is held against {old} of the baseline."
         entry, before = manifest.arm(arm), baseline.arms[old].met
         if entry is not None and entry.met != before:
             was = before or entry.profile
@@ -291,4 +308,21 @@ def _caveats(case: _Case) -> Iterator[str]:
         yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
     if case.code is not None:
         yield f"Changed since the baseline: {case.code.named}; tools and scorers may have, too."
-    yield from loop_differences(case.sides, baseline.arms, manifest.arms)
+
+
+# --- what can be done ---
+
+
+def _advice(case: _Case, arms: Sequence[GateArm], outcome: Outcome, *, only_the_seed: bool) -> Advice:
+    """Return what next steps follow from, with the commands of a command line."""
+    is_open = outcome in ("undecided", "worse here")
+    return Advice(
+        differs=tuple(_draws(case)),
+        only_the_seed=only_the_seed,
+        again=case.commands.again(),
+        paired=case.commands.again(paired=True),
+        review=case.commands.review(),
+        bless_latest=case.commands.bless_latest(),
+        larger=larger(tested_lines(arms), case.baseline, case.commands.runs()) if is_open else None,
+        unseen=unseen(case.sides, case.baseline.arms, case.manifest.arms) if outcome in PASSES else (),
+    )

@@ -1,21 +1,19 @@
-"""The commands of a larger baseline, which is likely to decide what a gate leaves undecided."""
+"""A larger baseline, which is likely to decide what a gate leaves undecided, and the command that runs it."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loopbench.experiments.compare.deciding import can_be_told, kept_words
 from loopbench.metrics.gate import OPEN, GateLine
 from loopbench.metrics.outlook import MAX_REPEATS
-from loopbench.protocol.counts import counted
-from loopbench.runs.config import config_from, flag_of
-from loopbench.runs.permissions import own_code
+from loopbench.runs.config import flag_of
 from loopbench.runs.registry import with_size
-from loopbench.text.numbers import chance_in_words, dollars
+from loopbench.text.numbers import chance_in_words
 
+from .advice import Larger
 from .baseline import Baseline
 
 SCRIPTED = "scripted"
@@ -24,52 +22,28 @@ TYPED = ("loops", "models", "profiles")
 """Settings of a comparison that are lists, each item of which is typed behind a flag of its own."""
 
 
-def larger(lines: Sequence[GateLine], baseline: Baseline, path: Path | None, again: Iterable[str]) -> Iterator[str]:
-    """Yield what to do about lines that leave open what other tasks would show: the commands of a larger baseline, or that no
-    feasible one is likely to decide.
+def larger(lines: Sequence[GateLine], baseline: Baseline, more: Sequence[str] = ()) -> Larger | None:
+    """Return the larger baseline that is likely to decide the lines that leave open what other tasks would show; None without any.
 
-    `again`: the words that gate the run's loops by the same rules, behind those that name the baseline.
+    `more`: words behind the command that runs it.
     """
     undecided = [line for line in lines if line.outcome in OPEN]
     if not undecided:
-        return
+        return None
     plans = [line.outlook.more for line in undecided if line.outlook is not None]
-    if len(plans) < len(undecided):
-        yield "No feasible number of tasks is likely to decide all of it."
+    imported = "loops" not in baseline.config
     if not plans:
-        return
+        return Larger(0, 0.0, None, whole=False, imported=imported)
     most = max(plans, key=lambda plan: plan.tasks)
-    cost = "" if most.cost_usd is None else f" (about ${dollars(most.cost_usd)} a run)"
-    chance = f"a baseline of {counted(most.tasks, 'task')}{cost} decides with a chance of about {chance_in_words(most.chance)}"
-    command, own = compare_command(baseline, most.tasks), ""
-    if not command:
-        command, own = own_command(baseline), _supply(baseline, most.tasks)
-    if not command:
-        imported = "loops" not in baseline.config
-        how = (
-            "Import results of both over as many, bless the old ones" if imported else "Bless a run of the loop as it was over them"
-        )
-        yield f"More tasks help: {chance}. {how}, and gate again."
-        return
-    first = f"{own} Bless" if own else "Bless"
-    yield f"More tasks help: {chance}. {first} it with the loop as it was, then gate the changed one again:"
-    yield shlex.join(command)
-    file = str(path or "FILE")
-    yield shlex.join(["loopbench", "bless", "latest", "--output", file])
-    words = list(again)
-    yield shlex.join(["loopbench", "gate", "--baseline", file, *words, *_allowed(baseline, loops_are_typed="--loop" in words)])
-    if own:
-        yield repeats_in_words(undecided)
-
-
-def _allowed(baseline: Baseline, *, loops_are_typed: bool) -> Iterator[str]:
-    """Yield the words that let code of the user's own run which the baseline alone names."""
-    try:
-        config = config_from(baseline.config, "the baseline")
-    except ValueError:  # one of another version, which the gate refuses to run again by itself
-        return
-    for name in own_code(config.model_copy(update={"loops": ()}) if loops_are_typed else config):
-        yield from ("--allow", name)
+    found = Larger(most.tasks, most.chance, most.cost_usd, whole=len(plans) == len(undecided), imported=imported)
+    if imported or not can_be_told(baseline.config):
+        return found
+    if sized := with_size(str(baseline.config.get("suite", "")), most.tasks):
+        return replace(found, suite=sized, compare=(*_command(baseline, sized), *more))
+    if not baseline.config.get("suite"):
+        return found
+    own = (*_command(baseline, str(baseline.config["suite"])), *more)
+    return replace(found, supply=_supply(baseline, most.tasks), compare=own, repeats=repeats_in_words(undecided))
 
 
 def repeats_in_words(undecided: Sequence[GateLine]) -> str:
@@ -77,26 +51,12 @@ def repeats_in_words(undecided: Sequence[GateLine]) -> str:
     found = [line.more_repeats for line in undecided]
     known = [more for more in found if more is not None and more.chance is not None]
     if len(known) < len(found):
-        return (
-            "This run cannot tell whether more repeats of the same tasks would do: compare and bless with --repeats 3, and then "
-            "the gate says so."
-        )
+        return "Whether more repeats would do shows a baseline of 3."
     enough = [more.repeats for more in known if more.repeats is not None]
     chance = chance_in_words(min(more.chance for more in known if more.chance is not None))
     if len(enough) < len(known):
-        return (
-            f"More repeats of the same tasks do not: even {MAX_REPEATS} decide with a chance of about {chance}, since differences "
-            "between tasks stay."
-        )
-    return f"Or with the same tasks: --repeats {max(enough)} behind compare decides with a chance of about {chance}."
-
-
-def own_command(baseline: Baseline) -> list[str]:
-    """Return the words that run the baseline's configuration over all tasks of a suite that makes no more by itself."""
-    config: dict[str, Any] = baseline.config
-    if "loops" not in config or not config.get("suite") or not can_be_told(config):
-        return []
-    return _command(baseline, str(config["suite"]))
+        return f"More repeats do not: even {MAX_REPEATS} decide with a chance of about {chance}."
+    return f"So do {max(enough)} repeats of the same tasks, with about {chance}."
 
 
 def _supply(baseline: Baseline, tasks: int) -> str:
@@ -107,17 +67,14 @@ def _supply(baseline: Baseline, tasks: int) -> str:
     return f"Add about {tasks - ran:,} tasks to {source}, which has {ran:,}."
 
 
-def compare_command(baseline: Baseline, tasks: int) -> list[str]:
-    """Return the words that run the baseline's configuration over so many tasks; none where no command would say it all."""
+def _command(baseline: Baseline, suite: str) -> Iterator[str]:
+    """Yield the words that run the baseline's configuration over all tasks of a suite."""
     config: dict[str, Any] = baseline.config
-    suite = with_size(str(config.get("suite", "")), tasks) if "loops" in config else ""
-    if not suite or not can_be_told(config):
-        return []
-    return _command(baseline, suite)
-
-
-def _command(baseline: Baseline, suite: str) -> list[str]:
-    config: dict[str, Any] = baseline.config
-    lists = [(flag_of([name]), str(each)) for name in TYPED for each in config.get(name, ()) if each != SCRIPTED]
-    words = [word for pair in lists for word in pair]
-    return ["loopbench", "compare", *words, "--suite", suite, "--seed", str(baseline.seed), *kept_words(config)]
+    yield from ("loopbench", "compare")
+    for name in TYPED:
+        for each in config.get(name, ()):
+            if each != SCRIPTED:
+                yield from (flag_of([name]), str(each))
+    yield from ("--suite", suite, "--seed", str(baseline.seed), *kept_words(config))
+    for part, limit in config.get("budget", {}).items():
+        yield from (flag_of(["budget", part]), str(limit))

@@ -12,6 +12,7 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import StopReason
 
+from .advice import Advice
 from .changed_suite import TaskSets
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
@@ -195,6 +196,7 @@ class GateResult:
     same_result: int
     """Number of paired trials with the same score and stop that differ otherwise."""
     notes: tuple[str, ...]
+    """The caveats, a sentence each."""
     run: Path
     baseline: Path | None
     alpha: float
@@ -209,6 +211,15 @@ class GateResult:
     """The tasks of run and baseline, where only those are judged that are the same in both."""
     bless: str = ""
     """The command that makes the run the new baseline, where the run differs so that somebody may mean it; else empty."""
+
+    advice: Advice = field(default_factory=Advice)
+    """What next steps follow from."""
+
+    details: tuple[str, ...] = ()
+    """Caveats that the long form alone tells, since the short form says so in other words."""
+
+    unit: str = "task"
+    """What is counted where tasks are: of several arms a task counts once in each of them."""
 
     lead: str = ""
     """What the first line begins with: that a cause beside the loop is likely; empty otherwise."""
@@ -244,6 +255,7 @@ class GateResult:
             "stops": [change.to_json() for change in self.stops],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.details],
+            "counted": self.unit,
             "bless": self.bless,
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
@@ -22,8 +22,9 @@ from loopbench.text.table import Table, markdown_item, markdown_page
 
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
+from .next_steps import more_steps, next_steps
 from .other_changes import unjudged_in_brief
-from .outcome import PASSES, GateResult, Outcome, Side, StopChange, TaskChange
+from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
 from .stop_words import beside_losses, crashes, stop_lines, stops_alone
 
 OnUndecided = Literal["pass", "fail", "undecided"]
@@ -63,14 +64,28 @@ def brackets(result: GateResult) -> str:
 
 
 def paragraphs(result: GateResult) -> list[str]:
-    """Return the lines below the table: what more tasks may decide, the changes and the caveats."""
+    """Return the lines below the table: what more tasks may decide, the changes, the caveats, and what to do next."""
     outlooks = [
         f"{short_arm(line.arm)} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
         for line in result.lines
         if line.outlook is not None
     ]
-    said = (*stops_alone(result), *outlooks, *remedies(result), *change_counts(result), *result.notes)
-    return [literal(line) for line in (*said, *accepting(result), *to_bless(result))]
+    said = (
+        *stops_alone(result),
+        *outlooks,
+        *remedies(result),
+        *filter(None, change_counts(result)),
+        *result.notes,
+        *result.details,
+    )
+    steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
+    return [literal(line) for line in (*said, *steps)]
+
+
+def for_a_server(result: GateResult) -> list[str]:
+    """Return the few lines of an annotation or a test report: the changes, the caveats, and the first thing to do next."""
+    steps = [step.brief for step in next_steps(result)[:1]]
+    return [literal(line) for line in (*stops_alone(result), *filter(None, change_counts(result)), *result.notes, *steps)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -116,7 +131,7 @@ def to_markdown(result: GateResult) -> str:
     if result.tasks:
         columns = ("trial", "became", "was", "is", "first difference", "step", "cause", "detail", "to see it")
         rows = tuple(_task_row(change) for change in _spread(result.tasks, MAX_TASKS))
-        tables.append(Table(f"Tasks that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
+        tables.append(Table(f"{changed_unit(result)} that changed ({len(rows)} of {len(result.tasks)})", columns, rows))
     if stops := beside_losses(result):
         shown = stops[:MAX_TASKS]
         name = f"Trials with another stop ({len(shown)} of {len(stops)})"
@@ -211,7 +226,8 @@ def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
     causes = Counter(change.cause for change in lost if change.cause is not None)
     others_gained = any(change.became == "better" for change in result.tasks)
     where = f" in {listed([short_arm(arm) for arm in arms])}" * others_gained
-    return f"{counted(len(lost), 'task')} lost, none gained{where}{f' ({counts(causes)})' * bool(causes)}"
+    unit = "task" if len(arms) == 1 else result.unit
+    return f"{counted(len(lost), unit)} lost, none gained{where}{f' ({counts(causes)})' * bool(causes)}"
 
 
 def _with_change(line: GateLine) -> str:
@@ -246,17 +262,8 @@ def _row(line: GateLine) -> tuple[str, ...]:
     )
 
 
-ACCEPTED: Mapping[Outcome, str] = {
-    "worse here": '--on-worse-here pass, in a test on_worse_here="pass", accepts the loss all the same.',
-    "undecided": '--on-undecided pass, in a test on_undecided="pass", accepts the change all the same.',
-}
-"""Outcome → what lets it through, on the command line and in a test."""
-
-
 def remedies(result: GateResult) -> Iterator[str]:
     """Yield what the open lines say and leave open, and how many tasks pass where all agree; the notes tell of larger baselines."""
-    if any(arm.limit_alone for arm in result.arms):
-        yield "No trial ran under the new default limit."
     open_lines = [line for arm in result.arms if not arm.limit_alone for line in arm.lines if line.outcome in OPEN]
     if any(line.outcome == "worse here" for line in open_lines):
         yield "Nothing but the change of the loop can have lost these tasks; of other tasks the brackets say what is left open."
@@ -278,34 +285,25 @@ def shown_margin(line: GateLine) -> float:
     return min(1.0, (math.floor(bound * 100) + 1) / 100) if math.isfinite(bound) else 1.0
 
 
-def accepting(result: GateResult, accepted: Mapping[Outcome, str] = ACCEPTED) -> Iterator[str]:
-    """Yield what lets a run through that is held up by what is open alone."""
-    if result.outcome in OPEN:
-        yield from (said for outcome, said in accepted.items() if any(line.outcome == outcome for line in result.lines))
-
-
-def to_bless(result: GateResult) -> Iterator[str]:
-    """Yield the command that makes the run the new baseline, with when to type it, where the run differs in what may be meant."""
-    if result.bless:
-        meant = {
-            "regression": "if the loss is meant",
-            "worse here": "if the loss is meant",
-            "undecided": "if the new limit is meant",
-        }.get(result.outcome, "to hold later changes to this run")
-        yield f"{result.bless} # {meant}"
-
-
-def change_counts(result: GateResult) -> Iterator[str]:
-    """Yield how many tasks changed, and by which causes."""
+def change_counts(result: GateResult) -> tuple[str, str]:
+    """Return how many tasks changed, by which causes, and how many trials differ otherwise; each is empty where none did."""
     became = Counter(change.became for change in result.tasks)
+    tasks = same = ""
     if result.tasks:
         causes = f" ({counts(result.causes)})" if result.causes else ""
-        yield f"Tasks: {became['worse']} worse{causes}, {became['better']} better, {became['other']} with another stop only."
+        stops = f", {became['other']} with another stop only" * bool(became["other"])
+        tasks = f"{changed_unit(result)}: {became['worse']} worse{causes}, {became['better']} better{stops}."
     if result.same_result:
         other = listed(result.differs_in) if result.differs_in else "something else"
         more, but = "more " * bool(result.tasks), "the same score and stop, but"
         said = counted(result.same_result, f"{more}trial has {but} differs", f"{more}trials have {but} differ")
-        yield f"{said} in {other}."
+        same = f"{said} in {other}."
+    return tasks, same
+
+
+def changed_unit(result: GateResult) -> str:
+    """Return `Tasks`, or what else is counted where there are several arms."""
+    return f"{result.unit[0].upper()}{result.unit[1:]}s"
 
 
 def _change_line(change: TaskChange) -> str:

@@ -13,7 +13,6 @@ from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import find
-from loopbench.text.counts import listed
 
 from .baseline import Baseline, BaselineArm
 from .names import short_arm
@@ -23,8 +22,6 @@ MAX_VALUE = 40
 """Characters of an option's value that a sentence shows."""
 SEED_ALONE = "code, options and model are the blessed ones and only the seed is another, which is the likely cause"
 """What a regression begins with where `only_the_seed_differs`."""
-UNSEEN = "In this run"
-"""What the note begins with that names the faults that no changed loop met."""
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "wire": ("no reply was made unreadable", "flaky-format"),
     "decision": ("no call was made wrongly", "flaky-tools"),
@@ -34,8 +31,8 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
 """Family of faults → what is true of a run that it never struck, and the built-in profile under which it strikes."""
 
 
-def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
-    """Yield which faults no changed loop met; nothing where none changed.
+def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> tuple[tuple[str, str], ...]:
+    """Return which faults no changed loop met, each with a profile that has them; nothing where none changed.
 
     `before`: the baseline's arms by their names; `now`: the run's arms. Faults are known of the scripted model alone.
     """
@@ -43,13 +40,7 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
     changed = [side for side in sides if is_changed(before[side.baseline_arm], entries[side.arm])]
     scripted = [side for side in changed if entries[side.arm].model == "scripted"]
     struck = {fault.family for side in scripted for record in side.records for fault in record.faults if fault.landed}
-    missing = [found for family, found in FAMILIES.items() if family not in struck]
-    if scripted and missing:
-        profiles = dict.fromkeys(f"--profile {profile}" for _, profile in missing)
-        yield (
-            f"{UNSEEN} {listed([what for what, _ in missing])}, so the gate says nothing of what the changed loop does then; "
-            f"a baseline that is blessed with {listed(list(profiles))}, too, would."
-        )
+    return tuple(found for family, found in FAMILIES.items() if family not in struck) if scripted else ()
 
 
 def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
@@ -73,8 +64,8 @@ def _difference(before: BaselineArm, now: ArmEntry) -> str | None:
     other = [name for name in names if _other(before.options, now.options, name)]
     if not other:
         return None
-    each = [f"{name} ({_value(now, name)} now, {_value(before, name)} in the baseline)" for name in other]
-    return f"{now.loop} differs from the blessed one in {listed(each)}."
+    each = [f"{name} is {_value(now, name)} now, {_value(before, name)} in the baseline" for name in other]
+    return f"{now.loop}: {'; '.join(each)}."
 
 
 def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool:
@@ -117,6 +108,5 @@ def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iter
             trials = counted(len(side.pairs), "trial")
             yield (
                 f"{short_arm(side.arm)} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: "
-                "it is not deterministic, or rests on what its own module does not show: another module, a file or the clock. "
-                "Of a loop that throws dice each trial is a sample: more repeats (--repeats, in the baseline too) average that out."
+                "it rests on chance, another module, a file or the clock; more repeats, in the baseline too, average chance out."
             )

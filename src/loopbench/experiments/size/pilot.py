@@ -13,6 +13,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen
 from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import alike
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.built_in import builtin_names
@@ -242,13 +243,19 @@ def _supply(run: Results) -> TaskSupply:
     """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
     ran = manifest.suite.tasks
-    scored = 1 - len({record.task for record in run.records if record.status == "excluded"}) / ran
+    scored = 1 - _left_out(run.records) / ran
     looked_up = None if manifest.imported is not None else _looked_up(manifest.config)
     if looked_up is None:
         return TaskSupply(None if manifest.settings.tasks is not None else math.floor(ran * scored))
     spec, size, of_split = looked_up
     available = math.floor(of_split * scored)
     return TaskSupply(available, spec if is_generated(spec.name) and available else None, size / max(available, 1))
+
+
+def _left_out(records: Sequence[Record]) -> int:
+    """Return how many tasks some arm has no trial of: one whose other repeats were run is there."""
+    there = {(record.arm, record.task) for record in alike(records) if record.status != "excluded"}
+    return len({record.task for record in alike(records) if (record.arm, record.task) not in there})
 
 
 def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:

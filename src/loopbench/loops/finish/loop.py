@@ -77,7 +77,7 @@ class Finish(ToolSettings):
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
 
     max_steps: int | None = None
-    """Most steps before the answer is forced, including the step that finishes; None is a single turn."""
+    """Most steps before the answer is forced, including the step that finishes; 0 forces it at once, None is a single turn."""
     parse_retries: int = 2
     """How many invalid finishes in a row may be corrected, in the loop and again when forced."""
     retries_consume_steps: bool = True

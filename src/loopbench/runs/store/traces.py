@@ -81,8 +81,24 @@ def policy_of(folder: Path) -> str:
         return "all"
 
 
+def _is_imported(folder: Path) -> bool:
+    try:
+        return read_manifest_json(folder).get("imported") is not None
+    except RunError:
+        return False
+
+
+def _known_of(record: Record) -> str:
+    """Return how a trial ended, as far as its record says: `it is scored 0 (ToolError: db down; stop: crashed)`."""
+    score = f" {record.accuracy:g}" if record.status == "scored" else ""
+    told = "; ".join(filter(None, [record.reason, f"stop: {record.stop}" if record.stop else ""]))
+    return f"it is {record.status}{score}{f' ({told})' if told else ''}"
+
+
 def why_untraced(folder: Path, record: Record) -> str:
     """Return why a trial has no trace, in words."""
+    if _is_imported(folder):
+        return f"the imported files hold none; {_known_of(record)}"
     policy = policy_of(folder)
     if record.status == "excluded" or policy == "all":
         return record.reason or "none was recorded"

@@ -1,0 +1,107 @@
+"""Commands about a gate, as words, each with every option that the gate had where the baseline does not say it already."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopbench.metrics.gate import MARGIN
+from loopbench.metrics.statistics import ALPHA
+from loopbench.metrics.summary import PRIMARY
+from loopbench.runs.config import CompareConfig, config_from, flag_of
+from loopbench.runs.folders import RUNS
+from loopbench.runs.manifest import Manifest
+from loopbench.runs.permissions import resume_flags
+
+from .baseline import Baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a run is judged by."""
+
+    margins: Mapping[str, float]
+    """Metric → margin."""
+    alpha: float
+    common: bool
+    """Whether only the tasks are judged that are the same in both."""
+
+    def words(self) -> Iterator[str]:
+        """Yield the flags of what is not the default."""
+        for metric, margin in self.margins.items():
+            if metric != PRIMARY:
+                yield from ("--metric", f"{metric}={margin!r}")
+            elif margin != MARGIN:
+                yield from ("--margin", repr(margin))
+        if self.alpha != ALPHA:
+            yield from ("--alpha", repr(self.alpha))
+        if self.common:
+            yield "--common-tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class GateCommands:
+    """The commands of one gate, for a command line."""
+
+    manifest: Manifest
+    """The run's."""
+    baseline: Baseline
+    path: Path | None
+    """The baseline's file."""
+    folder: Path
+    """The run's directory."""
+    rules: Rules
+
+    @property
+    def file(self) -> str:
+        return str(self.path or "FILE")
+
+    def bless(self) -> str:
+        """Return the command that makes the run the new baseline."""
+        return shlex.join(["loopbench", "bless", str(self.folder), "-o", self.file])
+
+    def bless_latest(self) -> tuple[str, ...]:
+        """Return the command that makes the next run the new baseline."""
+        return ("loopbench", "bless", "latest", *self.runs(), "--output", self.file)
+
+    def review(self) -> tuple[str, ...]:
+        """Return the command that prints all of the judgement."""
+        return ("loopbench", "gate", str(self.folder), "--baseline", self.file, *self.rules.words(), "-v")
+
+    def again(self, *, paired: bool = False) -> tuple[str, ...]:
+        """Return the command that runs this gate again, `paired` with the baseline's own seed and repeats.
+
+        Nothing where the baseline's configuration cannot be run.
+        """
+        try:
+            config = config_from(self.baseline.config, "the baseline")
+        except ValueError:  # one of another version, which the gate refuses to run again by itself
+            return ()
+        if "loops" not in self.baseline.config:
+            return ()
+        loops = self.manifest.settings.loops
+        loops = () if tuple(loops) == config.loops else loops
+        typed = [word for loop in loops for word in ("--loop", loop)]
+        settings = [*self._settings(config, paired=paired)]
+        allowed = config.model_copy(
+            update={"loops": (), "mlflow": False, "address": None} if loops else {"mlflow": False, "address": None}
+        )
+        again = shlex.split(" ".join(resume_flags(allowed)))
+        return ("loopbench", "gate", "--baseline", self.file, *typed, *settings, *self.rules.words(), *again, *self.runs())
+
+    def _settings(self, blessed: CompareConfig, *, paired: bool) -> Iterator[str]:
+        now = self.manifest.settings
+        for name, was, value in (
+            ("seed", self.baseline.seed, self.manifest.seed),
+            ("repeats", self.baseline.repeats, now.repeats),
+            ("trial_timeout_s", blessed.trial_timeout_s, self.manifest.config.get("trial_timeout_s", blessed.trial_timeout_s)),
+        ):
+            if was != value and not (paired and name in ("seed", "repeats")):
+                yield from (flag_of([name]), str(value))
+
+    def runs(self) -> tuple[str, ...]:
+        """Return the flag of the folder of runs, where it is not the usual one."""
+        folder = str(self.manifest.config.get("runs", RUNS))
+        return () if folder == str(RUNS) else (flag_of(["runs"]), folder)

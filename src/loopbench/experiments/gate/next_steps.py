@@ -1,0 +1,165 @@
+"""What to do next about a gate's outcome, by the case: never a step that does not follow from what differs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.metrics.gate import MORE
+from loopbench.protocol.counts import counted
+from loopbench.text.counts import listed
+from loopbench.text.numbers import chance_in_words, dollars
+
+from .advice import Advice, Larger
+from .outcome import PASSES, GateResult
+
+LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
+"""Outcome that is open → the setting that lets it through."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """One thing that can be done next."""
+
+    say: str
+    """A sentence, which ends in a colon where commands follow; empty for a command that explains itself."""
+    commands: tuple[str, ...] = ()
+    in_short: str = ""
+    """The same in one line for a CI server, where it is another."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The sentence and its commands."""
+        return tuple(filter(None, (self.say, *self.commands)))
+
+    @property
+    def brief(self) -> str:
+        """The step in one line."""
+        return self.in_short or " ".join(self.lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"say": self.say, "commands": list(self.commands)}
+
+
+def next_steps(result: GateResult) -> list[NextStep]:
+    """Return what can be done, the most useful first; nothing for an invalid run, whose reasons say it."""
+    if result.outcome in PASSES:
+        return list(_after_a_pass(result))
+    if result.outcome in ("regression", "worse here"):
+        return [_after_a_loss(result)]
+    return list(_where_open(result)) if result.outcome == "undecided" else []
+
+
+def to_json(result: GateResult) -> dict[str, Any]:
+    """Return the object that `gate --json` prints: the result and what can be done next."""
+    return result.to_json() | {"next": [step.to_json() for step in next_steps(result)]}
+
+
+def more_steps(result: GateResult) -> list[NextStep]:
+    """Return what there is to know besides, for the long form: the size that would show more, and what lets the run through."""
+    found, larger = [], result.advice.larger
+    if larger is not None and (result.outcome == "worse here" or result.advice.differs):
+        found.append(_larger_baseline(result.advice, larger))
+    if result.outcome in LET_THROUGH and result.advice.asker == "shell":
+        outcomes = {line.outcome for line in result.lines}
+        flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
+        found.append(NextStep(f"{listed(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
+    return found
+
+
+def _after_a_loss(result: GateResult) -> NextStep:
+    if result.advice.only_the_seed:
+        return _same_draws(result)
+    if not result.bless:
+        return NextStep("Fix the loop; a run in which every trial crashes or hangs cannot be blessed.")
+    let = ""
+    if result.outcome == "worse here" and result.advice.asker == "test":
+        let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
+    return NextStep(
+        f"Fix the loop{let}, or bless the run if the loss is meant:",
+        (result.bless,),
+        f"Fix the loop{let}, or, if the loss is meant: {result.bless}",
+    )
+
+
+def _where_open(result: GateResult) -> Iterator[NextStep]:
+    advice = result.advice
+    if any(arm.limit_alone for arm in result.arms):
+        yield NextStep("No trial ran under the new default limit.")
+        if result.bless:
+            yield NextStep("", (f"{result.bless} # if the new limit is meant",))
+    larger = advice.larger
+    if advice.differs:
+        yield _same_draws(result)
+        if larger is not None and larger.tasks:
+            yield NextStep(f"Or {_decides(larger)}{' (-v has the commands)' * (advice.asker == 'shell')}.")
+    elif larger is not None:
+        yield _larger_baseline(advice, larger)
+    if advice.asker == "test" and larger is not None:
+        skip, passed = (advice.option("on_undecided", how) for how in ("skip", "pass"))
+        yield NextStep(f"Where it is undecided, {skip} in the test skips it, and {passed} lets it pass.")
+
+
+def _same_draws(result: GateResult) -> NextStep:
+    """Return the step to the baseline's own seed and repeats, under which every trial has its counterpart."""
+    advice = result.advice
+    names = listed([name for name, _, _ in advice.differs])
+    values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
+    others = listed([f"{name} ({now}, not {then})" for name, now, then in advice.differs])
+    own = listed([advice.option(name, then) for name, _, then in advice.differs])
+    under = f"under the baseline's own {names}" if advice.asker == "shell" else f"with {own}, as in the baseline"
+    if advice.only_the_seed:
+        said = f"The loop is the blessed one, and only the {names} is another ({values}): there is nothing to bless."
+        return _commanded(f"{said} A change is judged trial by trial {under}", advice.paired)
+    said = f"{others[0].upper()}{others[1:]} differ{'s' * (len(advice.differs) == 1)} from the baseline's: chance is between."
+    return _commanded(f"{said} What the change did shows trial by trial {under}", advice.paired)
+
+
+def _commanded(say: str, command: tuple[str, ...]) -> NextStep:
+    return NextStep(f"{say}:", (shlex.join(command),), f"{say}.") if command else NextStep(f"{say}.")
+
+
+def _decides(larger: Larger) -> str:
+    cost = "" if larger.cost_usd is None else f" (about ${dollars(larger.cost_usd)} a run)"
+    chance = f"decides it with a chance of about {chance_in_words(larger.chance)}"
+    return f"a baseline of {counted(larger.tasks, 'task')}{cost} {chance}{'' if larger.whole else ', though not all of it'}"
+
+
+def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
+    """Return how to make a baseline that is likely to decide what is open, or that no feasible one is."""
+    if not larger.tasks:
+        return NextStep("No feasible number of tasks is likely to decide it.")
+    said = f"{_decides(larger)}."
+    said = f"{said[0].upper()}{said[1:]}"
+    supply, commands = larger.supply, [larger.compare, advice.bless_latest, advice.again]
+    if advice.asker == "test":
+        sized = f'Write suite={json.dumps(larger.suite)} in the test, without "tasks".'
+        supply, commands = larger.supply or (sized if larger.suite else ""), [advice.bless_latest, advice.again]
+    elif not larger.compare or not advice.again:
+        over = "Import results of both over as many" if larger.imported else "Run the loop as it was over as many"
+        return NextStep(f"{said} {over}, bless the old ones, and gate again.", (), said)
+    more = " ".join(filter(None, [larger.repeats, supply, "Bless with the loop as it was, then gate the changed one:"]))
+    return NextStep(f"{said} {more}", tuple(map(shlex.join, commands)), said)
+
+
+def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
+    if result.bless:
+        yield NextStep("", (f"{result.bless} # to hold later changes to this run",))
+    if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
+        yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")
+    if result.advice.unseen:
+        yield _not_met(result.advice)
+
+
+def _not_met(advice: Advice) -> NextStep:
+    """Return which faults never struck, and what would have them."""
+    what = listed([what for what, _ in advice.unseen])
+    profiles = [advice.option("profile", profile) for profile in dict.fromkeys(profile for _, profile in advice.unseen)]
+    return NextStep(
+        f"In this run {what}, so the gate says nothing of what the changed loop does then; a baseline that is blessed with "
+        f"{listed(profiles)}, too, would."
+    )

@@ -1,0 +1,136 @@
+"""What a gate says to do next: it follows from what differs, and fits on a screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loopbench.cli import render_gate
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, to_junit
+from loopbench.experiments.gate.next_steps import next_steps
+from loopbench.experiments.gate.outputs import paragraphs
+from tests.experiments.gate.conftest import failing, task
+
+FLAKY_ARM = "bare/flaky-tools"
+FLAKY = {"loops": ("bare",), "profiles": ("flaky-tools",), "repeats": 2}
+
+
+@pytest.fixture(scope="module")
+def of_bare(fresh) -> Results:
+    """One loop under one profile."""
+    made: Results = fresh(**FLAKY)
+    return made
+
+
+@pytest.fixture(scope="module")
+def cases(fresh, of_bare) -> dict[str, GateResult]:
+    """A judgement of each kind."""
+    was, other = bless(of_bare), of_other_code(bless(of_bare))
+    impatient = fresh(**FLAKY | {"loops": ("bare(max_consecutive_errors=1)",)})
+    path, (first, second, *_) = Path("b.json"), solved(of_bare)
+    return {
+        "identical": judge(of_bare, was, path=path),
+        "pass": judge(without(of_bare, first), other, path=path, metrics={"accuracy": 0.9}),
+        "worse here": judge(fresh(**FLAKY | {"loops": ("bare(max_consecutive_errors=2)",)}), was, path=path),
+        "regression": judge(impatient, was, path=path, alpha=0.4),
+        "seed alone": judge(fresh(**FLAKY, seed=5), was, path=path),
+        "seed and loop": judge(fresh(**FLAKY, seed=5), other, path=path),
+        "undecided": judge(without(of_bare, first), of_other_code(bless(without(of_bare, second))), path=path),
+    }
+
+
+def of_other_code(found: Baseline) -> Baseline:
+    return found.model_copy(update={"arms": {name: arm.model_copy(update={"code": "0" * 64}) for name, arm in found.arms.items()}})
+
+
+def without(found: Results, task_id: str) -> Results:
+    """The run with a task that was not solved."""
+    return replace(found, records=tuple(failing(task_id, arm=FLAKY_ARM)(record) for record in found.records))
+
+
+def solved(found: Results) -> list[str]:
+    """Tasks that each trial solved."""
+    lost = {record.task for record in found.records if record.scores["accuracy"] < 1}
+    return sorted({record.task for record in found.records} - lost)
+
+
+def renamed(judged: GateResult, name: str = "mine:Mine/flaky-tools") -> GateResult:
+    """The same of a loop with a name as users have them."""
+    arms = tuple(replace(arm, arm=name, lines=tuple(replace(line, arm=name) for line in arm.lines)) for arm in judged.arms)
+    tasks = tuple(replace(change, arm=name) for change in judged.tasks)
+    return replace(judged, arms=arms, tasks=tasks, stops=tuple(replace(change, arm=name) for change in judged.stops))
+
+
+def test_the_cases_are_what_their_names_say(cases):
+    outcomes = {name: judged.outcome for name, judged in cases.items()}
+    open_cases = {"seed alone": "undecided", "seed and loop": "undecided"}
+    assert outcomes == {name: open_cases.get(name, name) for name in cases}
+
+
+@pytest.mark.parametrize("name", ["identical", "pass", "worse here", "regression", "seed alone", "seed and loop", "undecided"])
+def test_a_gate_takes_twelve_lines_of_a_narrow_terminal(cases, name):
+    lines = [line.plain for line in render_gate._brief(renamed(cases[name]), 80)]
+    assert len(lines) <= 12, "\n".join(lines)
+    assert all(len(line) <= 80 or line.startswith("    loopbench ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["worse here", "regression"])
+def test_a_loss_is_told_by_its_cause_then_a_trial_then_what_to_do_and_no_size(cases, name):
+    judged = cases[name]
+    lines = [line.plain for line in render_gate._brief(judged, 200)]
+    cause = next(n for n, line in enumerate(lines) if judged.tasks[0].cause is not None and judged.tasks[0].cause in line)
+    show = next(n for n, line in enumerate(lines) if line.startswith("    loopbench show "))
+    assert cause < show < len(lines) - 2
+    assert lines[-2:] == ["Fix the loop, or bless the run if the loss is meant:", f"    {judged.bless}"]
+    assert sum(" show " in line for line in lines) == 1
+    assert not any("A baseline of" in line or "--repeats" in line for line in lines)
+
+
+def test_another_seed_alone_leaves_nothing_to_bless_and_leads_back_to_the_baseline_s_own(cases):
+    judged = cases["seed alone"]
+    back, larger = next_steps(judged)
+    assert back.say.startswith("The loop is the blessed one, and only the seed is another (5, not 0): there is nothing to bless.")
+    assert back.commands == (f"loopbench gate --baseline b.json --runs {judged.run.parent}",)
+    assert larger.say.startswith("Or a baseline of ")
+    assert judged.bless == ""
+    assert not any("limit" in line or line.startswith("loopbench bless runs") for line in paragraphs(judged))
+
+
+def test_another_seed_of_a_changed_loop_leads_to_the_gate_without_chance(cases):
+    back, _ = next_steps(cases["seed and loop"])
+    assert back.say == (
+        "Seed (5, not 0) differs from the baseline's: chance is between. What the change did shows trial by trial under the "
+        "baseline's own seed:"
+    )
+    assert "--seed" not in back.commands[0]
+
+
+def test_what_is_undecided_has_a_size_and_its_three_commands(cases):
+    (step,) = next_steps(cases["undecided"])
+    assert [command.split(" ")[1] for command in step.commands] == ["compare", "bless", "gate"]
+    assert step.say.endswith("Bless with the loop as it was, then gate the changed one:")
+
+
+def test_a_pass_has_at_most_one_step(cases):
+    for name in ("identical", "pass"):
+        assert len(next_steps(cases[name])) <= 1
+
+
+@pytest.mark.parametrize("name", ["worse here", "regression", "seed alone", "undecided"])
+def test_a_server_is_told_in_short(cases, name):
+    judged = cases[name]
+    message = github_annotations(judged)[0].split("::", 2)[2].split("%0A")
+    assert len(message) <= 5, message
+    assert message[-1].endswith(next_steps(judged)[0].brief.replace("%", "%25")[-20:])
+    assert "loopbench compare" not in to_junit(judged)
+
+
+def test_tasks_of_several_arms_are_counted_as_what_they_are(altered, baseline, fresh):
+    """A task that both profiles lost is two pairs."""
+    both = judge(altered(lambda record: failing(task(1), arm=record.arm)(record)), baseline)
+    assert both.unit == "task-arm pair"
+    assert any(line.startswith("Task-arm pairs: 4 worse") for line in paragraphs(both))
+    assert both.to_json()["counted"] == "task-arm pair"
