@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -61,7 +60,11 @@ def unlimited(suite: str, profile: str) -> list[Record]:
     return records(suite, profile, Budget())
 
 
-@settings(max_examples=12)
+def limited_to(what: str, limit: Any) -> Budget:
+    return Budget(**{what: limit})
+
+
+@settings(max_examples=10)
 @given(data=st.data(), suite=st.sampled_from(SUITES), profile=st.sampled_from(PROFILES), what=st.sampled_from(list(LIMITED)))
 def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretells(data, suite, profile, what):
     spent = LIMITED[what]
@@ -69,7 +72,7 @@ def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretell
     limit = data.draw(st.sampled_from(sorted({spent(record) for record in free}))) or 1
     limit += data.draw(st.sampled_from([0, 0, 1, -1])) if limit > 1 else 0
     limit = to_be_typed(limit) if what == "dollars" else limit
-    held = records(suite, profile, replace(Budget(), **{what: limit}))
+    held = records(suite, profile, limited_to(what, limit))
     for before, after in zip(free, held, strict=True):
         is_beyond = exceeds(spent(before), limit)
         assert after.accuracy == (0.0 if is_beyond else before.accuracy), (before.name, what, limit)
