@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,17 @@ class ArmInfo:
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
 
     @property
+    def subject(self) -> str:
+        """What it is called: an agent where another tool's results were imported, which may differ in anything; else a loop."""
+        return "agent" if self.profile == IMPORTED else "loop"
+
+    @property
     def without_profile(self) -> str:
         """The arm's name without its profile, the same under each."""
         return self.arm.removesuffix(f"/{self.profile}") or self.arm
+
+
+def are_imported(infos: Iterable[ArmInfo]) -> bool:
+    """Whether there are arms, and other tools gave the results of each of them."""
+    profiles = {info.profile for info in infos}
+    return profiles == {IMPORTED}

@@ -129,10 +129,20 @@ def test_places_inside_of_objects_are_told(kit):
     ]
     path = kit.put("\n".join(map(json.dumps, rows)), ".jsonl")
     left, pooled = read(path).notes
-    assert left == "columns left out: provider, usage; to read it: --map tokens=usage.total_tokens"
+    assert left == "columns left out: provider, usage; to read more of them: --map tokens=usage.total_tokens"
     assert pooled.startswith("column 'provider.id' tells 2 kinds of trials apart (one, two)")
     assert pooled.endswith("to compare them: --map arm=provider.id")
     log = read(path, ["arm=provider.id,tokens=usage.total_tokens"])
     assert [(trial.arm, trial.task, trial.tokens) for trial in log.trials] == [
         (arm, task, 7) for task in "01" for arm in ("one", "two")
     ]
+
+
+@pytest.mark.parametrize(
+    ("head", "column"),
+    [("agent,prompt id,correct", "'task=prompt id'"), ("agent,test name,correct", "'task=test name'"), ("agent,a,b", "")],
+)
+def test_a_column_that_may_name_the_tasks_is_told(kit, head, column):
+    with pytest.raises(ValueError, match="no column of the task") as caught:
+        read(kit.put(f"{head}\na,x,1\na,y,0\n", ".csv"))
+    assert str(caught.value).endswith(f"names the tasks: --map {column}" if column else "--map task=COLUMN")

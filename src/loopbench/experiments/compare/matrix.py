@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from loopbench.metrics.arm_info import IMPORTED
+from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -135,7 +135,7 @@ class AnswerMatrix:
     def subject(self) -> str:
         """What a row is called: an agent where other tools' results were imported, which may differ in anything; else a loop."""
         infos = [cell.arm.info for row in self.rows for cell in row.cells if cell is not None]
-        return "agent" if infos and all(info.profile == IMPORTED for info in infos) else "loop"
+        return "agent" if are_imported(infos) else "loop"
 
     @property
     def compared(self) -> list[int]:

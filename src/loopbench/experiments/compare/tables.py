@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.context import DISTANCES
@@ -212,7 +213,10 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
                 *(("–" if summary.right_unseen is None else str(summary.right_unseen),) if unseen else ()),
             )
         )
-    shown = [place for place, column in enumerate(columns) if column not in _IMPLICIT or any(row[place] != "–" for row in rows)]
+    hides = _IMPLICIT if not are_imported(arm.info for arm in arms) else columns[1:]  # which of ours is unknown is worth knowing
+    shown = [place for place, column in enumerate(columns) if column not in hides or any(row[place] != "–" for row in rows)]
+    if len(shown) == 1:
+        return Table("What happened", (), ())
     return Table("What happened", tuple(columns[i] for i in shown), tuple(tuple(row[i] for i in shown) for row in rows))
 
 

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any, Generic, TypeVar
 
 from loopbench.experiments.compare.results import Results
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, where
 from loopbench.metrics.tasks import TaskFindings, task_findings
@@ -198,7 +199,8 @@ def comparable(run: Results) -> list[tuple[str, str]]:
 
 def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
-    loss = explain(read_trial(Traces(run.folder).read(record), record))
+    (info,) = (arm.info for arm in run.comparison.arms if arm.info.arm == record.arm)
+    loss = explain(read_trial(Traces(run.folder).read(record), record)).of(info.subject)
     groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
     same = [each for each in where(run.records, lambda each: each.task == record.task) if each.repeat == record.repeat]
     return LostTrial(record.task, record.repeat, record.stop, loss, _solved_by(same, record, groups))
@@ -324,14 +326,16 @@ class _Collected:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
         trial = read_trial(self.traces.read(record), record)
+        subject = "agent" if self.groups[record.arm][1] == IMPORTED else "loop"
         if record.arm in self._alone:
-            loss = explain(trial)
+            loss = explain(trial).of(subject)
             trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)
             self._alone[record.arm].add((loss.cause, loss.fault), trial_alone, self.most, telling=solved_by)
         for pair, winner, winner_course in lost:
             if winner_course:
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
-                self._parted.setdefault((*pair, record.arm), _Tally()).add((parted.cause, parted.fault), parted, self.most)
+                tally = self._parted.setdefault((*pair, record.arm), _Tally())
+                tally.add((parted.cause, parted.fault), parted.of(subject), self.most)
 
     def parted(self) -> tuple[PairLosses, ...]:
         """Return the pairs, in order."""

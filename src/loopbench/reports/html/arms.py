@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context, injection, over_templates
+from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
@@ -16,6 +17,7 @@ from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragra
 from .grouping import arms_by_group
 
 ARM = "An arm is a loop under a fault profile: finish/flaky-tools is the loop finish under the profile flaky-tools."
+AGENT = "An arm is an agent, by the name that the imported files give it, or the user."
 CONTEXT_NOTE = (
     "Retention is the share of results that a prompt still shows when it needs them; the columns to the right count how many "
     "prompts ago the result was given. Prefix stability is the share of the prompts' bytes, after a trial's first, that repeat the "
@@ -41,7 +43,10 @@ MAX_OPEN = 24
 def arms_section(comparison: Comparison, *, in_full: bool = True) -> PageSection:
     """Return the section on each arm's numbers; `in_full` also on its contexts, calls and injections, and on templates where they
     make other units than tasks do."""
-    blocks: list[Block] = [Paragraph(ARM, "quiet"), arms_grid(comparison.arms)]
+    blocks: list[Block] = [
+        Paragraph(AGENT if are_imported(arm.info for arm in comparison.arms) else ARM, "quiet"),
+        arms_grid(comparison.arms),
+    ]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
         read = "Dots are mean accuracies over the tasks, lines their intervals."
         blocks.insert(1, Figure(accuracy(comparison.arms), read))
@@ -79,8 +84,9 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
     known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
     cut = tuple(tuple(row[index] for index in known) for row in rows)
+    first = next(columns[index] for index in known if columns[index] in told)
     return Grid(
-        "Means per trial with intervals in brackets; the columns from false success on count trials",
+        f"Means per trial with intervals in brackets; the columns from {first} on count trials",
         tuple(columns[index] for index in known),
         cut,
     )

@@ -10,10 +10,10 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import numbers_in_words
 from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
-from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
-from loopbench.metrics.trajectory.causes import MEANINGS, Cause
+from loopbench.metrics.trajectory.causes import Cause, meaning_of
 from loopbench.metrics.trajectory.losses import Divergence
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
@@ -92,7 +92,13 @@ def why_section(losses: LossFindings) -> PageSection | None:
     pairs = group_by(losses.why.pairs, lambda pair: group_name(infos[pair.a]))
     lost = {arm.arm: arm for arm in losses.why.arms}
     blocks = under_headings(
-        (name, [*_sums([lost[arm.info.arm] for arm in arms if arm.info.arm in lost], names), *_causes(pairs.get(name, ()), names)])
+        (
+            name,
+            [
+                *_sums([lost[arm.info.arm] for arm in arms if arm.info.arm in lost], names, arms[0].info.subject),
+                *_causes(pairs.get(name, ()), names, arms[0].info.subject),
+            ],
+        )
         for name, arms in arms_by_group(compared).items()
     )
     examples = _examples(losses)
@@ -106,7 +112,7 @@ def why_section(losses: LossFindings) -> PageSection | None:
     return section_or_none("why", "Why trials were lost", blocks)
 
 
-def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Block]:
+def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str], subject: str) -> list[Block]:
     """Return the trials that one arm of a pair lost to the other, folded."""
     sides = [(pair, loser, winner, lost) for pair in pairs for loser, winner, lost in _sides(pair) if lost]
     total = sum((Counter(pair.causes[loser]) for pair, loser, _, _ in sides), Counter[Cause]())
@@ -117,7 +123,7 @@ def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Block
         (names[loser], names[winner], str(lost), *(count_bar(pair.causes[loser].get(kind, 0), lost) for kind in kinds))
         for pair, loser, winner, lost in sorted(sides, key=lambda side: -side[3])
     )
-    caption = "Trials that one loop lost while another solved the same task, by the cause of the loss"
+    caption = f"Trials that one {subject} lost while another solved the same task, by the cause of the loss"
     return [Folded(f"Pair by pair ({len(rows)})", (Grid(caption, ("lost by", "solved by", "trials", *kinds), rows),))]
 
 
@@ -126,7 +132,7 @@ def _sides(pair: PairLosses) -> tuple[tuple[str, str, int], tuple[str, str, int]
     return (pair.b, pair.a, pair.only_a), (pair.a, pair.b, pair.only_b)
 
 
-def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
+def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: str) -> list[Block]:
     """Return a table of all losses of each arm, by cause."""
     total = sum((Counter(arm.causes) for arm in arms), Counter[Cause]())
     if not total:
@@ -138,8 +144,8 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
     )
     split = [f"{names[arm.arm]}: {told}" for arm in arms if (told := numbers_in_words(arm.kinds.get("parse", {})))]
     unread = [Paragraph(f"Trials lost to replies that could not be read, by kind: {'; '.join(split)}.")] if split else []
-    meanings = Items(tuple(f"{kind}: {MEANINGS[kind]}" for kind in kinds), "quiet")
-    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), *unread, meanings]
+    meanings = Items(tuple(f"{kind}: {meaning_of(kind, subject)}" for kind in kinds), "quiet")
+    return [Grid("Trials that were not solved, by cause", (subject, "lost", *kinds), rows), *unread, meanings]
 
 
 def _examples(losses: LossFindings) -> Grid | None:
@@ -183,20 +189,24 @@ def _tasks(group: GroupFindings, infos: Sequence[ArmInfo]) -> Iterator[Block]:
     ordered = in_order(group.arms, infos)
     rows = tuple(_arm(arm) for arm in ordered)
     columns = ("arm", "solved by it alone", "solved in some repeats", "false success", "wasted steps", "repeated calls")
-    yield Grid(
-        "Counts of tasks, then means per trial; wasted steps are those beyond the shortest trial that solved the task",
-        columns,
-        rows,
-    )
+    means = any(arm.wasted_steps is not None for arm in ordered)
+    wasted = "; wasted steps are those beyond the shortest trial that solved the task" if means else ""
+    caption = f"Counts of tasks, then means per trial{wasted}"
+    yield _known(caption, columns, rows)
     if group.notable:
         arms = [arm.arm for arm in ordered]
         names = tuple(arm.removesuffix(f"/{group.profile}") for arm in arms)
         listed = sorted(group.notable, key=lambda task: (*(kind not in task.kinds for kind in _KINDS), task.task))[:MAX_TASKS]
         heads = ("task", "is", *names, "false success", "wasted steps", "repeated calls")
         caption = f"Tasks worth a look, {len(listed)} of {len(group.notable)}; solved trials of each arm"
-        yield Folded(
-            f"Tasks worth a look ({len(group.notable)})", (Grid(caption, heads, tuple(_task(task, arms) for task in listed)),)
-        )
+        grid = _known(caption, heads, tuple(_task(task, arms) for task in listed))
+        yield Folded(f"Tasks worth a look ({len(group.notable)})", (grid,))
+
+
+def _known(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Grid:
+    """Return a table without the columns in which nothing is known of any row."""
+    known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
+    return Grid(caption, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 
 _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
@@ -204,9 +214,8 @@ _KINDS = ("unsolved", "solved by one arm", "flaky", "false success")
 
 def _unsolved(group: GroupFindings) -> str:
     ids = group.of_kind("unsolved")
-    return (
-        f"No arm solved {_ids(ids)}: too hard for all arms under this profile, or their expected answers are wrong." if ids else ""
-    )
+    under = "" if group.profile == IMPORTED else " under this profile"
+    return f"No arm solved {_ids(ids)}: too hard for all arms{under}, or their expected answers are wrong." if ids else ""
 
 
 def _flaky(group: GroupFindings) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.arm_info import ArmInfo, are_imported
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, records_by_arm, where
@@ -97,7 +97,9 @@ def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageS
     rows = [row for arm in arms if (row := _steps(arm.info.arm, known)) is not None]
     if not rows:
         return None
-    read = "How many trials took how many steps. A step is a reply of the model to a request that asks what to do next."
+    is_ours = not are_imported(arm.info for arm in arms)
+    a_step = "a reply of the model to a request that asks what to do next" if is_ours else "what the imported files count as one"
+    read = f"How many trials took how many steps. A step is {a_step}."
     columns = ("arm", "solved", "median steps", "not solved", "median steps", "90 % within", "most")
     infos = [arm.info for arm in arms]
     grid = Grid("Steps of the scored trials", columns, tuple(rows))

@@ -33,13 +33,16 @@ def _facts(run: Results) -> Iterator[tuple[Cell, ...]]:
     yield "suite", f"{suite.name} {suite.version}, {counted(suite.tasks, 'task')}, digest {suite.digest[:DIGEST_CHARS]}"
     for source in () if manifest.imported is None else manifest.imported.sources:
         yield "imported from", f"{source.file}, sha256 {source.sha256[:DIGEST_CHARS]} ({source.by or source.format})"
+        if source.readings:
+            yield "read as", "; ".join(source.readings)
     if suite.max_tool_steps is not None:
         yield "step limit", counted(suite.max_tool_steps, "tool step")
-    for name, digest in manifest.profiles.items():
+    is_imported = manifest.imported is not None  # no faults were drawn, and no seed is known
+    for name, digest in () if is_imported else manifest.profiles.items():
         yield "fault profile", f"{name}, digest {digest[:DIGEST_CHARS]}"
     for name, weights in manifest.weights.items():
         yield f"weights of {name}", f"{weights.file}, sha256 {weights.sha256[:DIGEST_CHARS]}, by {weights.by}"
-    yield "repeats, seed", f"{settings.repeats}, {manifest.seed}"
+    yield ("repeats", str(settings.repeats)) if is_imported else ("repeats, seed", f"{settings.repeats}, {manifest.seed}")
     yield "level, margin", f"{settings.alpha:g}, {settings.margin:g}"
     yield "digest of the records", Code(run.digest)
     if run.wall_s is not None:

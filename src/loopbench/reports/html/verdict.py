@@ -44,7 +44,8 @@ def matrix(found: ComparisonAnswer) -> Grid:
     several = bool(found.compared)
     order = f", the most accurate {found.subject} on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
-    caption = f"Accuracy under each fault profile, with its interval in brackets{order}{marks}"
+    of = "of each agent" if found.subject == "agent" else "under each fault profile"
+    caption = f"Accuracy {of}, with its interval in brackets{order}{marks}"
     return Grid(caption, heads, tuple(_row(row, found) for row in found.rows))
 
 
