@@ -167,7 +167,6 @@ def test_an_undecided_gate_of_imports_advises_in_words_of_python(frame: pd.DataF
     shown = repr(judged)
     assert "--" not in shown
     assert "on_undecided" not in shown
-    assert "Where finding.outcome is 'undecided', whether to take the change all the same is yours to decide." in shown
     assert "Bless a run of the loop" not in shown
     assert "Import results of both over as many" in shown
 

@@ -60,7 +60,7 @@ def test_what_cannot_have_a_card_is_told_in_one_line(loopbench, here):
     for arguments, code, message in (
         (("--url", "http://127.0.0.1:1/"), 2, "error: --url: a card measures an agent on a suite"),
         (("nosuch",), 2, "there is no program, framework or design 'nosuch'"),
-        (("bare", "--out", "no/where.md"), 2, "error: --out no/where.md: cannot be written; nothing was run"),
+        (("bare", "--out", "."), 2, "error: --out .: cannot be written (Is a directory); nothing was run"),
     ):
         ended = loopbench("card", *arguments)
         assert (ended.code, ended.err.count("\n")) == (code, 1)

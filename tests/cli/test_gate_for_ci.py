@@ -23,6 +23,7 @@ def test_junit_summary_and_annotations(loopbench, blessed, here, monkeypatch):
     blessed(*FLAKY)
     ended = loopbench(*WORSE, "--junit", "out/gate.xml", "--summary", "summary.md", "--annotations")
     assert ended.code == 1
+    assert ended.err.startswith("made the folder out\n")
     root = ElementTree.parse(here / "out/gate.xml").getroot()
     assert root.find("testsuite/testcase/failure") is not None
     assert (here / "summary.md").read_text().startswith("## Gate: regression\n")
@@ -75,7 +76,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(loopben
     assert loopbench("bless", "latest", "--output", "b.json").code == 0
     before = sorted((here / "runs").iterdir())
     ended = loopbench("gate", "--baseline", "b.json", "--junit", ".")
-    assert (ended.code, ended.err) == (2, "error: --junit .: cannot be written; nothing was judged\n")
+    assert (ended.code, ended.err) == (2, "error: --junit .: cannot be written (Is a directory); nothing was judged\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here))
     ended = loopbench("gate", "--baseline", "b.json")
     assert ended.code == 2

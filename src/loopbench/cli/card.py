@@ -27,6 +27,7 @@ from .codes import FAILED
 from .console import say
 from .options import OptionGroup, OutputOptions, Texts, with_options
 from .own_prints import own_prints_aside, quiet_loops
+from .typed_files import check_writable
 
 PROFILES = ("clean", "flaky-tools", "flaky-format")
 
@@ -77,8 +78,8 @@ def card(choice: AgentChoice, run: CardRun, output: CardOutput) -> None:
     It says what the agent asks its model for, how it shows tools, its options, limits and retries, what it does with each fault,
     and its figures. Each value comes from a run that is made for it, from requests, or from a run with one fault.
     """
-    if output.out is not None and (output.out.is_dir() or not os.access(output.out.absolute().parent, os.W_OK)):
-        raise ValueError(f"--out {output.out}: cannot be written; nothing was run")
+    if output.out is not None:
+        check_writable("--out", output.out, "nothing was run")
     _refuse_run(choice.program or (), run.runs)
     spec = choice.spec()
     if spec is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,6 +37,7 @@ from .codes import DONE, FAILED
 from .console import out, say
 from .options import JsonOption, OptionGroup, Texts, with_options
 from .outcome import write
+from .typed_files import check_writable
 
 MAX_TOLD_CHARS = 160
 """Characters of what the model was told in the rows; --json and --page have all."""
@@ -124,10 +124,10 @@ class CheckOutputs(JsonOption):
     """File to write a page (HTML) to, with what the model was told after each fault."""
 
     def check(self) -> None:
-        """Check that the files can be written. Raises ValueError."""
+        """Check that the files can be written, and make their folders. Raises ValueError."""
         for flag, path in (("--junit", self.junit), ("--page", self.page)):
-            if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
-                raise ValueError(f"{flag} {path}: cannot be written; nothing was checked")
+            if path is not None:
+                check_writable(flag, path, "nothing was checked")
 
 
 @with_options()

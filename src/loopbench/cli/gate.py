@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -31,7 +31,9 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
+from loopbench.experiments.gate.baseline import measured
 from loopbench.experiments.gate.baseline_changes import blessed_crashes, contents, replaced
+from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import check_accuracy_margin
 from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.github import append_summary, error_annotation, in_actions, step_summary
@@ -65,6 +67,7 @@ from .options import (
 from .outcome import write_report
 from .own_prints import own_prints_aside, quiet_loops
 from .render_gate import print_gate
+from .typed_files import check_writable, make_room
 
 
 class OnUndecided(StrEnum):
@@ -82,6 +85,7 @@ class OnWorseHere(StrEnum):
     PASSED = "pass"
 
 
+BILL = "tokens"
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
 
 RERUN_FLAGS = ConfigFlags(
@@ -184,7 +188,8 @@ def _judged(
         settings = RerunSettings(
             flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked
         )
-        folder = _run_again(known, options.baseline, settings, quiet=output.quiet)
+        rules = Rules(margins, options.alpha, options.common_tasks)
+        folder = _run_again(known, options.baseline, settings, (*rules.words(), *targets.flags()), quiet=output.quiet)
     else:
         folder = run_folder(options.run, options.runs)
     found = read_run(folder)
@@ -238,17 +243,25 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     found = read_run(choice.folder)
     new = new_baseline(found)
     said = replaced(output, new)
+    make_room(output)
     write_baseline(output, new)
     size = output.stat().st_size
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
     for line in (*contents(new), *blessed_crashes(found.records)):
         print(plain(f"  {line}"))
     anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
-    print(plain(f"gate it with: {shlex.join(['loopbench', 'gate', *anew, '--baseline', str(output)])}{_again(found)}"))
+    words = ["loopbench", "gate", *anew, "--baseline", str(output), *_tokens(found)]
+    print(plain(f"gate it with: {shlex.join(words)}{_again(found)}"))
     if anew:
         print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
     for line in said:
         print(plain(f"  {line}"))
+
+
+def _tokens(found: Results) -> list[str]:
+    """Return the words that have the bill judged, too, as the test does that `init` writes; none where some trial has no tokens."""
+    scored = [record for record in found.records if record.status == "scored"]
+    return ["--metric", f"{BILL}={MORE:g}"] if all(measured(record, BILL) is not None for record in scored) else []
 
 
 def _again(found: Results) -> str:
@@ -279,8 +292,11 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     return found
 
 
-def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: bool) -> Path:
-    """Run the baseline's configuration and return the run's directory. An interrupted run can be resumed, and judged then."""
+def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Sequence[str], *, quiet: bool) -> Path:
+    """Run the baseline's configuration and return the run's directory. An interrupted run can be resumed, and judged then.
+
+    `judging`: the flags with which it is to be judged.
+    """
     with own_prints_aside():
         experiment = prepare_again(baseline, path, again)
     try:
@@ -289,8 +305,8 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, *, quiet: b
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
         words = [folder, *resume_flags(experiment.config)]
-        say(f"interrupted; go on with loopbench resume {' '.join(words)}, then, with the flags that you gave,")
-        say(f"  loopbench gate {folder} --baseline {shlex.quote(str(path))}")
+        say(f"interrupted; go on with loopbench resume {' '.join(words)}, then")
+        say(f"  {shlex.join(['loopbench', 'gate', str(experiment.folder), '--baseline', str(path), *judging])}")
         raise typer.Exit(INTERRUPTED) from None
     if stopped:
         say(f"stopped early: {stopped}")
@@ -317,26 +333,20 @@ class _Targets:
                 yield from (flag, how.value)
 
     def check(self) -> None:
-        """Check that the files can be written. Raises ValueError."""
+        """Check that the files can be written, and make their folders. Raises ValueError."""
         for flag, path in (("--junit", self.junit), ("--summary", self.summary)):
-            if path is not None and (path.is_dir() or not os.access(_there(path), os.W_OK)):
-                raise ValueError(f"{flag} {path}: cannot be written; nothing was judged")
+            if path is not None:
+                check_writable(flag, path, "nothing was judged")
 
     def write(self, judged: GateResult) -> None:
         """Write the outcome to the files, and print the annotations."""
         if self.junit is not None:
-            self.junit.parent.mkdir(parents=True, exist_ok=True)
             self.junit.write_text(to_junit(judged, self.counts[0].value, self.counts[1].value), encoding="utf-8")
         if self.summary is not None:
             append_summary(self.summary, judged)
         if self.annotations:  # GitHub reads stderr too, and stdout is for results
             for line in github_annotations(judged, self.counts[0].value, self.counts[1].value):
                 print(line, file=sys.stderr)
-
-
-def _there(path: Path) -> Path:
-    """Return the file, or the nearest folder above it that exists."""
-    return next(place for place in (path, *path.absolute().parents) if place.exists())
 
 
 def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:

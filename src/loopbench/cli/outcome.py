@@ -17,6 +17,7 @@ from loopbench.reports.known_pages import is_known, remember
 from . import render, render_effects
 from .console import say
 from .options import Depth
+from .typed_files import make_room
 
 
 def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> None:
@@ -70,6 +71,8 @@ def write_optimization(found: OptimizationResult, html: Path | None = None, page
 
 def write(text: str, typed: Path | None, usual: Path, *, told: bool = True) -> None:
     """Write a page. Failure is a warning for the usual file; for a file that was typed it raises OSError."""
+    if typed is not None:
+        make_room(typed)
     try:
         path = write_page(text, typed or usual)
         if told:

@@ -26,6 +26,7 @@ from .console import print_line, say
 from .options import AllowOption, JsonOption, OptionGroup, ReadRunChoice, with_options
 from .own_prints import own_prints_aside, quiet_loops
 from .render_why import print_shown
+from .typed_files import make_room
 
 MIN_RUNS = 2
 
@@ -131,6 +132,7 @@ def _minimal(found: Results, trial: str | None, other: str | None, options: Mini
     with own_prints_aside(), quiet_loops():
         made = reruns.minimal_faults(reruns.replayable_run(found.folder, options.allow).trial(record), record, options.max_runs)
     if options.out is not None:
+        make_room(options.out)
         options.out.write_text(made.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
     if as_json:

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
 
@@ -15,6 +16,18 @@ MAX_SETTINGS = 200_000
 """Maximum number of values of a file of settings. Each one is checked, and one that does not fit may take 1 KB to say so."""
 MAX_LINE = 1 << 24
 """Maximum length in bytes of a line of a file that is read line by line."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have an OSError within the block name this file, in the place of one beside it, unless that is in the way."""
+    try:
+        yield
+    except OSError as error:
+        is_in_the_way = error.filename2 is None and error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
+        if error.errno is None or is_in_the_way:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def open_regular(path: Path) -> BufferedReader:

@@ -125,7 +125,9 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     known = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
-    raise ValueError(f"unknown {kind} {name!r}; {nearest(name, known)}, or package.module:Name")
+    known_names = nearest(name, known)
+    own = "; tasks of your own: --suite jsonl --data FILE" * (kind == "suite" and "did you mean" not in known_names)
+    raise ValueError(f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:

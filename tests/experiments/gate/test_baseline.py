@@ -320,13 +320,32 @@ def test_changes_are_told_arm_by_arm(wind, blessed, altered):
     assert changes(blessed, moved) == ["tasks: 1 task changed (arithmetic-0001)"]
 
 
+def test_a_pointer_of_git_lfs_is_told_as_one_and_may_be_replaced(blessed, tmp_path):
+    path = tmp_path / "b.json"
+    path.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n")
+    with pytest.raises(DamagedBaseline, match=r"b\.json: not a baseline, but a pointer of Git LFS to one; git lfs pull fetches it"):
+        read_baseline(path)
+    assert replaced(path, blessed) == [
+        "it replaces a baseline that could not be read: not a baseline, but a pointer of Git LFS to one"
+    ]
+
+
+def test_an_error_names_the_file_that_was_typed(blessed, tmp_path):
+    (tmp_path / "b.json").mkdir()
+    with pytest.raises(OSError, match=r"b\.json") as failed:
+        write_baseline(tmp_path / "b.json", blessed)
+    assert (failed.value.filename, failed.value.filename2) == (str(tmp_path / "b.json"), None)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["b.json"]
+
+
 def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, tmp_path):
     path = tmp_path / "b.json"
     assert replaced(path, blessed) == []
     path.write_text(text.replace("finished", "crashed", 1))
-    with pytest.raises(
-        DamagedBaseline, match=r"was written; git checkout -- .* brings the committed file back; else bless it again$"
-    ):
+    with pytest.raises(DamagedBaseline, match=r"was written; bless it again$"):
+        read_baseline(path)
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(DamagedBaseline, match=r"was written; if it was committed, git checkout -- .* brings it back; else bless"):
         read_baseline(path)
     told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"
     assert replaced(path, blessed) == [f"{told} after it was written"]

@@ -229,7 +229,7 @@ def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fr
     assert judged.outcome == "identical"
     assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
     (unseen,) = [step.say for step in next_steps(judged)]
-    assert unseen.startswith("In this run no reply was made unreadable and no provider failed, so the gate says nothing")
+    assert unseen.startswith("In this run no reply was made unreadable and no provider failed; a baseline that is blessed with ")
     assert "--profile flaky-format and --profile provider-trouble, too" in unseen
 
 
@@ -237,7 +237,7 @@ def test_faults_that_a_changed_loop_met_are_not_missed(fresh):
     was = bless(fresh(loops=("finish",), profiles=("flaky-format", "flaky-tools")))
     now = fresh(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
     steps = [step.say for step in next_steps(judge(now, was))]
-    assert [said.partition(",")[0] for said in steps] == ["In this run no provider failed"]
+    assert [said.partition(";")[0] for said in steps] == ["In this run no provider failed"]
 
 
 def test_what_is_undecided_names_the_commands_of_a_larger_baseline(baseline, altered, wind):

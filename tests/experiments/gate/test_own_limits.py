@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import Baseline, headline, judge
 from loopbench.experiments.gate.baseline import bless, read_baseline, write_baseline
 from loopbench.experiments.gate.github import github_annotations
+from loopbench.experiments.gate.next_steps import next_steps
 from loopbench.experiments.gate.outputs import paragraphs
 from loopbench.loops.bare import Bare
 from loopbench.runs.config import CompareConfig
@@ -38,6 +41,10 @@ def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten)
     assert all(arm.limit_alone and arm.identical for arm in judged.arms)
     assert judged.bless
     assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
+    tested, _ = next_steps(judged)
+    assert tested.say == "No trial ran under the new default limit; this gate does:"
+    words = shlex.split(tested.commands[0])
+    assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == ["bare(max_steps=4)", "finish(max_steps=4)"]
     assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
     assert github_annotations(judged)[0].startswith(f"::warning title=loopbench gate%3A undecided::{SAID}")
 

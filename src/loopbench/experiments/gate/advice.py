@@ -47,6 +47,8 @@ class Advice:
     """The command that runs this gate again, with every option that it had; empty where nothing can be run."""
     paired: tuple[str, ...] = ()
     """The same with the baseline's own seed and repeats."""
+    limited: tuple[str, ...] = ()
+    """The same with the loops' new default limits as options, which a comparison then keeps."""
     review: tuple[str, ...] = ()
     """The command that prints all of this judgement."""
     bless_latest: tuple[str, ...] = ()
@@ -70,10 +72,9 @@ class Advice:
 
     def with_words(self, change: Callable[[str], str]) -> Advice:
         """Return the same with each word of a command changed, such as the folder before a file."""
-        again, paired, review, bless_latest = (
-            tuple(map(change, words)) for words in (self.again, self.paired, self.review, self.bless_latest)
-        )
-        return replace(self, again=again, paired=paired, review=review, bless_latest=bless_latest)
+        commands = (self.again, self.paired, self.limited, self.review, self.bless_latest)
+        again, paired, limited, review, bless_latest = (tuple(map(change, words)) for words in commands)
+        return replace(self, again=again, paired=paired, limited=limited, review=review, bless_latest=bless_latest)
 
     def with_flags(self, flags: Sequence[str]) -> Advice:
         """Return the same with more flags behind each command that gates."""
@@ -81,5 +82,6 @@ class Advice:
             self,
             again=(*self.again, *flags) if self.again else (),
             paired=(*self.paired, *flags) if self.paired else (),
+            limited=(*self.limited, *flags) if self.limited else (),
             review=(*self.review, *flags),
         )

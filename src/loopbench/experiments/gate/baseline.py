@@ -28,14 +28,14 @@ from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
-from loopbench.protocol.files import read_bounded, readable
+from loopbench.protocol.files import naming, read_bounded, readable
 from loopbench.protocol.installed import package_version
 from loopbench.runs.config import MAX_REPEATS, Positive, Seed
 from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
-from .damaged import CONFLICT, DamagedBaseline, cure_of
+from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of
 from .hangs import HANG_TRIALS, all_hung, hang_words
 from .names import short_arm
 
@@ -390,14 +390,15 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     text = readable(to_text(baseline).encode("ascii"), path)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with scratch.open("xb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with naming(path):
+        try:
+            with scratch.open("xb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -408,6 +409,8 @@ def read_baseline(path: Path) -> Baseline:
     text = read_bounded(path).replace(b"\r\n", b"\n")  # so git writes them on Windows; no value in the file holds a line break
     if not text.strip():
         raise DamagedBaseline(path, "not a baseline: it is empty", cure_of(path, text))
+    if text.startswith(POINTER):
+        raise DamagedBaseline(path, "not a baseline, but a pointer of Git LFS to one", f"git lfs pull fetches it; else {ANEW}")
     if text.startswith(CONFLICT):
         raise DamagedBaseline(path, "not a baseline", cure_of(path, text))
     if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +70,10 @@ class GateCommands:
         """Return the command that prints all of the judgement."""
         return ("loopbench", "gate", str(self.folder), "--baseline", self.file, *self.rules.words(), "-v")
 
-    def again(self, *, paired: bool = False) -> tuple[str, ...]:
-        """Return the command that runs this gate again, `paired` with the baseline's own seed and repeats.
+    def again(self, *, paired: bool = False, typed: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the command that runs this gate again; nothing where the baseline's configuration cannot be run.
 
-        Nothing where the baseline's configuration cannot be run.
+        `paired`: with the baseline's own seed and repeats. `typed`: with these loops in the place of the run's.
         """
         try:
             config = config_from(self.baseline.config, "the baseline")
@@ -82,14 +82,14 @@ class GateCommands:
         if "loops" not in self.baseline.config:
             return ()
         loops = self.manifest.settings.loops
-        loops = () if tuple(loops) == config.loops else loops
-        typed = [word for loop in loops for word in ("--loop", loop)]
+        loops = tuple(typed) or (() if tuple(loops) == config.loops else loops)
+        named = [word for loop in loops for word in ("--loop", loop)]
         settings = [*self._settings(config, paired=paired)]
         allowed = config.model_copy(
             update={"loops": (), "mlflow": False, "address": None} if loops else {"mlflow": False, "address": None}
         )
         again = shlex.split(" ".join(resume_flags(allowed)))
-        return ("loopbench", "gate", "--baseline", self.file, *typed, *settings, *self.rules.words(), *again, *self.runs())
+        return ("loopbench", "gate", "--baseline", self.file, *named, *settings, *self.rules.words(), *again, *self.runs())
 
     def _settings(self, blessed: CompareConfig, *, paired: bool) -> Iterator[str]:
         now = self.manifest.settings

@@ -8,6 +8,8 @@ from pathlib import Path
 ANEW = "bless it again"
 CONFLICT = b"<<<<<<<"
 """What a line begins with from which on git could not merge two versions of a file."""
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""What a file begins with that Git LFS keeps elsewhere and has not fetched (git-lfs, docs/spec.md)."""
 SUFFIX = ".json"
 
 
@@ -21,11 +23,13 @@ class DamagedBaseline(ValueError):
 
 
 def cure_of(path: Path, text: bytes) -> str:
-    """Return what to do about a damaged file with this text: what was committed is there still."""
+    """Return what to do about a damaged file with this text: within a repository, what was committed is there still."""
     file = shlex.quote(str(path))
     if text.startswith(CONFLICT) or b"\n" + CONFLICT in text:
         return f"it holds a conflict of a merge: git checkout --theirs -- {file}, or --ours, takes one side; else {ANEW}"
-    return f"git checkout -- {file} brings the committed file back; else {ANEW}"
+    if not any((folder / ".git").exists() for folder in path.absolute().parents):
+        return ANEW
+    return f"if it was committed, git checkout -- {file} brings it back; else {ANEW}"
 
 
 def check_suffix(setting: str, path: Path) -> None:

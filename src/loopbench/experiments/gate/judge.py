@@ -26,7 +26,7 @@ from .larger import larger
 from .names import short_arm
 from .other_changes import differences, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
-from .own_limits import held_open, tested_lines
+from .own_limits import held_open, other_loops, tested_lines
 from .sides import Sides
 from .unseen import SEED_ALONE, dice, is_changed, loop_differences, only_the_seed_differs, unseen
 
@@ -231,13 +231,13 @@ def _lost(lines: Iterable[GateLine]) -> list[GateLine]:
     ]
 
 
-def _with_hangs(arms: Iterable[GateArm], hung: Iterable[Sides], run: Results) -> tuple[GateArm, ...]:
+def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides], run: Results) -> tuple[GateArm, ...]:
     """Return the judged arms, those that hang as regressions; one that was not judged, since its run was ended, has no lines."""
     judged = {arm.arm: arm for arm in arms}
-    left = run.scheduled - len(run.records)
-    left_out = f"; {left:,} of the run's {counted(run.scheduled, 'trial')} were left out" * (left > 0)
+    ended = f"; the run ended after {len(run.records):,} of its {counted(run.scheduled, 'trial')}"
+    last = [side.arm for side in hung][-1:] if len(run.records) < run.scheduled else []
     for side in hung:
-        said = f"{hang_words(side.arm, side.records)}, and none of the baseline's did{left_out}"
+        said = f"{hang_words(side.arm, side.records)}, and none of the baseline's did{ended * (side.arm in last)}"
         arm = judged.get(side.arm) or GateArm(
             side.arm, side.baseline_arm, identical=False, trials=len(side.records), scored=side.scored, lines=()
         )
@@ -321,6 +321,7 @@ def _advice(case: _Case, arms: Sequence[GateArm], outcome: Outcome, *, only_the_
         only_the_seed=only_the_seed,
         again=case.commands.again(),
         paired=case.commands.again(paired=True),
+        limited=case.commands.again(typed=other_loops(case.manifest, [arm.arm for arm in arms if arm.limit_alone])),
         review=case.commands.review(),
         bless_latest=case.commands.bless_latest(),
         larger=larger(tested_lines(arms), case.baseline, case.commands.runs()) if is_open else None,

@@ -74,22 +74,23 @@ def more_steps(result: GateResult) -> list[NextStep]:
 def _after_a_loss(result: GateResult) -> NextStep:
     if result.advice.only_the_seed:
         return _same_draws(result)
+    meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
         return NextStep("Fix the loop; a run in which every trial crashes or hangs cannot be blessed.")
     let = ""
     if result.outcome == "worse here" and result.advice.asker == "test":
         let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
     return NextStep(
-        f"Fix the loop{let}, or bless the run if the loss is meant:",
+        f"Fix the loop{let}, or bless the run if {meant} is meant:",
         (result.bless,),
-        f"Fix the loop{let}, or, if the loss is meant: {result.bless}",
+        f"Fix the loop{let}, or, if {meant} is meant: {result.bless}",
     )
 
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:
     advice = result.advice
     if any(arm.limit_alone for arm in result.arms):
-        yield NextStep("No trial ran under the new default limit.")
+        yield _commanded(f"No trial ran under the new default limit{'; this gate does' * bool(advice.limited)}", advice.limited)
         if result.bless:
             yield NextStep("", (f"{result.bless} # if the new limit is meant",))
     larger = advice.larger
@@ -159,7 +160,4 @@ def _not_met(advice: Advice) -> NextStep:
     """Return which faults never struck, and what would have them."""
     what = listed([what for what, _ in advice.unseen])
     profiles = [advice.option("profile", profile) for profile in dict.fromkeys(profile for _, profile in advice.unseen)]
-    return NextStep(
-        f"In this run {what}, so the gate says nothing of what the changed loop does then; a baseline that is blessed with "
-        f"{listed(profiles)}, too, would."
-    )
+    return NextStep(f"In this run {what}; a baseline that is blessed with {listed(profiles)}, too, has the gate judge that.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
-from loopbench.protocol.names import Spec
-from loopbench.runs.manifest import ArmEntry
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.manifest import ArmEntry, Manifest
 
 from .baseline import BaselineArm
 from .outcome import PASSES, GateArm
@@ -43,3 +43,19 @@ def other_limits(before: BaselineArm, now: ArmEntry) -> tuple[str, ...]:
         for name in known
         if before.own_limits[name] != now.own_limits[name]
     )
+
+
+def other_loops(manifest: Manifest, arms: Collection[str]) -> list[str]:
+    """Return the run's loops as they are typed, those of these arms with their own default limits as options."""
+    limited = [entry for entry in manifest.arms if entry.arm in arms]
+    if not limited:
+        return []
+    return list(dict.fromkeys(_with_limits(text, limited) for text in manifest.settings.loops))
+
+
+def _with_limits(text: str, limited: Iterable[ArmEntry]) -> str:
+    spec = parse_spec(text)
+    for entry in limited:
+        if (spec.name, dict(spec.options)) == (entry.loop, dict(entry.options)):
+            return str(replace(spec, options={**spec.options, **entry.own_limits}))
+    return text

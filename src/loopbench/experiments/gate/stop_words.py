@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import counts
+from loopbench.text.counts import counts, listed
 
 from .names import short_arm
 from .outcome import GateArm, GateResult, StopChange
@@ -36,10 +36,11 @@ def crashes(changes: Iterable[StopChange], trials: int) -> Iterator[str]:
 
 def stops_alone(result: GateResult) -> Iterator[str]:
     """Yield why an arm is undecided of which no score changed, or a regression within its margins: trials end more gravely."""
+    if crashed := [short_arm(arm.arm) for arm in result.arms if arm.crash_alone]:
+        arms = f"{listed(crashed)}: " * (len(crashed) < len(result.arms))
+        crash = "A crash" if not arms else "a crash"
+        yield f"{arms}{crash} that the baseline does not have is a regression, whatever the margins say."
     for arm in result.arms:
-        if arm.crash_alone:
-            cure = " Bless a run if it is meant." * (sum(c.crashed and c.arm == arm.arm for c in result.stops) < arm.trials)
-            yield f"{short_arm(arm.arm)}: a crash that the baseline does not have is a regression, whatever the margins say.{cure}"
         if arm.stop_alone:
             yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
 
@@ -92,5 +93,7 @@ def stop_lines(changes: Sequence[StopChange], most: int, most_trials: int) -> li
     """Return a line and the command that shows the first trial, for each kind of other stop; the last line counts what is left."""
     found = groups(changes)
     lines = [(f"{title(group)}: {trials(group, most_trials)}", group[0].command) for group in found[:most]]
-    left = sum(map(len, found[most:]))
-    return [*lines, *([(f"and {counted(left, 'more trial')} with another stop; --json has all", "")] if left else [])]
+    rest = [change for group in found[most:] for change in group]
+    how = ("crashes now", "crash now") if all(change.crashed for change in rest) else ("has another stop", "have another stop")
+    left = counted(len(rest), f"more trial {how[0]}", f"more trials {how[1]}")
+    return [*lines, *([(f"and {left}; --json has all", "")] if rest else [])]

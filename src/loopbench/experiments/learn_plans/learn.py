@@ -27,6 +27,7 @@ from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.trace import ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve, run_sync
 from loopbench.protocol.counts import counted
+from loopbench.protocol.files import naming
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.tools import bounded_toolbox
 from loopbench.protocol.values import error_text
@@ -400,11 +401,12 @@ def write_suite(learned: LearnedSuite, out: Path, *, only_learned: bool = False)
         raise ValueError(f"{learned.run}: no plan was learned ({reasons})")
     tasks = [task for task in learned.tasks if not only_learned or (task.plan is not None and not task.quarantined)]
     scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with scratch.open("w", encoding="ascii", newline="\n") as file:
-            file.writelines(f"{json.dumps(task.as_dict(), allow_nan=False)}\n" for task in tasks)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(out)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with naming(out):
+        try:
+            with scratch.open("w", encoding="ascii", newline="\n") as file:
+                file.writelines(f"{json.dumps(task.as_dict(), allow_nan=False)}\n" for task in tasks)
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(out)
+        finally:
+            scratch.unlink(missing_ok=True)

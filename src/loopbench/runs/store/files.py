@@ -12,7 +12,7 @@ from typing import Any
 
 from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.file_json import load_json
-from loopbench.protocol.files import MAX_LINE, check_regular, each_line, read_bounded, read_settings, readable
+from loopbench.protocol.files import MAX_LINE, check_regular, each_line, naming, read_bounded, read_settings, readable
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -56,11 +56,12 @@ def _document(text: bytes) -> Any:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file of a run directory, whole or not at all. Raises OSError."""
     scratch = path.with_name(f"{path.name}.part")
-    with BufferedWriter(new_file(scratch)) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    with naming(path):
+        with BufferedWriter(new_file(scratch)) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
 
 
 def read_manifest_json(folder: Path) -> dict[str, Any]:
