@@ -66,12 +66,13 @@ def test_the_csv_of_promptfoo_points_to_its_json(kit):
 
 
 def test_a_test_run_of_deepeval_is_read_where_its_names_are_mapped(kit):
-    cases = [{"name": f"case {n}", "success": n == 0, "metricsData": [{"score": 0.5}], "runDuration": 1.5} for n in range(2)]
+    cases = [{"name": f"case {n}", "success": n == 0, "metricsData": [{"score": 0.5}], "evaluationCost": 1.5} for n in range(2)]
     path = kit.put({"testFile": None, "testCases": cases, "metricsScores": []})
     with pytest.raises(ValueError, match=r"recognizes it: no list in it has trials by its names, of 'testCases' \(2 rows\)"):
         read(path)
     log = read(path, "task=name,score=success")
-    assert [(trial.task, trial.score, trial.seconds) for trial in log.trials] == [("case 0", 1, 1.5), ("case 1", 0, 1.5)]
+    assert [(trial.task, trial.score) for trial in log.trials] == [("case 0", 1), ("case 1", 0)]
+    assert {trial.cost_usd for trial in log.trials} == {None}  # what the judge cost
 
 
 def test_a_table_of_langsmith_is_told_its_score(kit):

@@ -14,6 +14,7 @@ from .statuses import is_verdict
 from .table_rows import Row
 from .units import CURRENCIES, unit_in, words_of
 from .values import MAX_NAME_CHARS, amount, count, is_nothing, names_in_a_line, score, shown
+from .wide_table import MEASURES
 from .written_numbers import WHOLE, NumberColumn, read_numbers
 
 MAX_TOLD = 6
@@ -35,7 +36,7 @@ _TELLING: Mapping[str, Sequence[frozenset[str]]] = {
     "answer": [frozenset({word}) for word in ("answer", "output", "response", "prediction")],
 }
 """Meaning → sets of words: a name with all words of one hints at the meaning."""
-_NAMING_TASKS = ("question", "prompt", "problem", "query", "input", "inputs", "name", "title", "description")
+_NAMING_TASKS = ("nodeid", "test", "question", "prompt", "problem", "query", "input", "inputs", "name", "title", "description")
 """Words of columns that may name the tasks, the likeliest first."""
 _SCORING = frozenset(
     ["feedback", "score", "scores", "eval", "evals", "metric", "metrics", "correct", "correctness", "accuracy", "passed"]
@@ -44,7 +45,22 @@ _SCORING = frozenset(
 _OTHER_THINGS = frozenset(
     [
         *("avg", "average", "mean", "median", "std", "min", "max", "p50", "p90", "p95", "p99", "rate", "per", "k", "thousand"),
-        *("limit", "budget", "expected", "reference", "ideal", "target", "gold", "truth", "type", "id", "cached", "eval", "judge"),
+        *(
+            "limit",
+            "budget",
+            "expected",
+            "reference",
+            "ideal",
+            "target",
+            "gold",
+            "truth",
+            "type",
+            "id",
+            "cached",
+            "eval",
+            "evaluation",
+            "judge",
+        ),
     ]
 )
 """Words of columns that hold something else than a trial's own value."""
@@ -67,7 +83,7 @@ def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the `--map` for the first column that may name the tasks, by the words of its name; empty if there is none."""
     for word in _NAMING_TASKS:
         for name in names:
-            words = set(words_of(name.replace(".", " ")))
+            words = _parts(name)
             if word in words and not words & (_OTHER_THINGS - {"id"}) and can_be_typed(name) and _holds(name, rows, _is_name):
                 return f"; if {shown(name)} names the tasks: --map {shlex.quote(f'task={name}')}"
     return ""
@@ -81,7 +97,7 @@ def score_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the `--map` for the one column of verdicts, such as PASS and FAIL, or else the one that is called as a score."""
     typed = [name for name in names if can_be_typed(name)]
     judged = [name for name in typed if _holds(name, rows, is_verdict)] or [
-        name for name in typed if _SCORING & set(words_of(name.replace(".", " "))) and _holds(name, rows, _is_score)
+        name for name in typed if _SCORING & _parts(name) and not MEASURES & _parts(name) and _holds(name, rows, _is_score)
     ]
     if len(judged) != 1:
         return ""
@@ -103,6 +119,10 @@ def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterato
         if median >= LONG and all(map(float.is_integer, numbers)):
             said = f"column {shown(column)} is read as seconds, {median:,.0f} in the median"
             yield f"{said}; if they are milliseconds, call it {shown(f'{column}_ms')}"
+
+
+def _parts(name: str) -> set[str]:
+    return set(words_of(name.replace(".", " ")))
 
 
 def _is_score(value: Any) -> bool:

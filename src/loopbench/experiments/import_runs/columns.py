@@ -27,16 +27,16 @@ input_tokens   input_tokens prompt_tokens tokens_in input_token_count prompt_tok
 input_tokens   usage.prompt_tokens
 output_tokens  output_tokens completion_tokens tokens_out output_token_count completion_token_count token_count_completion
 output_tokens  usage.output_tokens usage.completion_tokens
-cost_usd       cost_usd cost usd dollars price total_cost cost_total llm_cost evaluation_cost
+cost_usd       cost_usd cost usd dollars price total_cost cost_total llm_cost
 seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime execution_time response_time
-seconds        elapsed_time total_time wall_time wall_clock wall run_time run_duration completion_time time_taken
+seconds        elapsed_time total_time wall_time wall_clock wall run_time completion_time time_taken
 confidence     confidence
 status         status
 stop           stop stop_reason
 reason         reason
 error          error error_message exception
 cluster        cluster template
-model          model model_name
+model          model model_name model_name_or_path
 answer         answer output prediction response
 asked          question input prompt
 suite          suite dataset benchmark

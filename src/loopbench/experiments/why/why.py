@@ -112,11 +112,13 @@ class ArmLosses:
     """How those without a trace ended → trials: the text of the error, else the stop; empty where nothing says it."""
     errored: Mapping[str, int]
     """Reason → errored trials, which are left out."""
+    partly: int
+    """Lost trials that have a part of the score: where scores are grades, hardly any trial has all of it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _plain(self.kinds)}
-        untraced = {"ended": dict(self.ended), "errored": dict(self.errored)}
+        untraced = {"ended": dict(self.ended), "errored": dict(self.errored), "partly": self.partly}
         return {"arm": self.arm} | counts | untraced | {"examples": [example.to_json() for example in self.examples]}
 
 
@@ -361,13 +363,16 @@ class _Collected:
         """Return the arms, in order."""
         scored = Counter(record.arm for record in alike(records) if record.status == "scored")
         lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not _is_solved(record))
+        partly = Counter(
+            record.arm for record in alike(records) if record.status == "scored" and record.accuracy > 0 and not _is_solved(record)
+        )
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
         return tuple(
             ArmLosses(
                 *(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds),
-                *(self._ended[arm], errored[arm]),
+                *(self._ended[arm], errored[arm], partly[arm]),
             )
             for arm, tally in self._alone.items()
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import numbers_in_words
-from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
+from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.record_table import of_tasks
@@ -107,7 +107,7 @@ def why_section(losses: LossFindings) -> PageSection | None:
     if losses.why.untraced:
         blocks.append(Paragraph(untraced_in_words(losses.results, losses.why), "quiet"))
         ended = [f"{names[arm.arm]}: {how}" for arm in losses.why.arms if (how := how_they_ended(arm))]
-        if told := tuple(filter(None, [*ended, errored_in_words(losses.why.arms)])):
+        if told := tuple(filter(None, [grades_in_words(losses.why.arms), *ended, errored_in_words(losses.why.arms)])):
             blocks.append(Items(told, "quiet"))
     return section_or_none("why", "Why trials were lost", blocks)
 
