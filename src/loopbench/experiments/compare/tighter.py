@@ -47,8 +47,8 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
     path = ("trial_budget", "dollars" if found.unit == "cost_usd" else "tokens")
     each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
-    said = f"A tighter limit reverses this: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
-    yield AnswerSentence(said, f"A tighter limit reverses this: {shown[0].told(found)}")
+    said = f"A tighter limit reverses the order: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
+    yield AnswerSentence(said, f"A tighter limit reverses the order: {shown[0].told(found)}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
