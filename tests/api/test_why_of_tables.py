@@ -78,3 +78,12 @@ def test_a_table_that_tells_no_end_has_none_in_its_lines() -> None:
     unknown = "6 lost trials have no trace: the steps that lost them are not known, nor how they ended."
     assert any(line.startswith(unknown) for line in said)
     assert any(line.endswith(": x 2 (2 × the score is blank).") for line in said)
+
+
+def test_where_scores_are_grades_lost_is_said_to_be_below_the_full_score() -> None:
+    grades = [{"agent": agent, "task": f"t{n}", "score": n / 8} for agent in "xy" for n in range(9)]
+    found = loopbench.import_results(grades).why()
+    assert [(arm.lost, arm.partly) for arm in found.arms] == [(8, 7), (8, 7)]
+    assert "Lost is any trial below the full score; scores are grades here, and 14 of the 16 have a part of it." in found.lines
+    whole = loopbench.import_results([row | {"score": int(row["task"] in ("t1", "t2"))} for row in grades]).why()
+    assert not any("full score" in line for line in whole.lines)

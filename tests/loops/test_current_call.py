@@ -103,7 +103,7 @@ class Shop:
 @pytest.mark.parametrize("name", DESIGNS)
 def test_a_call_that_is_made_again_after_a_kill_has_the_same_key(name: str, approval: bool) -> None:
     for end_at in (1, 2):
-        shop = Shop(end_at, approval)
+        shop = Shop(end_at, approval, blocking=False)  # in place: of two threads either could be the first
         assert shop.work(DESIGNS[name]()) == ANSWER
         keys = shop.keys()
         assert {item: len(found) for item, found in keys.items()} == dict.fromkeys(PRICES, 1)
@@ -132,7 +132,7 @@ def test_each_run_has_keys_of_its_own_and_the_ids_that_its_events_tell(name: str
     assert {call.tool for call in told} == {"price"}
 
 
-@pytest.mark.parametrize("how", [{}, {"time_limit_s": 9}, {"blocking": False}])
+@pytest.mark.parametrize("how", [{}, {"time_limit_s": 999}, {"blocking": False}])
 @pytest.mark.parametrize("runs", ["run", "run_sync"])
 def test_a_tool_knows_its_call_on_any_thread_that_it_runs_on(runs: str, how: dict[str, Any]) -> None:
     shop, loop = Shop(**how), Finish(max_steps=6, parallel_tools=True)
@@ -231,7 +231,7 @@ def test_a_toolbox_that_is_used_by_itself_names_its_calls_apart() -> None:
     registry = ToolRegistry()
     registry.register()(pay)
     call = ToolCall("pay", {"cents": 5}, "call_0")  # a model may give this id to each of its calls
-    for tools in (Toolbox([pay]), Toolbox([pay]).limited(9, 90)):
+    for tools in (Toolbox([pay]), Toolbox([pay]).limited(999, 90)):
         run_sync(tools.call_all([call, call]))
     said = iter(['{"tool_name": "pay", "arguments": {"cents": 5}}', '{"final_answer": "x"}'])
     run_agent("Pay.", llm_func=lambda history, step: next(said), registry=registry)

@@ -26,6 +26,11 @@ class ArmInfo:
     """The profile that the arm met, where `profile` has one for each form of calls; else empty."""
 
     @property
+    def subject(self) -> str:
+        """What it is called: an agent where another tool's results were imported, which may differ in anything; else a loop."""
+        return "agent" if self.profile == IMPORTED else "loop"
+
+    @property
     def without_profile(self) -> str:
         """The arm's name without its profile, the same under each."""
         return self.arm.removesuffix(f"/{self.profile}") or self.arm

@@ -40,8 +40,8 @@ def in_python(message: str) -> str:
     return _FLAG.sub(_as_setting, map_in_python(" ".join(message.split()) if "\n" in message else message))
 
 
-_MAP = re.compile(r"--map (?:'(\w+=[^',]*)'|(\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?)")
-"""One column whose name a shell has to quote, or several."""
+_MAP = re.compile(r"--map (?:'(\w+=[^',]*(?:,\w+=[^',]*)*)'|(\w+=[^\s,;:…]*(?:,\w+=[^\s,;:…]*)*)…?)")
+"""Columns, in quotes where a shell needs them."""
 
 
 def map_in_python(message: str) -> str:

@@ -10,7 +10,7 @@ from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
 from loopbench.experiments.why.remedies import ProposedAblation, ablation_of
-from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
+from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, Kinds, LostTrial, PairLosses, Why
 from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import Comparison
@@ -294,6 +294,8 @@ def _others(trial: LostTrial) -> str:
 def _untraced(found: Results, reasons: Why) -> Iterator[Shown]:
     """Yield what is known of lost trials without a trace, and of errored ones, which are left out."""
     yield OutputLine("")
+    if grades := grades_in_words(reasons.arms):
+        yield Prose(grades, "yellow")
     yield Prose(untraced_in_words(found, reasons), "yellow")
     if errored := errored_in_words(reasons.arms):
         yield Prose(errored)

@@ -55,8 +55,8 @@ def test_tasks_that_differ_from_pair_to_pair_and_clusters_are_told(imported):
     solved = shares(20, 50, 45)
     solved["c"] = solved["c"][:40]
     (told,) = best_against_others(answer(found := imported(solved)), found)
-    assert " of 40, " in told.text
-    assert told.text.endswith("paired over 40 to 60 common tasks")
+    assert " on 40, " in told.text
+    assert told.text.endswith(" on 60; paired over so many common tasks")
     (told,) = best_against_others(answer(found := imported(shares(20, 50, 45), cluster_of=12)), found)
     assert told.text.endswith("paired over 60 common tasks in 12 clusters")
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.api.import_words import import_words
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, parse_map
 from loopbench.experiments.import_runs.importing import read_file
 
@@ -67,6 +68,7 @@ def test_a_table_is_told_what_reads_more_of_it(kit):
     (note,) = read(path).notes
     cure = "repeat=Seed no,tokens=usage tokens,cost_usd=Spend (USD),seconds=model latency ms,cluster=Category"
     assert note.endswith(f"; to read more of them: --map {shlex.quote(cure)}")
+    assert import_words(note).endswith(f"map={dict(part.split('=') for part in cure.split(','))}")
     log = read(path, [cure])
     assert log.notes == ("columns left out: note",)
     assert [(trial.seconds, trial.cost_usd, trial.tokens, trial.cluster) for trial in log.trials] == [
@@ -105,10 +107,12 @@ def test_what_a_table_is_told_to_type_is_accepted(kit, names, rows):
         ("task,Result", ("PASS", "FAIL"), "score=Result"),
         ("task,Test result", ("✓", "ERROR"), "'score=Test result'"),
         ("task,feedback.helpful", ("1.0", "0.0"), "score=feedback.helpful"),
+        ("task,metrics.estimated_cost,scores.Factuality", ("0.9", "0.1"), "score=scores.Factuality"),
     ],
 )
 def test_a_column_that_may_be_the_score_is_told(kit, head, cells, cure):
-    text = f"{head}\n" + "".join(f"t{number},{cell}\n" for number, cell in enumerate(cells))
+    between = ",0.5" * (head.count(",") - 1)
+    text = f"{head}\n" + "".join(f"t{number}{between},{cell}\n" for number, cell in enumerate(cells))
     with pytest.raises(ValueError, match=rf"which holds {', '.join(cells)}: --map {re.escape(cure)}$"):
         read(kit.put(text, ".csv"))
 
@@ -129,10 +133,20 @@ def test_places_inside_of_objects_are_told(kit):
     ]
     path = kit.put("\n".join(map(json.dumps, rows)), ".jsonl")
     left, pooled = read(path).notes
-    assert left == "columns left out: provider, usage; to read it: --map tokens=usage.total_tokens"
+    assert left == "columns left out: provider, usage; to read more of them: --map tokens=usage.total_tokens"
     assert pooled.startswith("column 'provider.id' tells 2 kinds of trials apart (one, two)")
     assert pooled.endswith("to compare them: --map arm=provider.id")
     log = read(path, ["arm=provider.id,tokens=usage.total_tokens"])
     assert [(trial.arm, trial.task, trial.tokens) for trial in log.trials] == [
         (arm, task, 7) for task in "01" for arm in ("one", "two")
     ]
+
+
+@pytest.mark.parametrize(
+    ("head", "column"),
+    [("agent,prompt id,correct", "'task=prompt id'"), ("agent,nodeid,correct", "task=nodeid"), ("agent,a,b", "")],
+)
+def test_a_column_that_may_name_the_tasks_is_told(kit, head, column):
+    with pytest.raises(ValueError, match="no column of the task") as caught:
+        read(kit.put(f"{head}\na,x,1\na,y,0\n", ".csv"))
+    assert str(caught.value).endswith(f"names the tasks: --map {column}" if column else "--map task=COLUMN")

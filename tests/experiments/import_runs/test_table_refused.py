@@ -38,7 +38,7 @@ HEAD = "arm,task,repeat,score\n"
         ('arm,task,score,cost_usd\na,x,1,"0,04 EUR"\n', "cost_usd is not a number: '0,04 EUR'; convert EUR to US dollars"),
         ("arm,task,score,time\na,x,1,2026-01-02\n", "time is not a number: '2026-01-02'; to leave the column out: --map seconds=$"),
         ("arm,task,score,tokens\na,x,1,1.9k\n", "tokens is not a number: '1.9k'"),
-        ("arm,task,score,latency_ms\na,x,1,1.2s\n", "line 2: column 'latency_ms' says ms, and its cell '1.2s'"),
+        ("arm,task,score,latency_ms\na,x,1,1.2s\n", "line 2: latency_ms is in ms by its name, and '1.2s' in its cell"),
         (
             "arm,task,score,latency\na,x,1,350ms\na,y,1,1.2\n",
             "line 3: latency is '1.2' without a unit, and in line 2 '350ms'; write the unit of each",

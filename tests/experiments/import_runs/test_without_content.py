@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.import_runs import parse_map
 from loopbench.metrics.trace import NO_CONTENT
+from loopbench.metrics.trajectory.losses import Loss
 from loopbench.reports.dataframes import Loaded
+from loopbench.reports.html.page import report_html
 from loopbench.text.trace_text import blocks
 
 TEXT = [{"key": "input.value", "value": {"stringValue": "How many?"}}, {"key": "output.value", "value": {"stringValue": "12"}}]
@@ -85,3 +88,25 @@ def test_an_answer_that_is_not_told_is_a_dash_beside_calls_that_are(kit):
     assert any("bash(command='wc') → 12" in line for line in lines)
     assert " 2. – → –" in lines
     assert "None" not in "\n".join(lines)
+
+
+def test_losses_of_imported_agents_speak_of_agents_and_leave_quotations_as_they_are(kit):
+    loss = Loss("crash", "the loop crashed, and 'the loop' was told so; the loop gave up", 1)
+    assert loss.of("agent").detail == "the agent crashed, and 'the loop' was told so; the agent gave up"
+    assert loss.of("loop") == loss
+    rows = [
+        {"schema_version": "ATIF-v1.6", "session_id": name, "agent": {"name": name, "version": "1"}}
+        | {"extra": {"task": "t", "score": score}}
+        | {
+            "steps": [
+                {"step_id": 1, "source": "user", "message": "How many?"},
+                {"step_id": 2, "source": "agent", "message": answer},
+            ]
+        }
+        for name, answer, score in (("careful", "12", 1), ("hasty", "13", 0))
+    ]
+    found = kit.imported(*map(kit.put, rows), columns=parse_map(["task=extra.task,score=extra.score"]))
+    page = report_html(found)
+    section = page.partition("Why trials were lost")[2].partition("</section>")[0]
+    assert "hasty" in section
+    assert "loop" not in re.sub("loopbench", "", section)

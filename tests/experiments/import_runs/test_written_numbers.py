@@ -10,7 +10,7 @@ from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, Sco
 from loopbench.experiments.import_runs.importing import read_file
 from loopbench.experiments.import_runs.table_rows import Row
 from loopbench.experiments.import_runs.units import unit_in
-from loopbench.experiments.import_runs.written_numbers import NUMERIC, NumberColumn, read_numbers
+from loopbench.experiments.import_runs.written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
 
 NAMES = {"seconds": "latency", "cost_usd": "cost", "tokens": "tokens", "score": "score", "confidence": "confidence"}
 numbers = st.decimals(0, 10**7, places=2, allow_nan=False)
@@ -79,9 +79,19 @@ def test_any_cell_is_a_number_or_stays_as_it_is(meaning, cells):
     assert refused.startswith("line ") or all(new is old or isinstance(new, float) for new, old in zip(found, cells, strict=True))
 
 
-@given(st.sampled_from(sorted(NUMERIC)), st.lists(st.floats(0, 1e9).map(repr) | st.integers(0, 10**9).map(str), max_size=4))
+@given(
+    st.sampled_from(sorted({*NUMERIC} - {*WHOLE})),
+    st.lists(st.floats(0, 1e9).map(repr) | st.integers(0, 10**9).map(str), max_size=4),
+)
 def test_plain_numbers_stay_as_they_are(meaning, cells):
     assert read(meaning, *cells) == cells
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=5))
+def test_points_between_the_thousands_of_whole_things_are_read_where_they_can_be_nothing_else(values):
+    found = list(map(float, read("tokens", *(f"{value:,}".replace(",", ".") for value in values))))
+    tells = any(value % 1000 or value >= 10**6 for value in values if value >= 1000)
+    assert found == (values if tells else [value / 1000 if value >= 1000 else value for value in values])
 
 
 @pytest.mark.parametrize(
@@ -93,6 +103,9 @@ def test_plain_numbers_stay_as_they_are(meaning, cells):
         ("seconds", ["1,234.5", "1,965"], [1234.5, 1965]),
         ("seconds", ["350ms", "1.2 s", "0"], [0.35, 1.2, "0"]),
         ("seconds", ["1m 30s", "2 min"], [90, 120]),
+        ("tokens", ["1.965", "1.000", "7"], [1965, 1000, "7"]),
+        ("tokens", ["1.000", "2.000"], [1, 2]),
+        ("tokens", ["1.234.567"], [1234567]),
         ("seconds", ["1m 30", "s1", "1:30", "5 apples"], ["1m 30", "s1", "1:30", "5 apples"]),
         ("seconds", ["$3"], ["$3"]),
         ("cost_usd", ["$0.04", "0.05", "-$1", "USD 3"], [0.04, "0.05", -1, 3]),

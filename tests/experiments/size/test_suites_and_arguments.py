@@ -90,6 +90,19 @@ def test_excluded_tasks_have_to_be_made_up_for(pilot):
     assert best.suite == f"arithmetic(size={2 * best.tasks})"
 
 
+def test_tasks_that_one_arm_lacks_are_no_more_than_they_are_and_costs_that_it_does_not_tell_are_named(pilot):
+    def out(record: Record) -> Record:
+        lacks = record.arm == "b" and int(record.task[1:]) < 25
+        return (
+            replaced(record, status="excluded", scores={}) if lacks else replaced(record, cost_usd=None if record.arm == "b" else 1)
+        )
+
+    found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=out, manifest={"imported": {"from": [], "format": "csv"}})
+    made = sized(found)
+    assert made.suite_tasks == 35
+    assert "What b costs is not known, so the cost in dollars is unknown." in made.caveats
+
+
 def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
     def out(record: Record) -> Record:
         is_out = record.repeat == 1 and int(record.task[1:]) < 20

@@ -43,14 +43,14 @@ def best_against_others(found: AnswerMatrix, comparison: Comparison) -> Iterator
 def _listed(told: Told, written: Callable[[Interval], str]) -> str:
     """Return `b: 0.083 [-0.050, 0.211], c: 0.142 [0.001, 0.268]`, with the number of tasks where it is not the same in all."""
     varies = len({pair.difference.n for _, pair in told}) > 1
-    each = [f"{name}: {written(pair.difference)}{f' of {pair.difference.n}' if varies else ''}" for name, pair in told]
+    each = [f"{name}: {written(pair.difference)}{f' on {pair.difference.n}' if varies else ''}" for name, pair in told]
     return ", ".join(each)
 
 
 def _over(pairs: Sequence[Pair]) -> str:
-    """Return `60 common tasks`, or the least and the most of them; with the clusters that they count as."""
+    """Return `60 common tasks`, or `so many common tasks` where each pair has its own; with the clusters that they count as."""
     tasks, units = sorted(pair.difference.n for pair in pairs), sorted(pair.units for pair in pairs)
-    many = counted(tasks[0], "common task") if tasks[0] == tasks[-1] else f"{tasks[0]} to {counted(tasks[-1], 'common task')}"
+    many = counted(tasks[0], "common task") if tasks[0] == tasks[-1] else "so many common tasks"
     if units == tasks:
         return many
     return f"{many} in {units[0] if units[0] == units[-1] else f'{units[0]} to {units[-1]}'} clusters"

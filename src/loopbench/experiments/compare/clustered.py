@@ -12,8 +12,8 @@ OFF = "--map cluster="
 MAX_WIDE = 30
 """Most clusters of a run whose intervals are told to be wide by what they add to the clusters that were seen."""
 WIDE = (
-    "Intervals over so few clusters are wide: they allow for one more cluster that goes the other way, which the exact sign-flip "
-    "test behind p and the verdict does not need; both decide alike whether there is a difference."
+    "Intervals over so few clusters are wide: they allow for one more that goes the other way. The exact sign-flip test behind p "
+    "and the verdict does not; both decide alike whether there is a difference."
 )
 
 

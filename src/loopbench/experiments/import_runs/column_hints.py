@@ -13,7 +13,8 @@ from .pooled import can_be_typed, cell_text
 from .statuses import is_verdict
 from .table_rows import Row
 from .units import CURRENCIES, unit_in, words_of
-from .values import amount, count, is_nothing, names_in_a_line, score, shown
+from .values import MAX_NAME_CHARS, amount, count, is_nothing, names_in_a_line, score, shown
+from .wide_table import MEASURES
 from .written_numbers import WHOLE, NumberColumn, read_numbers
 
 MAX_TOLD = 6
@@ -35,6 +36,8 @@ _TELLING: Mapping[str, Sequence[frozenset[str]]] = {
     "answer": [frozenset({word}) for word in ("answer", "output", "response", "prediction")],
 }
 """Meaning → sets of words: a name with all words of one hints at the meaning."""
+_NAMING_TASKS = ("nodeid", "test", "question", "prompt", "problem", "query", "input", "inputs", "name", "title", "description")
+"""Words of columns that may name the tasks, the likeliest first."""
 _SCORING = frozenset(
     ["feedback", "score", "scores", "eval", "evals", "metric", "metrics", "correct", "correctness", "accuracy", "passed"]
 )
@@ -42,7 +45,22 @@ _SCORING = frozenset(
 _OTHER_THINGS = frozenset(
     [
         *("avg", "average", "mean", "median", "std", "min", "max", "p50", "p90", "p95", "p99", "rate", "per", "k", "thousand"),
-        *("limit", "budget", "expected", "reference", "ideal", "target", "gold", "truth", "type", "id", "cached", "eval", "judge"),
+        *(
+            "limit",
+            "budget",
+            "expected",
+            "reference",
+            "ideal",
+            "target",
+            "gold",
+            "truth",
+            "type",
+            "id",
+            "cached",
+            "eval",
+            "evaluation",
+            "judge",
+        ),
     ]
 )
 """Words of columns that hold something else than a trial's own value."""
@@ -58,14 +76,28 @@ def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str,
     if not found:
         return ""
     typed = ",".join(f"{meaning}={column}" for meaning, column in list(found.items())[:MAX_TOLD])
-    return f"; to read {'it' if len(found) == 1 else 'more of them'}: --map {shlex.quote(typed)}"
+    return f"; to read {'it' if len(names) == 1 else 'more of them'}: --map {shlex.quote(typed)}"
+
+
+def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the `--map` for the first column that may name the tasks, by the words of its name; empty if there is none."""
+    for word in _NAMING_TASKS:
+        for name in names:
+            words = _parts(name)
+            if word in words and not words & (_OTHER_THINGS - {"id"}) and can_be_typed(name) and _holds(name, rows, _is_name):
+                return f"; if {shown(name)} names the tasks: --map {shlex.quote(f'task={name}')}"
+    return ""
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str | int) and 0 < len(str(value)) <= MAX_NAME_CHARS
 
 
 def score_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the `--map` for the one column of verdicts, such as PASS and FAIL, or else the one that is called as a score."""
     typed = [name for name in names if can_be_typed(name)]
     judged = [name for name in typed if _holds(name, rows, is_verdict)] or [
-        name for name in typed if _SCORING & set(words_of(name.replace(".", " "))) and _holds(name, rows, _is_score)
+        name for name in typed if _SCORING & _parts(name) and not MEASURES & _parts(name) and _holds(name, rows, _is_score)
     ]
     if len(judged) != 1:
         return ""
@@ -89,6 +121,10 @@ def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterato
             yield f"{said}; if they are milliseconds, call it {shown(f'{column}_ms')}"
 
 
+def _parts(name: str) -> set[str]:
+    return set(words_of(name.replace(".", " ")))
+
+
 def _is_score(value: Any) -> bool:
     try:
         return score(value, None) is not None
@@ -105,7 +141,14 @@ def _holds(name: str, rows: Sequence[Row], test: Callable[[Any], bool]) -> bool:
 def places_inside(names: Sequence[str], rows: Sequence[Row]) -> list[str]:
     """Return the places inside of the first row's objects, one level deep: `usage.total_tokens`."""
     first = rows[0].cells if rows else {}
-    return [f"{name}.{key}" for name in names if isinstance(first.get(name), Mapping) for key in first[name]]
+    places = list[str]()
+    for name in names:
+        cell = first.get(name)
+        if isinstance(cell, Mapping):
+            places += [f"{name}.{key}" for key in cell]
+        elif isinstance(cell, list) and cell and isinstance(cell[0], Mapping):
+            places += [f"{name}.0.{key}" for key in cell[0]]
+    return places
 
 
 def opened(names: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], Sequence[Row]]:

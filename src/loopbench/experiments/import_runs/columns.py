@@ -27,16 +27,16 @@ input_tokens   input_tokens prompt_tokens tokens_in input_token_count prompt_tok
 input_tokens   usage.prompt_tokens
 output_tokens  output_tokens completion_tokens tokens_out output_token_count completion_token_count token_count_completion
 output_tokens  usage.output_tokens usage.completion_tokens
-cost_usd       cost_usd cost usd dollars price total_cost cost_total llm_cost evaluation_cost
+cost_usd       cost_usd cost usd dollars price total_cost cost_total llm_cost
 seconds        seconds duration duration_s latency latency_s time time_s elapsed elapsed_s runtime execution_time response_time
-seconds        elapsed_time total_time wall_time wall_clock wall run_time run_duration completion_time time_taken
+seconds        elapsed_time total_time wall_time wall_clock wall run_time completion_time time_taken
 confidence     confidence
 status         status
 stop           stop stop_reason
 reason         reason
 error          error error_message exception
 cluster        cluster template
-model          model model_name
+model          model model_name model_name_or_path
 answer         answer output prediction response
 asked          question input prompt
 suite          suite dataset benchmark
@@ -52,8 +52,12 @@ SUGGESTED = 3
 _NAMES_ERRORS = frozenset({"error", "errors", "exception"})
 
 
-class NoScoreColumnError(ValueError):
-    """A table has no column of the score."""
+class NoColumnError(ValueError):
+    """A table has no column of the task, or none of the score."""
+
+    def __init__(self, meaning: str, message: str) -> None:
+        super().__init__(message)
+        self.meaning = meaning
 
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
@@ -102,10 +106,11 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     """Return the name of the column for each meaning. Raises ValueError if it is missing, unknown or not clear."""
     if not names:
         raise ValueError("the table is empty")
+    names = [name for name in names if name]
     mapped = _mapped(names, reading.columns)
     free = [name for name in names if name and name not in mapped.values()]
     by_word = {_word(name): name for name in reversed(free)}
-    found = {meaning: called[0] for meaning in COLUMNS if (called := _named_as(meaning, free))}
+    found = {meaning: called[0] for meaning in COLUMNS if (called := columns_named(meaning, free))}
     found = {meaning: name for meaning, name in (found | mapped).items() if name}
     by_word |= {_word(name): name for name in mapped.values() if name}
     for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
@@ -115,7 +120,7 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
             if _word(requested) not in by_word:
                 raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
             found[meaning] = by_word[_word(requested)]
-    scores = _named_as("score", free)
+    scores = columns_named("score", free)
     if found.get("status") == found.get("score"):  # one column says how a trial was judged, and whether an error ended it
         found.pop("status", None)
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
@@ -123,8 +128,7 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     for meaning in NEEDED:
         if meaning not in found:
             there = f"such as {_or(COLUMNS[meaning][:SUGGESTED])}; there are {names_in_a_line(names)}"
-            kind = NoScoreColumnError if meaning == "score" else ValueError
-            raise kind(f"no column of the {meaning}, {there}; say which it is: --map {meaning}=COLUMN")
+            raise NoColumnError(meaning, f"no column of the {meaning}, {there}; say which it is: --map {meaning}=COLUMN")
     if "arm" not in found and "model" in found:
         found["arm"] = found["model"]
     return found
@@ -135,7 +139,7 @@ def names_errors(column: str) -> bool:
     return bool(_NAMES_ERRORS & set(words_of(column)))
 
 
-def _named_as(meaning: str, names: Iterable[str]) -> list[str]:
+def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
     """Return the columns whose names are one of a meaning, the preferred first; with a unit (`Latency (ms)`) before without."""
     ranks: dict[str, tuple[int, bool]] = {}
     known = COLUMNS[meaning]

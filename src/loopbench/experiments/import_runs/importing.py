@@ -20,8 +20,9 @@ from loopbench.runs.trial.recorder import trace_line
 
 from .counting import half_told_tokens
 from .foreign_file import ForeignFile, GivenRows, open_file
-from .foreign_trials import ForeignLog, Format
+from .foreign_trials import ForeignLog, Format, ReadingOptions
 from .joining import ImportRequest, Joined, errors_as_failures, errors_not_as_failures, join, nothing_in_common, rename_arms
+from .json_rows import holds_lists, list_of_rows
 from .replacing import check_replaceable, place_beside, take_place
 from .shared_columns import OTHER_TASKS, task_column_hint
 from .values import located
@@ -29,6 +30,8 @@ from .values import located
 FORMATS_PACKAGE = f"{__package__}.formats"
 TABLE = "csv"
 """The format of tables, whatever file they stand in."""
+SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+"""Suffixes of workbooks, which may hold several sheets."""
 MAX_REASONS = 20
 """Most reasons for left-out trials that are told."""
 
@@ -144,7 +147,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
     with located(str(path)):
         try:
             with open_file(path) as file:
-                selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format)
+                selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format, request.reading)
                 if request.reading.columns and not selected.mapped:
                     raise ValueError(f"--map names columns of a table or places in a document; {selected.name} has neither")
                 log = selected.read(file, replace(request.reading, is_one_arm=bool(request.arms)))
@@ -155,20 +158,26 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
             raise ValueError("too large for this machine's memory") from None
 
 
-def _format_of(file: ForeignFile, name: str | None) -> Format:
+def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> Format:
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:
         if name not in formats:
             raise ValueError(f"no format {name!r}; {hint}")
         return formats[name]
+    if file.path.suffix.lower() in SPREADSHEETS:
+        raise ValueError("a workbook of a spreadsheet; save its sheet as CSV UTF-8")
     match = next((item for item in formats.values() if item.recognizes(file)), None)
     if match is not None:
         return match
     if file.tree is not None:
         raise ValueError(f"no format recognizes the files in it; {hint}" if file.tree.names else "it holds no file")
     try:
-        _ = file.json_object
+        data = file.json_object
     except ValueError as error:
         raise ValueError(f"{error}; {hint}") from None
+    if holds_lists(data):
+        with located("no format recognizes it"):
+            list_of_rows(data, reading)
+        return formats[TABLE]
     raise ValueError(f"no format recognizes it; {hint}")

@@ -45,7 +45,7 @@ def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) 
 def _read(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[list[str], _RowsOfArms]:
     """Return the columns of a table that may name its tasks, and its rows, each with its arm. `number`: the file's."""
     with open_file(path) as file:
-        names, rows = with_places(*rows_of(file), request.reading)
+        names, rows = with_places(*rows_of(file, request.reading), request.reading)
         columns = columns_of(names, request.reading)
         whole = request.arms[number] if request.arms else file.path.stem
     used = {column for meaning, column in columns.items() if meaning != "asked"}

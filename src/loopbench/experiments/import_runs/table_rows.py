@@ -15,11 +15,17 @@ from typing import Any
 from loopbench.datasets.parquet import ParquetTable
 
 from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_line
+from .foreign_trials import ReadingOptions
+from .json_rows import list_of_rows
 from .values import located, shown
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SEPARATOR = re.compile(r"\s*\"?sep=(.)\"?\r?\n", re.IGNORECASE)
 """The line in which Excel is told the delimiter, before that of the names."""
+GRADER = "Grader Reason"
+"""A column that promptfoo's CSV has once for each of its prompts."""
+PROMPTFOO = "of promptfoo, whose CSV has a column per prompt, import the JSON: promptfoo eval -o results.json"
+RENAME = "give one of them another name"
 MAX_CELL = 1 << 28
 """Most characters of a cell."""
 
@@ -34,12 +40,15 @@ class Row:
     """Cells by column name, later by the meaning of the column."""
 
 
-def rows_of(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
-    """Return the names of the columns and the rows. Raises ValueError that names the place of what is wrong."""
+def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], list[Row]]:
+    """Return the names of the columns and the rows. Raises ValueError that names the place of what is wrong.
+
+    `reading`: which of several lists of a JSON object holds the trials may depend on the columns that the user named.
+    """
     if file.suffix == PARQUET:
         return _parquet(file)
     if file.suffix == ".json":
-        return _array(file.json_value)
+        return _array(list_of_rows(file.json_value, reading).rows)
     text = _decoded(file.content())
     return _json_lines(text) if file.suffix in JSON_LINES else _csv(text)
 
@@ -69,9 +78,7 @@ def _parquet(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
     return table.columns or (), rows
 
 
-def _array(data: Any) -> tuple[Sequence[str], list[Row]]:
-    if not isinstance(data, list):
-        raise ValueError("not a JSON array of rows")
+def _array(data: Sequence[Any]) -> tuple[Sequence[str], list[Row]]:
     return _objects([(f"row {number}", cells) for number, cells in enumerate(data, 1)])
 
 
@@ -96,11 +103,14 @@ def _json_lines(text: str) -> tuple[Sequence[str], list[Row]]:
 
 def _decoded(raw: bytes) -> str:
     try:
-        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return raw.decode("utf-16")
-        return raw.decode("utf-8-sig")
+        text = raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"line {raw[: error.start].count(10) + 1}: not UTF-8 text; save the table as CSV UTF-8") from None
+    before, nul, _ = text.partition("\0")
+    if nul:
+        line = before.count("\n") + 1
+        raise ValueError(f"line {line}: a NUL character, which no text has; save the table as CSV UTF-8")
+    return text
 
 
 def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
@@ -117,7 +127,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
             if not names:
                 names = [cell.strip() for cell in cells]
                 if double := next((name for name in names if name and names.count(name) > 1), None):
-                    raise ValueError(f"two columns are called {shown(double)}; give one of them another name")
+                    raise ValueError(f"two columns are called {shown(double)}; {PROMPTFOO if double == GRADER else RENAME}")
                 continue
             place = f"line {first + lines.line_num}"
             while len(cells) > len(names) and not cells[-1].strip():  # of columns that a spreadsheet once had

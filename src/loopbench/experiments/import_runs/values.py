@@ -41,7 +41,7 @@ _WORDS = {
 }
 _AS_EMOJI = "\ufe0f"
 """What a spreadsheet may put behind a sign, so that it is shown in colour."""
-_NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+_NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "#n/a", "<na>", "nat", "-", "–", "—"})
 """The spellings of a missing value in tables."""
 
 

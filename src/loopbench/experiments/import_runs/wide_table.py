@@ -9,9 +9,14 @@ from .columns import COLUMNS
 from .foreign_trials import ReadingOptions
 from .statuses import is_verdict
 from .table_rows import Row
+from .units import words_of
 from .values import is_nothing, names_in_a_line, number, score
 
 _Kind = Literal["numbers", "words"]
+MEASURES = frozenset(
+    ["cost", "costs", "usd", "latency", "duration", "seconds", "ms", "time", "tokens", "steps", "calls", "confidence"]
+)
+"""Words of columns that hold another measure than a score."""
 _FLAGS = frozenset({"is", "has", "had", "was", "use", "uses", "with", "needs"})
 """First words of columns that say what a task or trial is, and not how an agent did."""
 
@@ -23,7 +28,7 @@ def melt_hint(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions
     to task; a table with several columns of either kind is not told, since which of them are agents is not clear.
     """
     known = {*reading.columns.values(), *(word for words in COLUMNS.values() for word in words)}
-    free = [name for name in names if not {name, name.lower()} & known and not _is_flag(name)]
+    free = [name for name in names if not {name, name.lower()} & known and not _is_flag(name) and not _is_measured(name)]
     kinds = {name: kind for name in free if (kind := _kind_of_scores(name, rows, reading)) is not None}
     groups = [[name for name in kinds if kinds[name] == kind] for kind in ("numbers", "words")]
     several = [group for group in groups if len(group) > 1]
@@ -33,6 +38,11 @@ def melt_hint(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions
     others = [name for name in names if name not in agents]
     melt = f'frame.melt(id_vars={others!r}, var_name="agent", value_name="score")'
     return f"; if {names_in_a_line(agents)} are agents with a column each, make a row of each score: {melt}"
+
+
+def _is_measured(name: str) -> bool:
+    """Tell whether a column is called as a measure of a trial, such as `metrics.estimated_cost`."""
+    return bool(MEASURES & set(words_of(name.replace(".", " "))))
 
 
 def _is_flag(name: str) -> bool:

@@ -14,11 +14,13 @@ from typing import Any
 
 from .table_rows import Row
 from .units import IN_CELLS, KEPT_AS, ColumnUnit, converted
-from .values import is_nothing, located, shown
+from .values import is_nothing, shown
 
 WHOLE = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
 NUMERIC = (*WHOLE, "cost_usd", "seconds", "score", "confidence")
 """Meanings of columns that hold numbers."""
+COMPOSED = "composed"
+"""In the place of the unit of a cell that has several parts: `1m 30s`, `0:01:30`."""
 MAX_EXAMPLES = 3
 """Most cells of a column that are told with what they were read as."""
 
@@ -27,9 +29,9 @@ _EXPONENT = r"(?:[eE][+-]?\d+)?"
 _PLAIN = re.compile(rf"[+-]?(?:\d+(?:\.\d*)?|\.\d+){_EXPONENT}", re.ASCII)
 _APART = re.compile(rf"(?<=\d)[{_SPACES}'’](?=\d{{3}}(?!\d))", re.ASCII)
 """What parts thousands and can mean nothing else."""
-_DECIMAL_COMMA = re.compile(
-    rf"[+-]?(?:\d*|[1-9]\d{{0,2}}(?:\.\d{{3}})+),\d+{_EXPONENT}|[+-]?[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}}", re.ASCII
-)
+_DECIMAL_COMMA = re.compile(rf"[+-]?(?:\d*|[1-9]\d{{0,2}}(?:\.\d{{3}})+),\d+{_EXPONENT}", re.ASCII)
+_POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+", re.ASCII)
+_DIGIT = re.compile(r"\d")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
 _MANY_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:,\d{3})+\.\d*|(?:,\d{3}){2,})", re.ASCII)
 _DECIMAL_POINT = re.compile(rf"[+-]?\d*\.\d+{_EXPONENT}", re.ASCII)
@@ -88,8 +90,10 @@ class _Told:
     unit: str
     examples: dict[tuple[str, bool], str] = field(default_factory=dict)
 
-    def add(self, cell: Cell, text: str, value: float, *, comma: bool) -> None:
-        way = (cell.unit, comma and "," in text)
+    def add(self, cell: Cell | None, text: str, value: float | None) -> None:
+        if cell is None or value is None:
+            return
+        way = (cell.unit, "," in text)
         self.examples.setdefault(way, f"{shown(text)} as {value:.10g}" + (f" {self.unit}" if self.unit else ""))
 
 
@@ -99,63 +103,78 @@ def read_numbers(rows: Sequence[Row], columns: Sequence[NumberColumn]) -> Number
     Cells that can mean several things, or none, stay as they are. Raises ValueError that names the row where a column mixes decimal
     commas and points, or cells with and without a unit.
     """
-    kept, readings = list(rows), list[str]()
+    changed: dict[int, dict[str, Any]] = {}
+    readings = [column.unit.reading for column in columns if column.unit and column.unit.reading]
     for column in columns:
-        kept, said = _read_column(kept, column)
+        values, said = _read_column([row.cells.get(column.meaning) for row in rows], [row.place for row in rows], column)
         readings += said
-    units = [column.unit for column in columns if column.unit]
-    readings = [*(unit.reading for unit in units if unit.reading), *readings]
-    return NumbersRead(kept, tuple(readings), tuple(unit.note for unit in units if unit.note))
+        for number, value in values.items():
+            changed.setdefault(number, {})[column.meaning] = value
+    kept = [Row(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)]
+    notes = tuple(column.unit.note for column in columns if column.unit and column.unit.note)
+    return NumbersRead(kept, tuple(readings), notes)
 
 
-def _read_column(rows: list[Row], column: NumberColumn) -> tuple[list[Row], list[str]]:
-    odd = [row for row in rows if _is_odd(row.cells.get(column.meaning))]
+def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberColumn) -> tuple[dict[int, float], list[str]]:
+    """Return the numbers of cells that are no plain ones, by the number of the row, and what the user is told of them."""
+    whole = column.meaning in WHOLE
+    odd = {number: value.strip() for number, value in enumerate(values) if _is_odd(value, whole=whole)}
     if not odd and column.factor == 1:
-        return rows, []
-    comma = _has_decimal_commas(rows, column)
-    _check_units(rows, column, odd)
-    told, kept = _Told(KEPT_AS.get(column.meaning, "")), list[Row]()
-    for row in rows:
-        with located(row.place):
-            value = _value(row.cells.get(column.meaning), column, comma, told)
-        kept.append(Row(row.place, {**row.cells, column.meaning: value}))
-    if not told.examples:
-        return kept, []
+        return {}, []
+    cells = {text: _cell(text, column) for text in dict.fromkeys(odd.values())}
+    try:
+        comma = _has_decimal_commas(values, cells, column)
+        _check_units(values, odd, cells, column)
+    except _Mixed as mixed:
+        place, other = places[mixed.row], places[mixed.other]
+        raise ValueError(f"{place}: {column.name} is {mixed.said.format(other=other)}") from None
+    read = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
+    told = _Told(KEPT_AS.get(column.meaning, ""))
+    for text, value in read.items():
+        told.add(cells[text], text, value)
+    found = {number: value for number, text in odd.items() if (value := read.get(text)) is not None}
+    if column.factor != 1:
+        found |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
     said = ", ".join(list(told.examples.values())[:MAX_EXAMPLES])
-    return kept, [f"column {shown(column.name)} is read so: {said}"]
+    return found, [f"column {shown(column.name)} is read so: {said}"] if said else []
 
 
-def _is_odd(value: Any) -> bool:
-    """Tell whether a cell is a text with a digit and is not a plain number."""
-    return isinstance(value, str) and not _PLAIN.fullmatch(value.strip()) and any(map(str.isdecimal, value))
+class _Mixed(Exception):
+    """Two cells of a column contradict each other."""
+
+    def __init__(self, row: int, other: int, said: str) -> None:
+        super().__init__(said)
+        self.row, self.other, self.said = row, other, said
 
 
-def _value(value: Any, column: NumberColumn, comma: bool | None, told: _Told) -> Any:
-    """Return the number of a cell in its field's unit; the cell itself where it is none, or not a clear one."""
-    if isinstance(value, bool) or is_nothing(value):
-        return value
-    if isinstance(value, int | float):
-        return value if column.factor == 1 else converted(value, column.factor)
-    if not isinstance(value, str):
-        return value
+def _is_plain(value: Any) -> bool:
+    """Tell whether a cell is a number, or the text of a plain one."""
+    if isinstance(value, str):
+        return _PLAIN.fullmatch(value.strip()) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool) and not is_nothing(value)
+
+
+def _is_odd(value: Any, *, whole: bool) -> bool:
+    """Tell whether a cell is a text with a digit and is not a plain number; `1.965` whole things are none either."""
+    if not isinstance(value, str) or _DIGIT.search(value) is None:
+        return False
     text = value.strip()
-    if not _is_odd(value):
-        return converted(float(text), column.factor) if column.factor != 1 and _PLAIN.fullmatch(text) else value
-    seconds = _composed(text) if column.meaning == "seconds" else None
-    cell = Cell(text, "composed") if seconds is not None else _cell(text, column)
-    if cell is None:
-        return value
-    number = str(seconds) if seconds is not None else _plain(cell.number, comma, whole=column.meaning in WHOLE)
-    if number is None:
-        return value
-    factor = 1.0 if seconds is not None else column.units[cell.unit] if cell.unit else column.factor
-    read = converted(float(number), factor)
-    told.add(cell, text, read, comma=bool(comma))
-    return read
+    return not _PLAIN.fullmatch(text) or (whole and _POINTED_THOUSANDS.fullmatch(text) is not None)
+
+
+def _number(cell: Cell, comma: bool | None, column: NumberColumn) -> float | None:
+    """Return what a cell says in its field's unit; None where its number may be another one."""
+    if cell.unit == COMPOSED:
+        return float(cell.number)
+    number = _plain(cell.number, comma, whole=column.meaning in WHOLE)
+    return None if number is None else converted(float(number), column.units[cell.unit] if cell.unit else column.factor)
 
 
 def _cell(text: str, column: NumberColumn) -> Cell | None:
     """Return a cell's number and unit; None where it holds anything else, such as another currency."""
+    seconds = _composed(text) if column.meaning == "seconds" else None
+    if seconds is not None:
+        return Cell(str(seconds), COMPOSED)
     found = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
     if found is None:
         return None
@@ -170,69 +189,72 @@ def _cell(text: str, column: NumberColumn) -> Cell | None:
 
 def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
     """Return a number as Python reads it; None where its comma may part thousands or decimals."""
+    if comma:
+        said = _DECIMAL_COMMA.fullmatch(number) or _POINTED_THOUSANDS.fullmatch(number)
+        return number.replace(".", "").replace(",", ".") if said else number if _PLAIN.fullmatch(number) else None
     if _PLAIN.fullmatch(number):
         return number
-    if comma:
-        return number.replace(".", "").replace(",", ".") if _DECIMAL_COMMA.fullmatch(number) else None
     if _MANY_THOUSANDS.fullmatch(number) or ((whole or comma is False) and _THOUSANDS.fullmatch(number)):
         return number.replace(",", "")
     return None
 
 
-def _has_decimal_commas(rows: Sequence[Row], column: NumberColumn) -> bool | None:
+def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None], column: NumberColumn) -> bool | None:
     """Return whether the commas of a column are decimal ones; None where its cells do not tell.
 
-    Raises ValueError where some are, and other cells have a decimal point.
+    Raises _Mixed where some are, and other cells have a decimal point.
     """
-    found: dict[bool, tuple[str, str]] = {}
-    for row in rows:
-        value = row.cells.get(column.meaning)
-        cell = _cell(value.strip(), column) if isinstance(value, str) and set(value) & {",", "."} else None
-        style = None if cell is None else _style(cell.number)
+    if not any(set(cell.number) & {",", "."} for cell in cells.values() if cell and cell.unit != COMPOSED):
+        return None
+    found: dict[bool, int] = {}
+    for row, value in enumerate(values):
+        text = value.strip() if isinstance(value, str) else ""
+        cell = cells.get(text) if text in cells else Cell(text)
+        style = _style(cell.number, whole=column.meaning in WHOLE) if cell and cell.unit != COMPOSED else None
         if style is not None:
-            found.setdefault(style, (row.place, str(value)))
+            found.setdefault(style, row)
     if len(found) > 1:
-        (place, text), (other, mixed) = found[True], found[False]
-        both = f"{shown(text)} with a decimal comma, and in {other} {shown(mixed)} with a point"
-        raise ValueError(f"{place}: {column.name} is written {both}; write all of them with a point")
+        text, other = (shown(str(values[found[style]])) for style in (True, False))
+        said = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
+        raise _Mixed(found[True], found[False], f"{said}; write all of them with a point")
     return next(iter(found), None)
 
 
-def _style(number: str) -> bool | None:
+def _style(number: str, *, whole: bool) -> bool | None:
     """Return whether a number can only have a decimal comma, or only a decimal point; None where either may be, or none is."""
     if _THOUSANDS.fullmatch(number) and number.count(",") == 1:
         return None
+    if _POINTED_THOUSANDS.fullmatch(number) and (whole or number.count(".") > 1):
+        return True if number.count(".") > 1 or not float(number).is_integer() else None
     if _DECIMAL_COMMA.fullmatch(number) and not _MANY_THOUSANDS.fullmatch(number):
         return True
     return False if _MANY_THOUSANDS.fullmatch(number) or _DECIMAL_POINT.fullmatch(number) else None
 
 
-def _check_units(rows: Sequence[Row], column: NumberColumn, odd: Sequence[Row]) -> None:
-    """Raise ValueError for a cell whose unit is not its column's, or that says none beside cells with another than the field's."""
-    telling: Row | None = None
-    for row in odd:
-        text = str(row.cells[column.meaning]).strip()
-        cell = _cell(text, column)
-        if cell is None or not cell.unit:
+def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[str, Cell | None], column: NumberColumn) -> None:
+    """Raise _Mixed for a cell that says no unit beside cells with another than the field's, ValueError for one with another
+    unit than its column's name.
+    """
+    telling: int | None = None
+    for row, text in odd.items():
+        cell = cells[text]
+        if cell is None or cell.unit in ("", COMPOSED):
             continue
         if column.unit is not None and column.units[cell.unit] != column.factor:
-            raise ValueError(f"{row.place}: column {shown(column.name)} says {column.unit.word}, and its cell {shown(text)}")
-        if column.unit is None and column.units[cell.unit] != 1 and column.meaning in ("seconds", "cost_usd"):
-            telling = telling or row
+            raise _Mixed(row, row, f"in {column.unit.word} by its name, and {_braced(shown(text))} in its cell")
+        if column.unit is None and column.units[cell.unit] != 1 and column.meaning in KEPT_AS:
+            telling = row if telling is None else telling
     if telling is None:
         return
-    for row in rows:
-        value = row.cells.get(column.meaning)
-        if not is_nothing(value) and not _has_unit(value, column) and str(value).strip().strip("0.,"):
-            said = f"{shown(value)} without a unit, and in {telling.place} {shown(telling.cells[column.meaning])}"
-            raise ValueError(f"{row.place}: {column.name} is {said}; write the unit of each")
+    for row, value in enumerate(values):
+        cell = cells.get(odd[row]) if row in odd else Cell(str(value).strip()) if _is_plain(value) else None
+        if cell is not None and not cell.unit and cell.number.strip("0.,"):
+            said = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
+            raise _Mixed(row, telling, f"{said}; write the unit of each")
 
 
-def _has_unit(value: Any, column: NumberColumn) -> bool:
-    if not isinstance(value, str):
-        return False
-    cell = _cell(value.strip(), column)
-    return bool(cell and cell.unit) or _composed(value.strip()) is not None
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _composed(text: str) -> float | None:

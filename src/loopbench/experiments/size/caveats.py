@@ -10,6 +10,7 @@ from loopbench.metrics import special
 from loopbench.metrics.power import UNSEEN, Spread
 from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.protocol.counts import counted
+from loopbench.text.counts import listed
 
 from .pilot import Pilot
 
@@ -26,8 +27,12 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
     if pilot.supply.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
     if run.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
-        hint = "" if run.manifest.imported is not None else ": --prices, docs/models.md"
-        yield f"No price is known, so the cost in dollars is unknown{hint}."
+        unknown = [arm.info.arm for arm in run.comparison.arms if arm.summary.means["cost_usd"] is None]
+        if len(unknown) < len(run.comparison.arms):
+            yield f"What {listed(unknown)} costs is not known, so the cost in dollars is unknown."
+        else:
+            hint = "" if run.manifest.imported is not None else ": --prices, docs/models.md"
+            yield f"No price is known, so the cost in dollars is unknown{hint}."
     again = "with --repeats 2" if run.manifest.imported is None else "in which each task ran twice"
     yield from _variance_caveats(pilot, run, again)
     for arm, (_, p) in pilot.second.items():

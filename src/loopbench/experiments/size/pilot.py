@@ -243,12 +243,12 @@ def _supply(run: Results) -> TaskSupply:
     """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
     ran = manifest.suite.tasks
-    scored = 1 - _left_out(run.records) / ran
+    there = ran - _left_out(run.records)
     looked_up = None if manifest.imported is not None else _looked_up(manifest.config)
     if looked_up is None:
-        return TaskSupply(None if manifest.settings.tasks is not None else math.floor(ran * scored))
+        return TaskSupply(None if manifest.settings.tasks is not None else there)
     spec, size, of_split = looked_up
-    available = math.floor(of_split * scored)
+    available = of_split * there // ran
     return TaskSupply(available, spec if is_generated(spec.name) and available else None, size / max(available, 1))
 
 

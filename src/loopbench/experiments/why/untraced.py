@@ -1,4 +1,4 @@
-"""What is known of trials without a trace, as of an imported table: how they ended, and never the step that lost them."""
+"""What is known of lost trials without a trace, as of an imported table: how they ended, their grades, and never the step."""
 
 from __future__ import annotations
 
@@ -42,6 +42,14 @@ def errored_in_words(arms: Sequence[ArmLosses]) -> str:
         return ""
     by_arm = ", ".join(f"{arm.arm} {sum(arm.errored.values())}" for arm in arms if arm.errored)
     return f"Errored and left out, neither lost nor solved: {by_arm} ({reasons(errored)})."
+
+
+def grades_in_words(arms: Sequence[ArmLosses]) -> str:
+    """Return that a trial is lost below the full score, where most lost ones have a part of it; empty where they do not."""
+    lost, partly = sum(arm.lost for arm in arms), sum(arm.partly for arm in arms)
+    if 2 * partly <= lost:
+        return ""
+    return f"Lost is any trial below the full score; scores are grades here, and {partly} of the {lost} have a part of it."
 
 
 def how_they_ended(arm: ArmLosses) -> str:

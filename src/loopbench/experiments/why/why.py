@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any, Generic, TypeVar
 
 from loopbench.experiments.compare.results import Results
+from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, where
 from loopbench.metrics.tasks import TaskFindings, task_findings
@@ -111,11 +112,13 @@ class ArmLosses:
     """How those without a trace ended → trials: the text of the error, else the stop; empty where nothing says it."""
     errored: Mapping[str, int]
     """Reason → errored trials, which are left out."""
+    partly: int
+    """Lost trials that have a part of the score: where scores are grades, hardly any trial has all of it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _plain(self.kinds)}
-        untraced = {"ended": dict(self.ended), "errored": dict(self.errored)}
+        untraced = {"ended": dict(self.ended), "errored": dict(self.errored), "partly": self.partly}
         return {"arm": self.arm} | counts | untraced | {"examples": [example.to_json() for example in self.examples]}
 
 
@@ -198,7 +201,8 @@ def comparable(run: Results) -> list[tuple[str, str]]:
 
 def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
-    loss = explain(read_trial(Traces(run.folder).read(record), record))
+    (info,) = (arm.info for arm in run.comparison.arms if arm.info.arm == record.arm)
+    loss = explain(read_trial(Traces(run.folder).read(record), record)).of(info.subject)
     groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
     same = [each for each in where(run.records, lambda each: each.task == record.task) if each.repeat == record.repeat]
     return LostTrial(record.task, record.repeat, record.stop, loss, _solved_by(same, record, groups))
@@ -324,14 +328,16 @@ class _Collected:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
         trial = read_trial(self.traces.read(record), record)
+        subject = "agent" if self.groups[record.arm][1] == IMPORTED else "loop"
         if record.arm in self._alone:
-            loss = explain(trial)
+            loss = explain(trial).of(subject)
             trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)
             self._alone[record.arm].add((loss.cause, loss.fault), trial_alone, self.most, telling=solved_by)
         for pair, winner, winner_course in lost:
             if winner_course:
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
-                self._parted.setdefault((*pair, record.arm), _Tally()).add((parted.cause, parted.fault), parted, self.most)
+                tally = self._parted.setdefault((*pair, record.arm), _Tally())
+                tally.add((parted.cause, parted.fault), parted.of(subject), self.most)
 
     def parted(self) -> tuple[PairLosses, ...]:
         """Return the pairs, in order."""
@@ -357,13 +363,16 @@ class _Collected:
         """Return the arms, in order."""
         scored = Counter(record.arm for record in alike(records) if record.status == "scored")
         lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not _is_solved(record))
+        partly = Counter(
+            record.arm for record in alike(records) if record.status == "scored" and record.accuracy > 0 and not _is_solved(record)
+        )
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
         return tuple(
             ArmLosses(
                 *(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds),
-                *(self._ended[arm], errored[arm]),
+                *(self._ended[arm], errored[arm], partly[arm]),
             )
             for arm, tally in self._alone.items()
         )

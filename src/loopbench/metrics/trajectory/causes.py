@@ -39,3 +39,8 @@ MEANINGS: Mapping[Cause, str] = {
     "other": "none of these: the same calls, and another answer, or an end of which the trace says nothing",
 }
 """Cause → what happened."""
+
+
+def meaning_of(cause: Cause, subject: str) -> str:
+    """Return what happened to a loop, or to whatever else `subject` calls the arms: `agent`."""
+    return MEANINGS[cause].replace("the loop", f"the {subject}")

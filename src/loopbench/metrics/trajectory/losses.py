@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .causes import Cause
+
+_LOOP = re.compile(r"""'[^']*'|"[^"]*"|\bthe loop\b""")
+"""What an arm is called in a sentence, and quotations, in which it stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,10 @@ class Loss:
     """1-based, in its own course, as `loopbench show` numbers it: the first step that the cause is about, else the last one."""
     fault: str = ""
     """Kind of fault of what it is about, such as `wire.fenced`; empty where none is known, as of a real model's replies."""
+
+    def of(self, subject: str) -> Loss:
+        """Return it in words about a loop, or about whatever else `subject` calls the arms: `agent`."""
+        return replace(self, detail=_about(self.detail, subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,10 @@ class Divergence:
     fault: str = ""
     """As of a `Loss`."""
 
+    def of(self, subject: str) -> Divergence:
+        """As of a `Loss`."""
+        return replace(self, detail=_about(self.detail, subject))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
@@ -56,3 +68,7 @@ class Divergence:
             "stop": self.stop,
             "fault": self.fault,
         }
+
+
+def _about(detail: str, subject: str) -> str:
+    return _LOOP.sub(lambda found: f"the {subject}" if found[0] == "the loop" else found[0], detail)

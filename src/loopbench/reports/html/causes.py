@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.kinds import numbers_in_words
-from loopbench.experiments.why.untraced import errored_in_words, how_they_ended, untraced_in_words
+from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
-from loopbench.metrics.trajectory.causes import MEANINGS, Cause
+from loopbench.metrics.trajectory.causes import Cause, meaning_of
 from loopbench.metrics.trajectory.losses import Divergence
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
@@ -92,7 +92,13 @@ def why_section(losses: LossFindings) -> PageSection | None:
     pairs = group_by(losses.why.pairs, lambda pair: group_name(infos[pair.a]))
     lost = {arm.arm: arm for arm in losses.why.arms}
     blocks = under_headings(
-        (name, [*_sums([lost[arm.info.arm] for arm in arms if arm.info.arm in lost], names), *_causes(pairs.get(name, ()), names)])
+        (
+            name,
+            [
+                *_sums([lost[arm.info.arm] for arm in arms if arm.info.arm in lost], names, arms[0].info.subject),
+                *_causes(pairs.get(name, ()), names, arms[0].info.subject),
+            ],
+        )
         for name, arms in arms_by_group(compared).items()
     )
     examples = _examples(losses)
@@ -101,12 +107,12 @@ def why_section(losses: LossFindings) -> PageSection | None:
     if losses.why.untraced:
         blocks.append(Paragraph(untraced_in_words(losses.results, losses.why), "quiet"))
         ended = [f"{names[arm.arm]}: {how}" for arm in losses.why.arms if (how := how_they_ended(arm))]
-        if told := tuple(filter(None, [*ended, errored_in_words(losses.why.arms)])):
+        if told := tuple(filter(None, [grades_in_words(losses.why.arms), *ended, errored_in_words(losses.why.arms)])):
             blocks.append(Items(told, "quiet"))
     return section_or_none("why", "Why trials were lost", blocks)
 
 
-def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Block]:
+def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str], subject: str) -> list[Block]:
     """Return the trials that one arm of a pair lost to the other, folded."""
     sides = [(pair, loser, winner, lost) for pair in pairs for loser, winner, lost in _sides(pair) if lost]
     total = sum((Counter(pair.causes[loser]) for pair, loser, _, _ in sides), Counter[Cause]())
@@ -117,7 +123,7 @@ def _causes(pairs: Sequence[PairLosses], names: Mapping[str, str]) -> list[Block
         (names[loser], names[winner], str(lost), *(count_bar(pair.causes[loser].get(kind, 0), lost) for kind in kinds))
         for pair, loser, winner, lost in sorted(sides, key=lambda side: -side[3])
     )
-    caption = "Trials that one loop lost while another solved the same task, by the cause of the loss"
+    caption = f"Trials that one {subject} lost while another solved the same task, by the cause of the loss"
     return [Folded(f"Pair by pair ({len(rows)})", (Grid(caption, ("lost by", "solved by", "trials", *kinds), rows),))]
 
 
@@ -126,7 +132,7 @@ def _sides(pair: PairLosses) -> tuple[tuple[str, str, int], tuple[str, str, int]
     return (pair.b, pair.a, pair.only_a), (pair.a, pair.b, pair.only_b)
 
 
-def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
+def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: str) -> list[Block]:
     """Return a table of all losses of each arm, by cause."""
     total = sum((Counter(arm.causes) for arm in arms), Counter[Cause]())
     if not total:
@@ -138,8 +144,8 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str]) -> list[Block]:
     )
     split = [f"{names[arm.arm]}: {told}" for arm in arms if (told := numbers_in_words(arm.kinds.get("parse", {})))]
     unread = [Paragraph(f"Trials lost to replies that could not be read, by kind: {'; '.join(split)}.")] if split else []
-    meanings = Items(tuple(f"{kind}: {MEANINGS[kind]}" for kind in kinds), "quiet")
-    return [Grid("Trials that were not solved, by cause", ("loop", "lost", *kinds), rows), *unread, meanings]
+    meanings = Items(tuple(f"{kind}: {meaning_of(kind, subject)}" for kind in kinds), "quiet")
+    return [Grid("Trials that were not solved, by cause", (subject, "lost", *kinds), rows), *unread, meanings]
 
 
 def _examples(losses: LossFindings) -> Grid | None:

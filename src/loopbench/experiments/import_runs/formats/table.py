@@ -12,10 +12,11 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds
-from ..columns import NoScoreColumnError, columns_of, names_errors
+from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds, task_hint
+from ..columns import NoColumnError, columns_of, names_errors
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
+from ..json_rows import list_of_rows
 from ..places import with_places
 from ..pooled import pooled_by, repeated_tasks
 from ..statuses import status_in_score, status_of
@@ -73,12 +74,15 @@ def _is_array_of_rows(file: ForeignFile) -> bool:
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read a table. Raises ValueError with a one-line message that names the row and the error."""
     default_arm = file.path.stem
-    found, given = rows_of(file)
+    found, given = rows_of(file, reading)
     names, table = with_places(found, given, reading)
     try:
         columns = columns_of(names, reading)
-    except NoScoreColumnError as error:
-        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(names, table)}") from None
+    except NoColumnError as error:
+        if error.meaning == "task":
+            raise ValueError(f"{error}{task_hint(names, table)}") from None
+        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(*opened(names, table))}") from None
+    table, blank = _with_values(table, columns)
     pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(*opened(names, table), columns)
     named = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     numbers = read_numbers(named, _number_columns(columns, reading))
@@ -98,7 +102,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     holding = {name.split(".")[0] for name in columns.values() if name not in found}
     unused = [name for name in found if name and name not in columns.values() and name not in holding]
     notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns)}",) if unused else ()
-    notes = (*notes, *numbers.notes, *taken_as_seconds(columns, named))
+    notes = (*notes, *blank, *numbers.notes, *taken_as_seconds(columns, named))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
@@ -109,9 +113,28 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         tuple(trials),
         questions,
         notes=notes,
-        readings=(_read_as(columns, reading), *numbers.readings, *_renumbered(rows, keys)),
+        readings=(*_inside(file, reading), _read_as(columns, reading), *numbers.readings, *_renumbered(rows, keys)),
         cluster=columns.get("cluster", ""),
     )
+
+
+def _with_values(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[Row], list[str]]:
+    """Return the rows that have something in a column that is read, and what to tell of the others, such as heads of a log."""
+    kept = [row for row in rows if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
+    if len(kept) == len(rows):
+        return kept, []
+    whole = {row.place for row in kept}
+    first = next(row.place for row in rows if row.place not in whole)
+    return kept, [
+        f"{counted(len(rows) - len(kept), 'row has', 'rows have')} nothing in the columns read, such as {first}: left out"
+    ]
+
+
+def _inside(file: ForeignFile, reading: ReadingOptions) -> Iterator[str]:
+    """Yield which list of a JSON object the rows are."""
+    place = list_of_rows(file.json_value, reading).place if file.suffix == ".json" else ""
+    if place:
+        yield f"rows read: those of {shown(place)}"
 
 
 def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list[NumberColumn]:
