@@ -45,7 +45,7 @@ help:
 	@echo "make clean      remove the environment and what runs left behind"
 
 compare: $(READY)
-	$(BIN)/loopbench compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools
+	$(BIN)/loopbench compare --loop bare --loop finish --loop phased --loop react_extract --loop stateless --profile flaky-format --profile flaky-tools --suite 'arithmetic(size=300)'
 
 optimize: $(READY)
 	$(BIN)/loopbench optimize --optimizer GEPA --profile teachable-flaky --suite 'arithmetic(size=200)' --repeats 2

@@ -33,7 +33,7 @@ COMPARE = (
     "flaky-tools",
 )
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "`make compare`: five designs, two profiles, 120 tasks": COMPARE,
+    "`compare`: five designs, two profiles, 120 tasks": COMPARE,
     "the same without MLflow": (*COMPARE, "--no-mlflow"),
     "`compare --loop bare --tasks 1 --no-mlflow`": ("compare", "--loop", "bare", "--tasks", "1", "--no-mlflow"),
     "`report RUN`": ("report", "RUN"),

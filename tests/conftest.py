@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal import entropy
 from hypothesis.internal.conjecture import providers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background, whose children inherit it
@@ -137,6 +138,8 @@ def _constants_to_draw() -> Any:
 
 
 vars(providers)["_get_local_constants"] = _constants_to_draw
+vars(entropy)["NP_RANDOM"] = entropy.NumpyRandomWrapper()
+"""Hypothesis seeds and restores numpy's own generator around each case unless it has one already. No test draws from it."""
 
 
 def make_record(**changes: Any) -> Record:

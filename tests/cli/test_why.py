@@ -252,7 +252,7 @@ def test_a_damaged_trace_is_one_line(compared):
 
 def test_a_damaged_file_of_traces_is_one_line(compared):
     traces = run_folder() / TRACES
-    traces.write_bytes(traces.read_bytes()[:-1])
+    traces.write_bytes(traces.read_bytes()[:1])  # of every trial: which one ended last, and whether it was lost, is the machine's
     ended = compared("why", "latest")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert re.search(r"traces.zst: no trace of \S+ at \d+: beyond the end of the file$", ended.err.strip())

@@ -39,6 +39,7 @@ MAX_README_LINES = 130
 PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools")
+TASKS = "arithmetic(size=300)"
 SHOWN = ("### Arms", "### Accuracy, a minus b")
 OPTIMIZER, TEACHABLE, SUITE, REPEATS = "GEPA", "teachable-flaky", "arithmetic(size=200)", 2
 COLUMNS = ("design", "dev", "test before", "test after", "gain", "verdict", "optimism")
@@ -56,7 +57,7 @@ def shown(name: str, page: Path = RESULTS) -> str:
 
 def compared(runs: Path) -> Results:
     """What `make compare` finds."""
-    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, runs=runs, mlflow=False))
+    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, suite=TASKS, runs=runs, mlflow=False))
     compare.run(experiment, Unwatched())
     return results(experiment.folder)
 
@@ -173,7 +174,7 @@ def made_by(target: str) -> str:
 
 def test_the_commands_of_make_are_those():
     flags = [f"--loop {loop}" for loop in LOOPS] + [f"--profile {profile}" for profile in PROFILES]
-    assert made_by("compare").endswith(f"compare {' '.join(flags)}")
+    assert made_by("compare").endswith(f"compare {' '.join(flags)} --suite '{TASKS}'")
     how = f"--optimizer {OPTIMIZER} --profile {TEACHABLE} --suite '{SUITE}' --repeats {REPEATS}"
     assert made_by("optimize").endswith(f"optimize {how}")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loopbench.metrics.amounts import AmountLaw, mean_interval
 from loopbench.metrics.sums import PairedSums
+from loopbench.text.numbers import interval
 
 AMOUNTS = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), min_size=2, max_size=20)
 
@@ -25,6 +26,18 @@ def test_a_bound_lies_above_what_the_law_rejects(units, bound, alpha):
     p, low = law.p(bound), law.low(alpha)
     assume(abs(p - alpha) > 1e-9 and abs(low - bound) > 1e-9)
     assert (p < alpha) == (low > bound)
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=12), st.sampled_from([0.05, 0.2]))
+def test_a_mean_has_an_interval_where_a_sign_test_of_as_many_tasks_could_be_sure(means, alpha):
+    found = mean_interval(means, alpha=alpha)
+    if max(means) - min(means) <= 1e-9 * max(means):
+        assert found.low == pytest.approx(found.value) == found.high or not found.is_known
+    else:
+        assert found.is_known == (0.5 ** len(means) <= alpha / 2)
+    assert found.low <= found.value <= found.high
+    assert (found.as_dict()["low"] is None) == (found.as_dict()["high"] is None) == (not found.is_known)
+    assert interval(found, 1).endswith(f" (n = {len(means)}, no interval)") == (not found.is_known)
 
 
 @settings(deadline=None)

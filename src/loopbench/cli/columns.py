@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
@@ -13,6 +14,8 @@ Rows = Sequence[Sequence[Text]]
 """Rows of as many cells each, the heading first."""
 GAP = 2
 """Spaces between columns."""
+MIN_HEAD = 6
+"""Columns of a head that is folded."""
 
 
 def fitting(forms: Iterable[Rows], width: int) -> tuple[Rows, bool]:
@@ -22,6 +25,19 @@ def fitting(forms: Iterable[Rows], width: int) -> tuple[Rows, bool]:
         if sum(_widths(rows)) + GAP * (len(rows[0]) - 1) <= width:
             return rows, True
     return rows, False
+
+
+def with_folded_heads(rows: Rows) -> Rows:
+    """Return rows whose heads that are wider than what stands below them are folded into several lines, at spaces and hyphens."""
+    columns = range(len(rows[0]))
+    below = [max((row[n].cell_len for row in rows[1:]), default=0) for n in columns]
+    heads = [_folded(rows[0][n], max(room, MIN_HEAD)) for n, room in zip(columns, below, strict=True)]
+    lines = [[head[line] if line < len(head) else Text("") for head in heads] for line in range(max(map(len, heads)))]
+    return [*lines, *rows[1:]]
+
+
+def _folded(head: Text, room: int) -> list[Text]:
+    return [Text(line, style=head.style) for line in textwrap.wrap(head.plain, room)] or [head]
 
 
 def side_by_side(rows: Rows, width: int) -> Iterator[Text]:

@@ -25,7 +25,7 @@ from loopbench.protocol.counts import counted
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
-from .columns import GAP, Rows, fitting, folded, side_by_side
+from .columns import GAP, Rows, fitting, folded, side_by_side, with_folded_heads
 from .console import WIDE
 
 MAX_LINES = 12
@@ -83,6 +83,8 @@ FORMS = (
     CellForm(lambda value: hundredths(value.value), None),
 )
 """The widest form comes first; the last one is without intervals."""
+WITH_COSTS = sum(form.cost is not None for form in FORMS)
+"""How many of them have costs; before those are left out, heads are folded."""
 
 
 def answer_lines(found: Results, width: int) -> Iterator[Text]:
@@ -98,11 +100,17 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
         told = [each for each in said.said if not each.may_be_left_out]
         sentences = list(_sentences(found, told, width))
         if len(said.rows) + len(sentences) > room:
-            brief = [replace(each, text=each.brief or each.text) for each in told]
-            sentences = [*_around(found, flowing_lines(found, brief, width), width)]
+            sentences = [*_around(found, flowing_lines(found, _in_few_words(told), width), width)]
     yield from title
     yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
     yield from sentences
+
+
+def _in_few_words(said: Sequence[AnswerSentence]) -> list[AnswerSentence]:
+    """Return sentences in fewer words, with the command of one run that would decide: that of the fewest tasks."""
+    sizes = [each.decides.tasks for each in said if each.decides is not None]
+    first = next((each for each in said if each.decides is not None and each.decides.tasks == min(sizes)), None)
+    return [replace(each, text=each.brief or each.text, decides=each.decides if each is first else None) for each in said]
 
 
 def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
@@ -214,14 +222,18 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and all that tie with the best."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else _first_and_ties(said.rows, room - 1)
     names = RowNames((said.subject,), lambda row: (row.loop,))
-    forms = [matrix_cells(said, shown, form, names) for form in FORMS]
+    forms: list[Rows] = [matrix_cells(said, shown, form, names) for form in FORMS]
+    if width < WIDE and not any(fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
+        low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
+        short = [_with_short_names(low[-1:], width)] if fitting(forms[WITH_COSTS:-1], width)[1] else []
+        forms[WITH_COSTS:WITH_COSTS] = [*low, *short]  # costs are worth the middle of a name
     _, fits = fitting(forms[:-1], width)
     if fits:
         lines = list(side_by_side(fitting(forms, width)[0], width))
     elif 2 * len(shown) <= room:
         lines = list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     else:
-        lines = list(side_by_side(_with_short_names(forms, width), width))
+        lines = list(side_by_side(_with_short_names(forms[1:], width), width))
     yield from lines
     if any(cost is not None for row in shown for cost in said.costs_of(row)) and not any(
         UNITS[said.unit] in each.plain for each in lines
@@ -243,11 +255,11 @@ def _first_and_ties(rows: Sequence[AnswerRow], room: int) -> list[AnswerRow]:
 
 
 def _with_short_names(forms: Sequence[Rows], width: int) -> Rows:
-    """Return a form whose loops have names so short that their accuracies fit with their intervals, or else without.
+    """Return the first form whose loops can have names so short that it fits, or else the last one.
 
     Names whose beginnings and ends are those of another one stay whole.
     """
-    for rows in forms[1:]:
+    for rows in forms:
         others = [max(row[n].cell_len for row in rows) + GAP for n in range(1, len(rows[0]))]
         room = max(width - sum(others), MIN_NAME)
         short = [_cut_within(row[0].plain, room) for row in rows]

@@ -25,11 +25,17 @@ mean covers nearest to 0.95."""
 def mean_interval(means: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
     """Mean over tasks of a quantity that is never negative, with its interval; low is cut at 0.
 
-    One task, or tasks that are all equal, show no spread: then low = value = high. Raises ValueError for no tasks.
+    One task, or tasks that are all equal, show no spread: then low = value = high. Units so few that even the sign test of all of
+    them could not be sure enough, under 6 at an alpha of 0.05, have no interval: its ends are infinite. Raises ValueError for no
+    tasks.
     """
     values = as_array(means)
     units, value = unit_values(values, clusters), float(values.mean())
-    low, high = AmountLaw(units).spread_low(alpha / 2), -AmountLaw(-units).spread_low(alpha / 2)
+    if value - units.min() <= NO_SPREAD * value and units.max() - value <= NO_SPREAD * value:
+        return Interval(value, value, value, len(values))
+    low, high = AmountLaw(units).low(alpha / 2), -AmountLaw(-units).low(alpha / 2)
+    if math.isinf(low):
+        return Interval(value, -math.inf, math.inf, len(values))
     return Interval(value, max(min(low, value), min(value, 0.0)), max(high, value), len(values))
 
 

@@ -391,7 +391,7 @@ def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
     return [f"{named}: {counted(most.units, f'{one} is', f'{many} are')} too few to show any difference."]
 
 
-def _interval(interval: Interval | None) -> dict[str, float | int] | None:
+def _interval(interval: Interval | None) -> dict[str, float | int | None] | None:
     return None if interval is None else interval.as_dict()
 
 

@@ -31,7 +31,7 @@ VerdictWord = Literal["better", "worse", "equivalent", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its confidence interval: low <= value <= high."""
+    """An estimate with its confidence interval: low <= value <= high. Where there is none, its ends are infinite."""
 
     value: float
     low: float
@@ -39,8 +39,18 @@ class Interval:
     n: int
     """What was counted: tasks, or events where the interval is one of events."""
 
-    def as_dict(self) -> dict[str, float | int]:
-        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0."""
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an interval: too few tasks have none."""
+        return math.isfinite(self.low)
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Those of its ends that a chart can show."""
+        return tuple(end for end in (self.low, self.high) if math.isfinite(end))
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0, and an infinite one None."""
         return {"value": self.value + 0.0, "low": _plain_end(self.low), "high": _plain_end(self.high), "n": self.n}
 
     @property
@@ -49,8 +59,8 @@ class Interval:
         return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n)
 
 
-def _plain_end(end: float) -> float:
-    return 0.0 if abs(end) <= NO_SPREAD else end
+def _plain_end(end: float) -> float | None:
+    return None if math.isinf(end) else 0.0 if abs(end) <= NO_SPREAD else end
 
 
 # One arm.
@@ -193,6 +203,16 @@ def is_narrow(difference: Interval) -> bool:
     """
     distance = max(difference.low, -difference.high)
     return 0 < distance < NARROW * (difference.high - difference.low)
+
+
+def chance_again(difference: Interval) -> float:
+    """Return the chance that a fresh run of the same size shows a difference again that was shown, were the estimate true.
+
+    By the normal law, at the level of the test that showed it: how many standard errors the interval's near end is away from 0.
+    """
+    distance = max(difference.low, -difference.high)
+    error = (difference.high - difference.low) / 2 / float(special.ndtri(1 - ALPHA / 2))
+    return float(special.ndtr(distance / error)) if error > 0 else 1.0
 
 
 def unit_count(clusters: Sequence[str]) -> int:

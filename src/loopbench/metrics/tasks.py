@@ -227,5 +227,5 @@ def _mean(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], al
     return mean_interval(list(means.values()), [clusters[task] for task in means], alpha) if means else None
 
 
-def _json(interval: Interval | None) -> dict[str, float | int] | None:
+def _json(interval: Interval | None) -> dict[str, float | int | None] | None:
     return None if interval is None else interval.as_dict()

@@ -124,10 +124,7 @@ class PerSolved:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; None for what is infinite."""
-        found = None if self.value is None else self.value.as_dict()
-        if found is not None and math.isinf(found["high"]):
-            return {"arm": self.arm, "unit": self.unit, "value": found | {"high": None}}
-        return {"arm": self.arm, "unit": self.unit, "value": found}
+        return {"arm": self.arm, "unit": self.unit, "value": None if self.value is None else self.value.as_dict()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import sys
 import threading
 from asyncio.events import _set_running_loop
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
@@ -116,29 +116,45 @@ async def beside_event_loop(function: Callable[..., Any], *args: Any, **kwargs: 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    done: asyncio.Future[_Outcome] = loop.create_future()
     context = contextvars.copy_context()
     context.run(_WAITS.set, False)
 
-    def deliver(value: Any, error: BaseException | None) -> None:
+    def deliver(outcome: _Outcome) -> None:
         if not done.done():
-            done.set_result((value, error))
-        elif inspect.iscoroutine(value):
-            value.close()  # too late: nobody will await it
+            done.set_result(outcome)
 
     def work() -> None:
         try:
-            outcome: tuple[Any, BaseException | None] = (context.run(function, *args, **kwargs), None)
+            outcome = _Outcome(context.run(function, *args, **kwargs))
         except BaseException as error:  # carried to the caller, who sorts it
-            outcome = (None, error)
-        try:
-            loop.call_soon_threadsafe(deliver, *outcome)
-        except RuntimeError:  # the caller gave up and its event loop has closed
-            if inspect.iscoroutine(outcome[0]):
-                outcome[0].close()
+            outcome = _Outcome(None, error)
+        with suppress(RuntimeError):  # the caller gave up and its event loop has closed
+            loop.call_soon_threadsafe(deliver, outcome)
 
     threading.Thread(target=work, name=f"call-{getattr(function, '__name__', 'call')}", daemon=True).start()
-    value, error = await done
-    if error is not None:
-        raise error
+    outcome = await done
+    if outcome.error is not None:
+        raise outcome.error
+    value = outcome.taken()
     return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
+
+
+class _Outcome:
+    """What a call on a thread came to.
+
+    A coroutine that nobody takes is closed, or Python would warn that it was never awaited: the caller may give up at any moment,
+    also between the end of the call and its own next step, and its event loop may close before it looks.
+    """
+
+    def __init__(self, value: Any, error: BaseException | None = None) -> None:
+        self.value, self.error = value, error
+
+    def taken(self) -> Any:
+        """Return the value, which is the caller's from now on."""
+        value, self.value = self.value, None
+        return value
+
+    def __del__(self) -> None:
+        if inspect.iscoroutine(self.value):
+            self.value.close()

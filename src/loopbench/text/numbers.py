@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, is_narrow
+from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
 
 
 def dollars(amount: float) -> str:
@@ -60,11 +60,20 @@ def narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
 
 
 def narrowly_by(pairs: Sequence[Pair]) -> str:
-    """Return the same with the closest of the differences: `, narrowly (by 0.062 [0.0001, 0.126])`."""
-    close = [pair for pair in pairs if is_narrow(pair.difference)]
+    """Return the same with the closest of the differences, and the chance that a fresh run shows it again.
+
+    `, narrowly (by 0.062 [0.0001, 0.126]; chance that a fresh run shows it again: about 50 %)`.
+    """
+    close = [pair.difference for pair in pairs if is_narrow(pair.difference)]
     if not close:
         return ""
-    return f", narrowly (by {interval(min(close, key=lambda pair: abs(pair.difference.value)).difference, 3)})"
+    nearest = min(close, key=lambda difference: abs(difference.value))
+    return f", narrowly (by {interval(nearest, 3)}; {shown_again(nearest)})"
+
+
+def shown_again(difference: Interval) -> str:
+    """Return `chance that a fresh run shows it again: about 50 %`, of a difference that is shown."""
+    return f"chance that a fresh run shows it again: about {chance_in_words(chance_again(difference))}"
 
 
 def interval(value: Interval | None, digits: int) -> str:
@@ -105,7 +114,9 @@ def _beside_zero(number: float, digits: int) -> str:
 
 
 def interval_of(value: Interval, written: Callable[[float], str]) -> str:
-    """Return the same with its numbers written in a way of the caller's."""
+    """Return the same with its numbers written in a way of the caller's; of too few tasks `6,091 (n = 3, no interval)`."""
+    if not value.is_known:
+        return f"{written(value.value)} (n = {value.n}, no interval)"
     if value.low == value.high:
         return f"{written(value.value)} (in all {value.n})"
     return f"{written(value.value)} [{written(value.low)}, {'∞' if math.isinf(value.high) else written(value.high)}]"

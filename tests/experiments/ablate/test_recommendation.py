@@ -92,7 +92,7 @@ def test_a_better_value_is_used_and_what_is_undecided_is_left_as_it_is(ablated):
     )
     price = "retries=2 takes 20 more tokens a trial than 0 (+20 %)"
     assert first(found) == f"Use bare(retries=2): retries=2 is better than 0; {price}; undecided against retries=5; {IDLE}"
-    assert "would tell it from " in sentences(found)[1]
+    assert "would tell retries=2 from retries=5 " in sentences(found)[1]
     made = recommendation(found)
     assert made is not None
     assert made.arms == ("bare(retries=2, ending=off)/calm",)

@@ -22,7 +22,7 @@ from loopbench.experiments.compare.run import run as carry_out
 from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.statistics import Interval, is_narrow
+from loopbench.metrics.statistics import Interval, chance_again, is_narrow
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
@@ -162,6 +162,22 @@ def test_a_verdict_that_is_close_is_said_to_be_narrow(compared, low, narrowly):
     assert said_of_it.endswith(": better than every other loop")
 
 
+def test_a_lead_over_all_profiles_that_is_narrow_decides_nothing(compared):
+    """The headline is that of a run without such a lead, which a fresh run may well be; the lead is told with its chance."""
+    shares = {"a": (0.8, 0.8), "b": (0.7, 0.7), "bad": (0.1, 0.1)}
+    costs = {"a": 300, "b": 100, "bad": 10}
+    found, apart = compared(shares, costs, n=30), compared({**shares, "a": (0.9, 0.9), "b": (0.4, 0.4)}, costs, n=30)
+    close = replace(apart, pooled=[replace(pair, difference=Interval(0.061, 0.001, 0.121, 30)) for pair in apart.pooled])
+    clear, narrow, none = (said(replace(found, pooled=pooled)) for pooled in (apart.pooled, close.pooled, ()))
+    assert clear[0].startswith("Adopt a: over both profiles together it is better than every other loop")
+    assert narrow[0] == none[0]
+    assert narrow[0].startswith("Adopt b (101 tokens a trial) or a (301): no loop is shown to beat them under any profile")
+    lead = "Over both profiles together a is narrowly better than every other loop, the next being"
+    assert narrow[1].startswith(lead)
+    assert narrow[1].endswith("(0.061 [0.001, 0.121]); chance that a fresh run shows it again: about 50 %")
+    assert any(line.startswith("Undecided between a and b: ") for line in narrow)
+
+
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1))
 def test_only_a_difference_that_is_shown_can_be_narrow_and_either_way_round(value, below, above):
     difference = Interval(value, value - below, value + above, 100)
@@ -177,6 +193,7 @@ def test_a_fresh_run_repeats_a_narrow_verdict_in_two_cases_of_three_at_most(erro
     half = NormalDist().inv_cdf(0.975) * error
     again = NormalDist().cdf((value - half) / error)
     assert is_narrow(Interval(value, value - half, value + half, 100)) == (0.5 < again < NormalDist().cdf(0.2 * half / error))
+    assert chance_again(Interval(value, value - half, value + half, 100)) == pytest.approx(again)
 
 
 def test_where_nothing_is_decided_nothing_is_adopted(compared):
@@ -196,7 +213,10 @@ def test_what_no_profile_tells_by_itself_and_all_together_do_is_the_pick(compare
     close, apart = compared({"a": (0.8, 0.8), "b": (0.7, 0.7)}, dear, n=30), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)}, n=30)
     first, *confirming = said(replace(close, pooled=apart.pooled))
     assert len(confirming) == 1
-    assert re.match(r"To confirm it: [\d,]+ tasks under (calm|rough) would tell a from b \(chance about \d\d %\)$", confirming[0])
+    confirms = (
+        r"To confirm that a is better than b: [\d,]+ tasks under (calm|rough) would tell the two apart \(chance about \d\d %\)"
+    )
+    assert re.fullmatch(confirms, confirming[0])
     assert re.fullmatch(
         r"Adopt a: over both profiles together it is better than b by 0\.500 \[0\.\d+, 0\.\d+\]; "
         r"b is cheaper \(101 tokens a trial against 301\), and no single profile tells the two apart",
@@ -298,7 +318,7 @@ def wind(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_a_comparison_of_five_loops_ends_in_about_twelve_lines(wind, width):
     lines = [line.plain for line in answer_lines(wind, width)]
     assert len(lines) <= MAX_LINES == 12
-    assert any(line.startswith("Undecided between ") for line in lines)
+    assert any(re.search(r"tasks under \S+ would tell \S+ from \S+ \(chance \d\d %\):", line) for line in lines)
     assert max(map(len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
     for arm in wind.comparison.arms:
@@ -309,6 +329,19 @@ def test_a_comparison_of_five_loops_ends_in_about_twelve_lines(wind, width):
 def test_the_matrix_fits_narrow_terminals_by_saying_less(wind):
     narrow = [line.plain for line in answer_lines(wind, 40)]
     assert not any("tokens a trial" in line or "[" in line for line in narrow[:5])
+
+
+def test_costs_stay_where_heads_can_be_folded_and_the_middle_of_a_name_left_out(wind):
+    made = answer(wind.comparison)
+    rows = tuple(replace(row, loop=f"{row.loop}(decision_format=native)") for row in made.rows)
+    wide = replace(made, rows=rows, columns=tuple(replace(each, profile=f"{each.profile}-median") for each in made.columns))
+    lines = _with_answer(wind, replace(wide, said=made.said[:1]), width=78)
+    first = next(number for number, line in enumerate(lines) if line.startswith("loop "))
+    heads, cells = lines[first : first + 2], lines[first + 2 : first + 7]
+    assert "tokens" in heads[0]
+    assert heads[1].split() == ["median", "median"]
+    assert all(re.search(r"native\).*\[.*\[.*\d,\d{3}$", line) for line in cells)
+    assert any("…" in line for line in cells)
 
 
 def test_into_a_pipe_cells_stand_between_tabs_with_their_whole_intervals(wind):

@@ -95,10 +95,12 @@ def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
 
 def test_over_profiles_judged_by_themselves_a_line_closes_the_verdicts_and_costs_stand_for_each(compared):
     found = compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 5]})
-    no_cheaper = "none of its equals is shown to be cheaper under any"
-    assert f"Under both profiles finish is the highest; {no_cheaper}" in answer(found).sentences
+    no_cheaper = "none of the equals of {} is shown to be cheaper under any"
+    assert f"Under both profiles finish has the highest accuracy; {no_cheaper.format('finish')}" in answer(found).sentences
     others = answer(compared([MEANS, MEDIANS], {FINISH: [9, 5], BARE: [5, 9], NATIVE: [8, 8]})).sentences
-    assert f"Under both profiles bare(decision_format=native) is the highest, or not told apart from it; {no_cheaper}" in others
+    native = "bare(decision_format=native)"
+    stands = "is the most accurate or not told apart from the most accurate"
+    assert f"Under both profiles {native} {stands}; {no_cheaper.format(native)}" in others
     crossed = answer(compared([MEANS, MEDIANS], {FINISH: [9, 2], BARE: [2, 9]})).sentences
     assert "No loop is among the best under both profiles" in crossed
     made = answer_json(found)
@@ -113,7 +115,7 @@ def test_the_closing_line_names_the_profile_under_which_an_equal_is_cheaper(comp
     costs = [pair for pair in found.pairs if pair.metric == "tokens" and pair.a.endswith(MEDIANS)]
     cheaper = [replace(pair, verdict=Verdict("worse", within_margin=False)) for pair in costs]
     (told,) = over_estimates(answer(found), cheaper)
-    assert told.text == f"Under both profiles finish is the highest; bare is cheaper under {MEDIANS}"
+    assert told.text == f"Under both profiles finish is as accurate as any; bare is cheaper than finish under {MEDIANS}"
 
 
 def test_an_arm_in_the_other_form_shows_what_the_form_does_and_what_the_loop(compared):

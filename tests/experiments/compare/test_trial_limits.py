@@ -163,7 +163,7 @@ def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(
     told = [each for each in answer(comparison, budgets).said if each.text.startswith("A tighter limit")]
     (only,) = told
     assert only.text.startswith(
-        "A tighter limit reverses this: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
+        "A tighter limit reverses the order: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
     )
     assert only.text.endswith("] (what costs more is not solved, as under --trial-budget-tokens)")
     assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each != only)

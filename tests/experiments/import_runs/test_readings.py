@@ -49,6 +49,8 @@ def test_what_the_flag_for_errors_changed_is_told_and_what_would_change_the_rest
     assert len(blank.readings) == 1
     unflagged = import_files([kit.put(rows, ".csv")], ImportRequest(), tmp_path / "unflagged")
     assert (unflagged.notes, len(unflagged.readings)) == ((), 1)
+    cure = "2 trials were ended by an error: if that was the agents' own failure, --errors-as-failures scores them 0"
+    assert unflagged.remarks == ["left out: 2 of 3 trials, errored: boom", cure]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ from tests.loops.stateless.helpers import (
     TOOLS,
     Decides,
     activity,
-    add,
     agent,
     decision,
     error,
@@ -181,6 +180,10 @@ def test_a_hung_call_times_out_by_itself_in_every_mode() -> None:
     def hang() -> None:
         """Hangs."""
         release.wait(20)
+
+    async def add(a: int, b: int) -> int:
+        """Add two numbers, on no thread, whose start alone may take longer than the limit where the machine is busy."""
+        return a + b
 
     registry = MultiToolRegistry()
     registry.register(hang, add)

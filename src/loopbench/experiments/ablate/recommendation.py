@@ -271,6 +271,9 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
         for arm, cell in result.ablation.cells.items()
         if _texts(cell) == values | {choice.factor: value}
     }
+    own = {
+        f"{choice.factor}={value}": f"{choice.factor}={choice.value}" for choice in chosen for value in choice.against("undecided")
+    }
     plans: list[tuple[int, float, Pair, str]] = []
     for pair in result.results.comparison.pairs:
         other = pair.b if pair.a in arms else pair.a
@@ -281,5 +284,5 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
     tasks, chance, pair, other = min(plans, key=lambda plan: plan[:2])
     settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
-    said = f"{counted(tasks, 'task')}{under} would tell it from {other} (chance about {chance_in_words(chance)})"
+    said = f"{counted(tasks, 'task')}{under} would tell {own[other]} from {other} (chance about {chance_in_words(chance)})"
     yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), tasks, chance))

@@ -63,6 +63,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(comparison)) if verdicts else ()
     adopted = {profile: loop for profile, said in judged.items() if (loop := next(filter(None, (s.adopts for s in said)), ""))}
+    named = next(((each.adopts, *each.or_else) for said in judged.values() for each in said if each.adopts), ())
     said = (
         *(limits_sentences(comparison) if verdicts else ()),
         *unreadable_replies(comparison.arms),
@@ -70,7 +71,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *verdicts,
         *tighter_limits(whole, budgets, adopted),
         *fits,
-        *_claims(whole, _pairs(comparison, RATE), next(iter(adopted.values()), "")),
+        *_claims(whole, _pairs(comparison, RATE), named),
         *_of_injection(comparison),
     )
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said)
@@ -126,11 +127,11 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
     """
     said, brief = fitting([arm.info for arm in comparison.arms])
     if said:
-        yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief, opens=is_apart)
+        yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief, may_be_left_out=not brief, opens=is_apart)
 
 
-def _claims(found: AnswerMatrix, pairs: Sequence[Pair], adopted: str) -> Iterator[AnswerSentence]:
-    """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loop to adopt, if one is."""
+def _claims(found: AnswerMatrix, pairs: Sequence[Pair], adopted: Sequence[str]) -> Iterator[AnswerSentence]:
+    """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loops to adopt, if any."""
     said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns], adopted, pairs)
     if said:
         yield AnswerSentence(said, brief)

@@ -35,7 +35,7 @@ def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[Answe
     for means, medians in twice:
         said = f"{means} holds means over models and {medians} medians"
         estimates = "two estimates of one thing, each judged by itself"
-        yield AnswerSentence(f"{said}: {estimates}", f"{said}: each is judged by itself", is_basis=True)
+        yield AnswerSentence(f"{said}: {estimates}", may_be_left_out=True, is_basis=True)  # each verdict names its profile
     decided = {arm for pair in comparison.pairs if _is_decided(pair) for arm in (pair.a, pair.b)}
     told = {means for means, _ in twice}
     weighed = [info for info in infos if info.arm in decided or info.profile in shown]
@@ -86,9 +86,9 @@ class _OneColumn:
             return
         names = list(dict.fromkeys(short_name(self.infos[arm]) for p in apart for arm in (p.a, p.b)))
         command = self._command(apart)
-        tells = "; this tells it apart" if command else ""
+        tells = "; to tell form and loop apart" if command else ""
         said = f"Under {self.profile} {listed(names)} write their calls in different forms, which may be what differs, not the loop"
-        brief = f"The form of calls may be what differs, not the loop{tells}"
+        brief = f"Under {self.profile} the form of calls may be what differs, not the loop{tells}"
         yield AnswerSentence(f"{said}{tells}", brief, command=command, is_basis=True)
 
     def _forms(self, pair: Pair) -> int:

@@ -31,14 +31,14 @@ class FalseClaims:
 
 
 def claims_in_words(
-    rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str = "", pairs: Sequence[Pair] = ()
+    rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str] = (), pairs: Sequence[Pair] = ()
 ) -> tuple[str, str]:
     """Return which loops gave wrong answers as done, without a full stop, and the same in fewer words.
 
     Both are empty where it is not known of every loop, or where all loops gave equally many of equally many trials. `headings`: the
-    column's, of which one alone is not named. `adopted`: the loop that is to be adopted, which is always among the named ones;
-    where it gave more than the most accurate other one, the shares of both are told with their intervals. `pairs`: of arms on
-    `RATE`, by which loops are told apart where a paired test shows it.
+    column's, of which one alone is not named. `adopted`: the loops of which one is to be adopted, which are always among the named
+    ones; where the first of them gave more than the most accurate other one, the shares of both are told with their intervals.
+    `pairs`: of arms on `RATE`, by which loops are told apart where a paired test shows it.
     """
     differing = [(heading, found) for number, heading in enumerate(headings) if _differ(found := list(_in_column(rows, number)))]
     if not differing:
@@ -53,7 +53,7 @@ def claims_in_words(
     return f"Wrong answers given as done {parts}{tested}", brief
 
 
-def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str, pairs: Sequence[Pair]) -> tuple[str, str]:
+def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
     """Return which loops gave more wrong answers as done by a paired test, as a sentence's end, and the same in few words.
 
     Told are the adopted loop and others, or, where none is adopted, the loops with the fewest and the others.
@@ -63,7 +63,7 @@ def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: str, pa
     for number, heading in enumerate(headings):
         found = _in_column_by(rows, number)
         least = min(found.values(), default=0)
-        about = {adopted} & {*found} or {loop for loop, wrong in found.items() if wrong == least}
+        about = {*adopted[:1]} & {*found} or {loop for loop, wrong in found.items() if wrong == least}
         under = f" under {heading}" if len(headings) > 1 else ""
         own = [pair if pair.verdict.word == "worse" else pair.turned for pair in pairs if pair.verdict.word in ("better", "worse")]
         shown = [(places[p.a], places[p.b], p) for p in own if p.metric == RATE and places.get(p.a, ("", -1))[1] == number]
@@ -108,23 +108,23 @@ def _differ(found: Sequence[FalseClaims]) -> bool:
     return len({each.wrong for each in found}) > 1
 
 
-def _shares(found: Sequence[FalseClaims], adopted: str) -> str:
+def _shares(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     """Return ` (.13 [.07, .20] of finish's, .05 [.02, .11] of bare's)`; empty unless the adopted loop gave more than the next."""
-    own = next((each for each in found if each.loop == adopted), None)
-    other = next((each for each in found if each.loop != adopted), None)
+    own = next((each for each in found if each.loop in adopted[:1]), None)
+    other = next((each for each in found if each.loop not in adopted[:1]), None)
     if own is None or other is None or own.rate is None or other.rate is None or own.rate.value <= other.rate.value:
         return ""
     shares = [f"{interval_of(rate, hundredths)} of {loop}'s" for loop, rate in ((own.loop, own.rate), (other.loop, other.rate))]
     return f" ({', '.join(shares)})"
 
 
-def _named_too(shown: Sequence[FalseClaims], found: Sequence[FalseClaims], adopted: str) -> str:
-    """Return `, finish 12` for the adopted loop, unless it is among those that are shown."""
-    rest = [each for each in found if each.loop == adopted and each not in shown]
+def _named_too(shown: Sequence[FalseClaims], found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
+    """Return `, finish 12` for each adopted loop, unless it is among those that are shown."""
+    rest = [each for each in found if each.loop in adopted and each not in shown]
     return "".join(f", {each.loop} {each.wrong or 'none'}" for each in rest)
 
 
-def _counts(found: Sequence[FalseClaims], adopted: str) -> str:
+def _counts(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     """Return `, of 120 trials: finish 6, bare none`; of many loops those with the most and with the fewest, and the adopted one."""
     ordered = sorted(found, key=lambda each: -each.wrong)
     shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
@@ -135,7 +135,7 @@ def _counts(found: Sequence[FalseClaims], adopted: str) -> str:
     return f", of {ordered[0].scored:,} trials: {listed}" if len(scored) == 1 else f": {listed}"
 
 
-def _range(found: Sequence[FalseClaims], adopted: str) -> str:
+def _range(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     """Return `, of 120: bare none to finish 6`, in fewer words; as `_counts` where trials differ in number or loops are two."""
     ordered = sorted(found, key=lambda each: each.wrong)
     if len(ordered) < 3 or len({each.scored for each in ordered}) > 1:

@@ -11,7 +11,6 @@ from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.protocol.counts import counted
 from loopbench.text.numbers import dollars, interval_of, short_name
 
 from .measured_forms import applies, are_mixed
@@ -161,9 +160,7 @@ def amount(value: float, unit: Unit) -> str:
 
 
 def cost_in_words(value: Interval, unit: Unit) -> str:
-    """Return a cost with its interval; of an interval that had to be cut at 0, which tells nothing, the number of tasks instead."""
-    if value.low <= 0 < value.value:
-        return f"{amount(value.value, unit)} (of {counted(value.n, 'task')})"
+    """Return a cost with its interval."""
     return interval_of(value, lambda number: amount(number, unit))
 
 

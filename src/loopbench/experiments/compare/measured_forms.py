@@ -46,12 +46,15 @@ def are_of_different_replies(infos: Sequence[ArmInfo]) -> bool:
 
 
 def fitting(infos: Sequence[ArmInfo]) -> tuple[str, str]:
-    """Return which loops measured profiles apply to, without a full stop, and the same in fewer words; empty where all do."""
-    told = [*_of_both_forms(infos), *_of_other_forms(infos)]
-    return "; ".join(said for said, _ in told), "; ".join(brief for _, brief in told)
+    """Return which loops measured profiles apply to, without a full stop, and the same in fewer words; empty where all do.
+
+    The few words lack which profile each loop met of those that have one for each form: there, each met that of its own.
+    """
+    others = list(_of_other_forms(infos))
+    return "; ".join([*_of_both_forms(infos), *(said for said, _ in others)]), "; ".join(brief for _, brief in others)
 
 
-def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
+def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
     """Yield for each profile with one for each form which one each loop met."""
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
         met: dict[str, list[ArmInfo]] = {}
@@ -59,9 +62,7 @@ def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
             if info.profile == profile:
                 met.setdefault(info.met, []).append(info)
         parts = [f"{_names(own)} met {name} ({FORMS[own[0].calls_in]})" for name, own in met.items()]
-        brief = [f"{_names(own)} met {name}" for name, own in met.items()]
-        column = f"{profile} is what was measured of a loop's own form of calls"
-        yield f"{column}: {', '.join(parts)}", f"{profile}: {', '.join(brief)}"
+        yield f"{profile} is what was measured of a loop's own form of calls: {', '.join(parts)}"
 
 
 def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:

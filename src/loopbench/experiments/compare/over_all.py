@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.statistics import VerdictWord
+from loopbench.metrics.statistics import VerdictWord, is_narrow
 from loopbench.text.counts import listed
-from loopbench.text.numbers import RELATIONS, interval, narrowly, narrowly_by
+from loopbench.text.numbers import RELATIONS, interval, narrowly, shown_again
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
@@ -28,6 +28,10 @@ class StandingOverAll:
     def against(self, *words: VerdictWord) -> set[str]:
         """Return the loops to which it stands so."""
         return {pair.b for pair in self.pairs if pair.verdict.word in words}
+
+    def clearly(self, *words: VerdictWord) -> set[str]:
+        """Return the same without those that it is told from narrowly."""
+        return {pair.b for pair in self.pairs if pair.verdict.word in words and not is_narrow(pair.difference)}
 
     @property
     def is_best(self) -> bool:
@@ -53,6 +57,10 @@ class OverAllSentences:
         won = self.standing.against("better")
         return bool(rivals) and len(self.found.compared) > 1 and all(row.loop in won for row in rivals)
 
+    def is_close(self, rivals: Sequence[AnswerRow]) -> bool:
+        """Whether that is so narrowly of one of them that a fresh run of the same size may well not show it again."""
+        return not {row.loop for row in rivals} <= self.standing.clearly("better")
+
     def pick(self, rivals: Sequence[AnswerRow], harm: str = "") -> tuple[str, str]:
         """Return that it is to be adopted, and why, and the same in few words. `harm`: what speaks against it, behind its name."""
         own, loop, is_best = self.standing.pairs, self.standing.loop, self.standing.is_best
@@ -60,10 +68,12 @@ class OverAllSentences:
         nearest = own[0] if is_best else next(pair for pair in own if pair.b in names)
         gap = interval(nearest.difference, 3)
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
-        together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}"
+        together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}{harm}"
         beaten = f"every other {self.found.subject}" if is_best else listed(names)
-        said = f"{adopt}{narrowly(own)}{harm}: {together} it is better than {beaten}{by}"
-        return said, f"{adopt}{narrowly_by(own)}{harm}: better than {'all others' if is_best else listed(names)} {together}"
+        return (
+            f"{adopt}: {together} it is better than {beaten}{by}",
+            f"{adopt}: better than {'all others' if is_best else listed(names)} {together}",
+        )
 
     def told(self) -> Iterator[AnswerSentence]:
         """Yield how it stands to the others, where it is not that which decides."""
@@ -74,15 +84,34 @@ class OverAllSentences:
         nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
         if self.standing.is_best:
             best = f"{over}{narrowly(own, '')} better than every other {self.found.subject}"
-            yield AnswerSentence(f"{best}, the next being {nearest}", best)
+            again = f"; {shown_again(own[0].difference)}" if narrowly(own[:1]) else ""
+            yield AnswerSentence(
+                f"{best}, the next being {nearest}{again}", f"{best}, the next being {nearest}{again}" if again else best
+            )
             return
-        words = list(dict.fromkeys(pair.verdict.word for pair in own))
-        full = [self._relation(word, nearest) for word in words]
-        brief = [self._relation(word, own[0].b) for word in words if word != "better" or len(words) == 1]
-        is_open = {*words} <= {"better", "undecided"} and "undecided" in words
+        words = {pair.verdict.word for pair in own}
+        groups = list(dict.fromkeys((pair.verdict.word, _is_close(pair)) for pair in own))
+        full = [self._relation(word, is_close, nearest) for word, is_close in groups]
+        first = nearest if _is_close(own[0]) else own[0].b
+        brief = [
+            self._relation(word, is_close, first) for word, is_close in groups if word != "better" or is_close or len(groups) == 1
+        ]
+        is_open = words <= {"better", "undecided"} and "undecided" in words and not any(is_close for _, is_close in groups)
         yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}", may_be_left_out=is_open)
 
-    def _relation(self, word: VerdictWord, nearest: str) -> str:
-        """Return how it stands to those with the same verdict: `better than b and c`. `nearest`: how the first is written."""
+    def _relation(self, word: VerdictWord, is_close: bool, nearest: str) -> str:
+        """Return how it stands to those with the same verdict, narrow or not: `better than b and c`.
+
+        `nearest`: how the first of all is written.
+        """
         own = self.standing.pairs
-        return f"{RELATIONS[word]} {listed([nearest if pair is own[0] else pair.b for pair in own if pair.verdict.word == word])}"
+        alike = [pair for pair in own if (pair.verdict.word, _is_close(pair)) == (word, is_close)]
+        names = listed([nearest if pair is own[0] else pair.b for pair in alike])
+        if not is_close:
+            return f"{RELATIONS[word]} {names}"
+        return f"narrowly {RELATIONS[word]} {names} ({shown_again(alike[0].difference)})"
+
+
+def _is_close(pair: Pair) -> bool:
+    """Whether a difference is shown, and narrowly."""
+    return pair.verdict.word in ("better", "worse") and is_narrow(pair.difference)

@@ -26,13 +26,20 @@ def over_estimates(found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[Answe
         yield AnswerSentence(f"No loop is among the best under {every}")
         return
     first, *others = best
-    is_highest = all(place_of(first, n) == "highest" for n in columns)
-    stands = "the highest" if is_highest else "the highest, or not told apart from it"
+    stands = _stands(first, found.rows, columns)
     are = f"{listed([row.loop for row in others])} {'is' if len(others) == 1 else 'are'}"
     others_too = f"; {are} not told apart from the best" if others else ""
     cheaper = list(_cheaper_equals(first, found, costs))
-    price = f"; {', '.join(cheaper)}" if cheaper else "; none of its equals is shown to be cheaper under any"
-    yield AnswerSentence(f"Under {every} {first.loop} is {stands}{price}{others_too}")
+    price = f"; {', '.join(cheaper)}" if cheaper else f"; none of the equals of {first.loop} is shown to be cheaper under any"
+    yield AnswerSentence(f"Under {every} {first.loop} {stands}{price}{others_too}", f"Under {every} {first.loop} {stands}")
+
+
+def _stands(loop: AnswerRow, rows: Sequence[AnswerRow], columns: Sequence[int]) -> str:
+    """Return how the accuracy of a loop that is among the best in every column stands to those of the others."""
+    if not all(place_of(loop, n) == "highest" for n in columns):
+        return "is the most accurate or not told apart from the most accurate"
+    is_tied = any(place_of(row, n) == "highest" for row in rows if row is not loop for n in columns)
+    return "is as accurate as any" if is_tied else "has the highest accuracy"
 
 
 def _cheaper_equals(loop: AnswerRow, found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[str]:
@@ -44,4 +51,5 @@ def _cheaper_equals(loop: AnswerRow, found: AnswerMatrix, costs: Sequence[Pair])
         cells = ((row.loop, row.cells[number]) for row in found.rows if place_of(row, number) in BEST)
         names = [name for name, cell in cells if cell is not None and cell.arm.info.arm in shown]
         if names:
-            yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} cheaper under {found.heading(column)}"
+            are = "is" if len(names) == 1 else "are"
+            yield f"{listed(names)} {are} cheaper than {loop.loop} under {found.heading(column)}"

@@ -21,6 +21,8 @@ class AnswerSentence:
     """The words of another command that stands below it."""
     adopts: str = ""
     """The loop that it says to adopt, the first one if several."""
+    or_else: tuple[str, ...] = ()
+    """The others."""
     is_basis: bool = False
     """Whether it says what the verdict rests on, and stands before it."""
 

@@ -98,7 +98,7 @@ class TieBreaks:
             return "", ""
         prices = Prices(self.found, self.costs)
         if not is_shown_cheaper(loop, rival, self.costs):
-            return f": it is not told from {rival.loop} in cost ({prices.per_trial(rival)})", ""
+            return f": {loop.loop} is not told from {rival.loop} in cost ({prices.per_trial(rival)})", ""
         full = f": {rival.loop} takes {prices.per_trial(rival)}{prices.paired_saving(loop, rival)}"
         return full, f" ({rival.loop}: {100 * (rival.cost.value / loop.cost.value - 1):.0f} % more)"
 

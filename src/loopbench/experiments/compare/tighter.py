@@ -30,7 +30,7 @@ class Reversal:
     def told(self, found: AnswerMatrix) -> str:
         """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
         written = limit_text(self.budget)
-        most = f"${written}" if found.unit == "cost_usd" else f"{written} tokens"
+        most = f"${written} uncached" if found.unit == "cost_usd" else f"{written} tokens"
         return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
 
 
@@ -47,8 +47,8 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
     path = ("trial_budget", "dollars" if found.unit == "cost_usd" else "tokens")
     each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
-    said = f"A tighter limit reverses this: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
-    yield AnswerSentence(said, f"A tighter limit reverses this: {shown[0].told(found)}")
+    said = f"A tighter limit reverses the order: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
+    yield AnswerSentence(said, f"A tighter limit reverses the order: {shown[0].told(found)}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:

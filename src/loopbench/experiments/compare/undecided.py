@@ -62,8 +62,7 @@ class UndecidedPairs:
         else:
             told_apart = f"{plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
             decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
-            tells = f" tell {self.loop.loop} from {plan.row.loop}" if len(rows) > 1 else ""
-            brief = f"{between}: {plan.tasks}{tells} ({plan.chance.replace('about ', '')})"
+            brief = f"{'' if len(rows) == 1 else f'{between}: '}{told_apart.replace('chance about ', 'chance ')}"
             yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
 
     def _of_these_tasks(self, undecided: Sequence[tuple[Pair, AnswerRow]], alpha: float) -> Iterator[AnswerSentence]:
@@ -83,8 +82,9 @@ class UndecidedPairs:
         """Yield which run would confirm, with other faults, what all profiles together show of the loop."""
         plan = self._soonest(self._undecided())
         if plan is not None:
-            said = f"To confirm it: {plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
-            yield AnswerSentence(said, f"{plan.tasks} would confirm it ({plan.chance})", decides=plan.decides)
+            better = f"{self.loop.loop} is better than {plan.row.loop}"
+            said = f"To confirm that {better}: {plan.tasks} would tell the two apart ({plan.chance})"
+            yield AnswerSentence(said, f"{plan.tasks} would confirm that {better} ({plan.chance})", decides=plan.decides)
 
     def _undecided(self) -> list[tuple[Pair, AnswerRow]]:
         return [

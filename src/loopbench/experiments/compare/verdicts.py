@@ -50,16 +50,16 @@ class Verdicts:
         named = self._worth_naming(candidates) if candidates else []
         together = OverAllSentences(self.found, over_all(best.loop, self.found, self.pooled))
         rivals = [row for row in candidates if row is not best]
-        is_pick = best in candidates and together.picks(rivals)
+        leads = best in candidates and together.picks(rivals)
         search = ThriftSearch(self.found.rows, self.accuracy, self.costs, self.pooled)
-        thrift = search.instead_of(named if named and not is_pick else [best])
+        thrift = search.instead_of(named if named and not leads else [best])
         if thrift is not None:
             yield self._adopt_cheaper(thrift)
             yield from () if thrift.is_pooled else together.told()
         elif not named:
             yield self._one_per_column(compared)
             yield from together.told()
-        elif is_pick:
+        elif leads and not together.is_close(rivals):
             said, brief = together.pick(rivals, self.ties.harm(best))
             brief = f"{brief}{self._prices.saved(best)}"
             yield AnswerSentence(f"{said}{self._bought(best, rivals)}", brief, adopts=best.loop)
@@ -144,7 +144,8 @@ class Verdicts:
             nothing = f"No {self.found.subject}" if together else f"Nothing is decided: no {self.found.subject}"
             ends, apart = f"{prices.unknown()}{what_disturbs(self.found)}", f"{nothing} is told apart from another{under}"
             told, brief = self.ties.in_words(named[0], candidates)
-            return AnswerSentence(f"{apart}{prices.least(named[0])}{told}{ends}", f"{apart}{prices.least(named[0])}{brief}{ends}")
+            few = f"No {apart.partition(': no ')[2]}" if apart.startswith("Nothing") else apart
+            return AnswerSentence(f"{apart}{prices.least(named[0])}{told}{ends}", f"{few}{prices.least(named[0])}{brief}{ends}")
         names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
         alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
         if len(candidates) > 1:
@@ -154,12 +155,12 @@ class Verdicts:
         cheaper, harm = f"{prices.cheaper_than(named[0])}{alone}", self.ties.harm(named[0])
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
-            return AnswerSentence(
-                f"Adopt {names}{narrowly_by(own)}{harm}: better than every other {self.found.subject}{every}{cheaper}",
-                adopts=named[0].loop,
-            )
+            better = f"{narrowly_by(own)}{harm}: better than every other {self.found.subject}{every}"
+            brief = f"Adopt {named[0].loop}{better}{prices.saved(named[0])}{alone}"
+            return AnswerSentence(f"Adopt {names}{better}{cheaper}", brief, adopts=named[0].loop)
         worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
-        return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", adopts=named[0].loop)
+        brief = f"Adopt {named[0].loop}{harm}: {worse}{prices.saved(named[0])}{alone}"
+        return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", brief, adopts=named[0].loop)
 
     def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
@@ -182,6 +183,7 @@ class Verdicts:
             f"Adopt {said}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
             f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
             adopts=first.loop,
+            or_else=tuple(row.loop for row in named[1:]),
         )
 
     def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> tuple[str, str]:
@@ -222,11 +224,14 @@ class Verdicts:
         return f", and none of its equals is cheaper{by_solved}"
 
     def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
-        leaders: dict[str, list[str]] = {}
+        leaders: dict[tuple[str, ...], list[str]] = {}
         for n in compared:
-            loop = next(row.loop for row in self.found.rows if place_of(row, n) == "highest")
-            leaders.setdefault(loop, []).append(self.found.heading(self.found.columns[n]))
-        each = "; ".join(f"{loop} leads under {listed(profiles)}" for loop, profiles in leaders.items())
+            loops = tuple(row.loop for row in self.found.rows if place_of(row, n) == "highest")
+            leaders.setdefault(loops, []).append(self.found.heading(self.found.columns[n]))
+        each = "; ".join(
+            f"{listed(loops)} {'leads' if len(loops) == 1 else 'lead'} under {listed(profiles)}"
+            for loops, profiles in leaders.items()
+        )
         cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
         told = f"No {self.found.subject} is among the best under every profile: {each}"
         return AnswerSentence(f"{told}{self._prices.least(cheapest)}", told)
@@ -236,7 +241,7 @@ class Verdicts:
     def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
         first = named[-1]
-        told = over_all(first.loop, self.found, self.pooled).against("better", "worse", "equivalent")
+        told = over_all(first.loop, self.found, self.pooled).clearly("better", "worse", "equivalent")
         rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first and row.loop not in told]
         yield from UndecidedPairs(self.found, self.accuracy, first, rivals).told(self.alpha)
 

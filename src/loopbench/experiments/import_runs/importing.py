@@ -21,7 +21,16 @@ from loopbench.runs.trial.recorder import trace_line
 from .counting import half_told_tokens
 from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format, ReadingOptions
-from .joining import ImportRequest, Joined, errors_as_failures, errors_not_as_failures, join, nothing_in_common, rename_arms
+from .joining import (
+    ImportRequest,
+    Joined,
+    errors_as_failures,
+    errors_may_be_failures,
+    errors_not_as_failures,
+    join,
+    nothing_in_common,
+    rename_arms,
+)
 from .json_rows import holds_lists, list_of_rows
 from .replacing import check_replaceable, place_beside, take_place
 from .shared_columns import OTHER_TASKS, task_column_hint
@@ -56,6 +65,8 @@ class ImportedRun:
     """Reason → number of trials that have no score for it, the most frequent first."""
     apart: str = ""
     """That no two arms have a task in common, which were to be compared, and which tasks they have; empty where some have."""
+    cure: str = ""
+    """What counts trials that are left out as failures, if that is what they are; empty where an error ended none."""
 
     @property
     def remarks(self) -> list[str]:
@@ -65,7 +76,7 @@ class ImportedRun:
         if len(reasons) > MAX_REASONS:
             rest = sum(count for _, count in reasons[MAX_REASONS:])
             lines.append(f"left out: {rest:,} of {counted(self.trials, 'trial')}, {len(reasons) - MAX_REASONS} other reasons")
-        return [*self.notes, *lines, *filter(None, [self.apart])]
+        return [*self.notes, *lines, *filter(None, [self.cure, self.apart])]
 
     @property
     def share_left_out(self) -> float:
@@ -116,7 +127,9 @@ def import_files(
     if apart:
         are_tables = all(log.format == TABLE for log in logs)
         apart = f"{apart}; {task_column_hint(paths, request) if are_tables else OTHER_TASKS}"
-    return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), dict(left_out.most_common()), apart)
+    cure = "" if request.reading.errors_as_failures else errors_may_be_failures(joined)
+    reasons = dict(left_out.most_common())
+    return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), reasons, apart, cure)
 
 
 def _write(folder: Path, joined: Joined) -> int:

@@ -175,6 +175,16 @@ def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:
     return f"{AS_FAILURES}: {ended} scored 0" if scored else ""
 
 
+def errors_may_be_failures(joined: Joined) -> str:
+    """Return how many left-out trials an error ended, and the flag that scores them; empty if none did."""
+    ended = sum(record.status == "errored" and record.stop == StopReason.CRASHED for record in joined.records)
+    trials = number_of(ended, "trial was", "trials were")
+    them = (
+        f"{trials} ended by an error: if that was the agents' own failure, {AS_FAILURES} scores {'it' if ended == 1 else 'them'} 0"
+    )
+    return them if ended else ""
+
+
 def errors_not_as_failures(joined: Joined) -> str:
     """Return how many errored trials that flag did not apply to, and what would; empty if there is none."""
     left = [record for record in joined.records if record.status == "errored"]

@@ -126,7 +126,7 @@ def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
     `names`: arm → the label of its point; left out, its name without the profile.
     """
     points = [point for point in front.points if math.isfinite(point.cost.value)]
-    across = scale((end for point in points for end in (point.cost.low, point.cost.high)), left=10, right=62)
+    across = scale((end for point in points for end in (point.cost.value, *point.cost.ends)), left=10, right=62)
     up = scale(end for point in points for end in (point.accuracy.low, point.accuracy.high))
     plane = _Plane(across, up, max(_HIGH, _LINE * len(points)))
     drawn = [*plane.grid(), *plane.labels([(point, (names or {}).get(point.arm, _point_name(point, front))) for point in points])]
@@ -181,8 +181,9 @@ class _Plane:
     def errors(self, point: CostPoint) -> Iterator[Markup]:
         """Yield the intervals, both ways."""
         x, y = percent(self.across.at(point.cost.value)), self.y(point.accuracy.value)
-        left, right = percent(self.across.at(point.cost.low)), percent(self.across.at(point.cost.high))
-        yield element("line", x1=left, x2=right, y1=y, y2=y, class_="error")
+        if len(point.cost.ends) == 2:
+            left, right = (percent(self.across.at(end)) for end in point.cost.ends)
+            yield element("line", x1=left, x2=right, y1=y, y2=y, class_="error")
         yield element("line", x1=x, x2=x, y1=self.y(point.accuracy.low), y2=self.y(point.accuracy.high), class_="error")
 
     def staircase(self, points: Sequence[CostPoint]) -> Iterator[Markup]:

@@ -275,7 +275,7 @@ def interval_rows(title: str, description: str, groups: Sequence[Group], axis: A
 def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
     for row in rows:
         if row.interval is not None:
-            yield from (row.interval.low, row.interval.high)
+            yield from (row.interval.value, *row.interval.ends)
     if axis.band is not None:
         yield from (-axis.band, axis.band)
 
