@@ -83,7 +83,7 @@ def test_loops_are_compared_in_one_call_offline(tmp_path: Path) -> None:
     assert len(file.read_text("utf-8").splitlines()) < 40
     said = offline(file, tmp_path)
     assert re.search(r"^(Adopt|Undecided between|Worse:) .*finish\(max_steps=12\)", said, re.MULTILINE)
-    assert re.search(r"^__main__:Terse/flaky-format +lost \d+ of 40: parse \d+$", said, re.MULTILINE)
+    assert re.search(r"^__main__:Terse/flaky-format +lost \d+ of 40: parse \d+ \(\w+ \d+.*\)$", said, re.MULTILINE)
 
 
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:

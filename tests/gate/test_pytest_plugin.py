@@ -210,6 +210,15 @@ def test_undecided_is_what_the_test_says(pytester, blessed):
     ended.assert_outcomes(failed=1, skipped=1, passed=1)
     ended.stdout.fnmatch_lines(["*::test_0 FAILED*", "*::test_1 SKIPPED*", "*::test_2 PASSED*"])
     ended.stdout.fnmatch_lines(["*_ test_0 _*", "undecided: *", "*::test_2: undecided: *", "SKIPPED *: undecided: *"])
+    ended.stdout.fnmatch_lines(
+        [
+            "The loop is the blessed one, * With seed=0, as in the baseline, a change is judged trial by trial:",
+            "    pytest test_mine.py::test_0",
+            'Where it is undecided, on_undecided="skip" in the test skips it, and on_undecided="pass" lets it pass.',
+        ]
+    )
+    said = ended.stdout.str().partition("undecided: ")[2].partition("= loop gates =")[0]
+    assert not [word for word in said.split() if word.startswith("--")], "a test has no flags"
 
 
 def test_a_step_of_github_gets_annotations_and_a_summary(pytester, blessed, monkeypatch):

@@ -283,7 +283,7 @@ def test_another_seed_is_another_scripted_model(tmp_path: Path) -> None:
 def test_a_budget_in_dollars_needs_a_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     dollars: dict[str, Any] = {"budget": {"dollars": 1.0}, "loops": ("bare",)}
-    with pytest.raises(ValueError, match="the scripted one costs nothing"):
+    with pytest.raises(ValueError, match="a budget in dollars needs a price of the scripted model"):
         made(tmp_path, **dollars)
     with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*--prices"):
         made(tmp_path, **dollars, models=("openai/nobody-knows-me",))

@@ -35,7 +35,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
         *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),
-        *("proposer-budget", "budget-trials"),
+        *("price", "proposer-budget", "budget-trials"),
     ),
     "Search for prompts": ("optimizer", "proposer", "threads"),
     "Real models": (

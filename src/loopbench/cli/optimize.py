@@ -31,7 +31,7 @@ from .own_prints import own_prints_aside, quiet_loops
 COMPARE_FLAGS = ConfigFlags(
     only=(
         *("loops", "suite", "data", "tools", "profiles", "models", "base_url", "provider.prices", "tasks", "skip_unplanned"),
-        *("repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
+        *("price", "repeats", "seed", "max_tool_steps", "trial_timeout_s", "alpha", "margin", "runs"),
         *("name", "mlflow", "tracking_uri", "experiment"),
     ),
     names={"tasks": "test"},

@@ -17,7 +17,7 @@ from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instru
 from .clients import close_local_clients
 from .engine import lm_of
 from .errors import model_error
-from .model import DspyModel, Lm15Model, local_client, model_named
+from .model import DspyModel, Lm15Model, listed_price, local_client, model_named
 from .names import open_lm
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ask",
     "ask_fields",
     "close_local_clients",
+    "listed_price",
     "lm_of",
     "local_client",
     "model_error",

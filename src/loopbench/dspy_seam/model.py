@@ -24,6 +24,8 @@ from .errors import missing_module, model_error
 from .gemini import malformed_calls
 from .wire import Streamed, lm15_request, reply_of, uncached
 
+_PRICE_DIGITS = 9
+"""Digits behind the point of dollars for a million tokens: 1.5e-07 a token are 0.15."""
 _SETTINGS = frozenset(
     [
         "api_base",
@@ -211,6 +213,18 @@ class DspyModel(Lm15Model):
             return None
         cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self._listed_as)
         return None if cost is None else float(cost)
+
+
+def listed_price(name: str) -> tuple[float, ...]:
+    """Return what a million tokens of a model cost, `openai/gpt-4o-mini`, from the list that DSPy ships, in US dollars.
+
+    Input, output and, where the list has it, input from a cache; empty for a model that it does not price.
+    """
+    provider, _, model = name.partition("/")
+    listed = model_info(provider, model) if model else {}
+    known = [listed.get(key) for key in ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")]
+    amounts = [round(each * 1_000_000, _PRICE_DIGITS) for each in known if each is not None]
+    return tuple(amounts) if None not in known[:2] else ()
 
 
 def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted", wire: str = "chat") -> Lm15Model:

@@ -269,6 +269,17 @@ class MeteredModel(WrappedModel):
         return exchange
 
 
+class PricedModel(MeteredModel):
+    """A metered model whose replies cost what `pricing` says of them: it returns a reply with its usage and the cost of that."""
+
+    def __init__(self, metered: MeteredModel, pricing: Callable[[Request, Reply], Reply]) -> None:
+        super().__init__(metered.model, metered.meter, metered.listener, metered.tunnel, metered.admit)
+        self._pricing = pricing
+
+    def _count(self, request: Request, reply: Reply | None, error: ModelError | None, started: float) -> MeteredExchange:
+        return super()._count(request, None if reply is None else self._pricing(request, reply), error, started)
+
+
 GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"
 HUGE_CHARS = 8_000
 

@@ -1,11 +1,14 @@
-"""What tokens cost, and tables of one's own."""
+"""What tokens cost, and tables of one's own.
+
+A price as it is typed is `0.15/0.60` or `0.15/0.60/0.075`, and as a run keeps it `openai/gpt-4o-mini=0.15/0.6/0.075`.
+"""
 
 from __future__ import annotations
 
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 from loopbench.protocol import Usage
@@ -14,6 +17,7 @@ from loopbench.protocol.names import near
 
 PER = 1_000_000
 """The number of tokens that a price is for."""
+FORM = "INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens, such as 0.15/0.60/0.075"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +87,47 @@ def _price(where: str, table: object) -> Price:
 def _hint(key: str) -> str:
     quoted = 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]'
     return near(key, KEYS) or f"{quoted}; a price has {', '.join(KEYS)}"
+
+
+# --- a price as it is typed ---
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTag:
+    """A price, and the model whose price it is."""
+
+    price: Price
+    name: str = ""
+    """Empty for a price that is nobody's."""
+
+    def __str__(self) -> str:
+        amounts = "/".join(f"{amount:.12g}" for amount in astuple(self.price) if amount is not None)
+        return f"{self.name}={amounts}" if self.name else amounts
+
+    @property
+    def in_words(self) -> str:
+        """`$0.15 (input) and $0.6 (output) a million, the price of openai/gpt-4o-mini`."""
+        price = self.price
+        amounts = [f"${price.input:.12g} (input)", f"${price.output:.12g} (output)"]
+        if price.cached_input is not None:
+            amounts.insert(1, f"${price.cached_input:.12g} (input from a cache)")
+        of = f", the price of {self.name}" if self.name else ""
+        return f"{', '.join(amounts[:-1])} and {amounts[-1]} a million{of}"
+
+
+def read_tag(text: str) -> PriceTag | None:
+    """Read a price as it is typed; None for the name of a model alone. Raises ValueError for an amount that is none."""
+    name, has_name, amounts = text.rpartition("=")
+    if has_name and not name.strip():
+        raise ValueError(f"the name of a model is missing before {has_name}{amounts}; without a name write {FORM}")
+    try:
+        numbers = [float(part) for part in amounts.split("/")]
+    except ValueError:
+        if has_name:
+            raise ValueError(f"write {FORM} behind the =, not {amounts!r}") from None
+        return None
+    if len(numbers) not in (2, 3):
+        raise ValueError(f"write {FORM}, or the name of a model whose price it is, not {text!r}")
+    if not any(numbers[:2]):
+        raise ValueError(f"input and output both cost nothing, and then there is no price to count; write {FORM}")
+    return PriceTag(Price(*numbers), name.strip())

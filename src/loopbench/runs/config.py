@@ -144,6 +144,9 @@ class CompareConfig(BaseModel):
     """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
     provider: ProviderConfig = Field(default_factory=ProviderConfig)
     """How requests are sent to real models."""
+    price: Annotated[str | None, IfAbsent("it costs nothing")] = None
+    """Price of the scripted model's tokens, INPUT/OUTPUT or INPUT/OUTPUT/CACHED in US dollars per million, such as 0.15/0.60, or
+    a model that has it, such as openai/gpt-4o-mini; costs and limits in dollars are counted with it."""
     cassette: Path | None = None
     """Folder that recorded model replies are read from or written to."""
     cassette_mode: Annotated[CassetteModeName | None, IfAbsent("replay")] = None
@@ -242,12 +245,14 @@ class CompareConfig(BaseModel):
         real = self.real_models
         if real and self.profiles != ("clean",):
             raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
-        if not real and (self.base_url is not None or self.provider != ProviderConfig()):
+        if real and self.price is not None:
+            raise ValueError(f"price is for runs of the scripted model alone; --prices FILE says what {real[0]} costs")
+        prices = self.provider.prices
+        allowed = ProviderConfig() if self.price is None else ProviderConfig(prices=prices)
+        if not real and (self.base_url is not None or self.provider != allowed):
             what = "base_url" if self.base_url is not None else "provider"
-            tokens = (
-                "; the scripted one has no price, and --trial-budget-tokens limits what it takes" if self.provider.prices else ""
-            )
-            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini{tokens}")
+            instead = "" if prices is None else "; with the scripted one, --price NAME takes the price of a model of that file"
+            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini{instead}")
         if real and self.base_url is not None and all(map(is_local_model, self.opened_models)):
             raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
         for name in self.opened_models if self.provider.constrain else ():

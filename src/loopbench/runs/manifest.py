@@ -13,6 +13,7 @@ from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.sequential import Looks
+from loopbench.models.prices import read_tag
 from loopbench.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from loopbench.runs.run_state import Spent
 from loopbench.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
@@ -186,6 +187,13 @@ class RunNote(ManifestPart):
         return cls(when=timestamp(), **values)
 
 
+def _tag(text: str | None) -> str | None:
+    """Return a price that is one. Raises ValueError."""
+    if text is not None and read_tag(text) is None:
+        raise ValueError(f"{text!r} is the name of a model, and a run says its price in numbers")
+    return text
+
+
 class Settings(BaseModel):
     """The settings of a run that its results are read with, and that a resumed run may change."""
 
@@ -211,6 +219,8 @@ class Settings(BaseModel):
     concurrency: Positive | None = None
     engine: str = "local"
     workers: Positive | None = None
+    price: Annotated[str | None, AfterValidator(_tag)] = None
+    """Price of the scripted model's tokens, as numbers."""
     max_tool_steps: Positive | None = None
     trial_timeout_s: Limit = 60.0
     trial_budget: BudgetConfig = BudgetConfig()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,15 +11,17 @@ from loopbench._extras import needed_by
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from loopbench.models.constrained import Constrained
 from loopbench.models.limits import Pressure
-from loopbench.models.metering import Admit, Listener, Meter, MeteredModel
+from loopbench.models.metering import Admit, Listener, Meter, MeteredModel, PricedModel
 from loopbench.models.ordering import InOrder
+from loopbench.models.prices import Price
 from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import DEFAULT_SAMPLING, Model, Sampling, ToolSpec
+from loopbench.protocol import DEFAULT_SAMPLING, Model, Reply, Request, Sampling, ToolSpec
 
 from .config import CompareConfig
 from .schedule import Arm, Trial
+from .scripted_price import scripted_price
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class TrialModels:
     """Whether real models are held to the formats of codecs; a recording knows that, too."""
     user: str | None = None
     """Name of the model that plays the users of tasks; None: their script does."""
+    scripted_price: Price | None = None
+    """What the tokens of the scripted model cost; None: no cost is known."""
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[TrialModels]:
@@ -84,6 +88,8 @@ class RequestHooks:
     meter: Meter
     listener: Listener
     admit: Admit
+    pricing: Callable[[Request, Reply], Reply] | None = None
+    """Gives a reply of the scripted model its cost; None where it has no price."""
 
 
 def model_for_trial(
@@ -107,7 +113,8 @@ def model_for_trial(
         model = WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling)
     elif not tunnel.real_time:
         model = InOrder(model)
-    return TrialModel(MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit), recorded)
+    asked = MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit)
+    return TrialModel(asked if hooks.pricing is None else PricedModel(asked, hooks.pricing), recorded)
 
 
 def user_for_trial(models: TrialModels, trial: Trial, meter: Meter, listener: Listener) -> TrialModel | None:
@@ -151,17 +158,18 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     _check_dollars(config, real)
     given = config.provider
     sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
-    return TrialModels(real, _cassette(config, arms, goes_on=begun is not None), sampling, given.constrain, config.user)
+    cassette = _cassette(config, arms, goes_on=begun is not None)
+    return TrialModels(real, cassette, sampling, given.constrain, config.user, scripted_price(config))
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
     """Raise ValueError for a budget in dollars that could never be used up."""
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
-    if not config.real_models:
+    if not config.real_models and config.price is None:
         section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
-        instead = f"{section}-tokens limits its tokens: divide the dollars by your price of a token"
-        raise ValueError(f"a budget in dollars is for real models: the scripted one costs nothing; {instead}")
+        given = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
+        raise ValueError(f"a budget in dollars needs a price of the scripted model: {given}, or limit them with {section}-tokens")
     for name, model in models.items():
         if not getattr(model, "is_priced", True):
             raise ValueError(

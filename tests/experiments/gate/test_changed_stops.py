@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
 from loopbench.experiments.gate.changed_stops import is_graver
+from loopbench.experiments.gate.outputs import paragraphs
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
 from tests.experiments.gate.conftest import arm_of, failing, task
@@ -55,7 +56,7 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     assert arm.lines[0].outlook is None, "no number of tasks has to decide it"
     assert not arm.stop_alone
     assert headline(judged) == f"regression: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0"
-    assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in text(judged)
+    assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in paragraphs(judged)
     assert "<failure" in to_junit(judged)
     first, crash = github_annotations(judged)[:2]
     assert "2 trials crash now (KeyError: 'x')" in first

@@ -102,8 +102,8 @@ def test_another_seed_alone_leaves_nothing_to_bless_and_leads_back_to_the_baseli
 def test_another_seed_of_a_changed_loop_leads_to_the_gate_without_chance(cases):
     back, _ = next_steps(cases["seed and loop"])
     assert back.say == (
-        "Seed (5, not 0) differs from the baseline's: chance is between. What the change did shows trial by trial under the "
-        "baseline's own seed:"
+        "Seed differs from the baseline's (5, not 0): other faults struck. Under the baseline's own seed each trial has its "
+        "counterpart, which shows what the change did:"
     )
     assert "--seed" not in back.commands[0]
 

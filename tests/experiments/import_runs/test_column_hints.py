@@ -60,6 +60,9 @@ def test_names_that_say_something_else_are_not_read(kit, head):
 def test_two_columns_of_scores_are_told_by_any_spelling(kit):
     with pytest.raises(ValueError, match=r"columns Score, accuracy \(%\); say which is the accuracy: --scorer Score$"):
         read(kit.put("task,Score,accuracy (%)\nx,1,1\n", ".csv"))
+    with pytest.raises(ValueError, match=r"columns Score \(%\), passed; .*: --scorer 'Score \(%\)'$") as caught:
+        read(kit.put("task,passed,Score (%)\nx,1,1\n", ".csv"))
+    assert import_words(str(caught.value)).endswith("scorer='Score (%)'")
 
 
 def test_a_table_is_told_what_reads_more_of_it(kit):
@@ -144,7 +147,12 @@ def test_places_inside_of_objects_are_told(kit):
 
 @pytest.mark.parametrize(
     ("head", "column"),
-    [("agent,prompt id,correct", "'task=prompt id'"), ("agent,nodeid,correct", "task=nodeid"), ("agent,a,b", "")],
+    [
+        ("agent,prompt id,correct", "'task=prompt id'"),
+        ("agent,nodeid,correct", "task=nodeid"),
+        ("agent name,my question,correct", "'task=my question'"),
+        ("agent,a,b", ""),
+    ],
 )
 def test_a_column_that_may_name_the_tasks_is_told(kit, head, column):
     with pytest.raises(ValueError, match="no column of the task") as caught:

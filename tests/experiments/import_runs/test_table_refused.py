@@ -22,7 +22,10 @@ HEAD = "arm,task,repeat,score\n"
         (HEAD + "a,,0,1\n", "line 2: the task is empty"),
         (HEAD + ",x,0,1\n", "line 2: the arm is empty"),
         (HEAD + 'a,x,0,"1\n', "line 2: unexpected end of data"),
-        (HEAD + 'a,"x\ny",0,1\na,z,0,seven\n', "line 4: the score is not a number: 'seven'"),
+        (
+            HEAD + 'a,"x\ny",0,1\na,z,0,seven\n',
+            "line 4: the score is not a number: 'seven'; words that are understood are PASS and FAIL, yes and",
+        ),
         (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1; say what the scale is, --scale 0,100 say"),
         (HEAD + "a,x,0,inf\n", "line 2: the score is not a number: 'inf'"),
         (

@@ -62,6 +62,7 @@ def test_hours_minutes_and_seconds_are_read_in_either_form(hours, minutes, secon
     whole = hours * 3600 + minutes * 60 + seconds
     assert read("seconds", f"{hours}:{minutes:02}:{seconds:02}") == [whole]
     assert read("seconds", f"{hours}h {minutes}m {seconds}s") == [whole]
+    assert read("seconds", f"PT{hours}H{minutes}M{seconds}.5S") == [whole + 0.5]
     assert read("seconds", f"1 days {hours:02}:{minutes:02}:{seconds:02}.5") == [86400 + whole + 0.5]
 
 
@@ -106,7 +107,7 @@ def test_points_between_the_thousands_of_whole_things_are_read_where_they_can_be
         ("tokens", ["1.965", "1.000", "7"], [1965, 1000, "7"]),
         ("tokens", ["1.000", "2.000"], [1, 2]),
         ("tokens", ["1.234.567"], [1234567]),
-        ("seconds", ["1m 30", "s1", "1:30", "5 apples"], ["1m 30", "s1", "1:30", "5 apples"]),
+        ("seconds", ["1m 30", "s1", "1:30", "5 apples", "P1M2"], ["1m 30", "s1", "1:30", "5 apples", "P1M2"]),
         ("seconds", ["$3"], ["$3"]),
         ("cost_usd", ["$0.04", "0.05", "-$1", "USD 3"], [0.04, "0.05", -1, 3]),
         ("cost_usd", ["4¢", "12 cents"], [0.04, 0.12]),

@@ -12,27 +12,34 @@ from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
 from loopbench.metrics.record import Record
+from loopbench.metrics.summary import dollars
 from loopbench.metrics.trial_limits import exceeds
-from loopbench.metrics.views import within_limit
+from loopbench.metrics.views import Unit, to_be_typed, within_limit
 from loopbench.models.fake import FakeModel
 from loopbench.models.metering import Budget
+from loopbench.models.prices import Price
 from loopbench.protocol import Message, Outcome, Query, Reply, Request, StopReason, Usage, run_sync
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.lookup import resolve
 from loopbench.runs.schedule import schedule
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial_models import TrialModels
 
 PROFILES = ("clean", "flaky-format", "flaky-tools", "provider-trouble", "stubborn")
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
 SUITES = ("arithmetic(size=3)", "ecommerce(size=3)")
 """Tasks that are judged by an answer, and by an end state, which a trial may reach before its limit."""
+PRICE = Price(3.0, 15.0, 0.3)
 LIMITED: Mapping[str, Callable[[Record], float]] = {
     "tokens": lambda record: record.tokens,
     "calls": lambda record: record.lm_calls,
     "seconds": lambda record: record.seconds,
+    "dollars": lambda record: dollars(record) or 0.0,
 }
 """Limit of a trial → what its record says of it."""
+UNITS: Mapping[str, Unit] = {"tokens": "tokens", "dollars": "cost_usd"}
+"""Those that the table of equal budgets has, too."""
 
 
 @cache
@@ -44,7 +51,7 @@ def trials(suite: str, profile: str) -> tuple[Any, Any]:
 
 def records(suite: str, profile: str, budget: Budget) -> list[Record]:
     found, planned = trials(suite, profile)
-    setting = TrialContext(found, trial_budget=budget)
+    setting = TrialContext(found, TrialModels(scripted_price=PRICE), trial_budget=budget)
     return [run_sync(run_trial(trial, setting)).record for trial in planned]
 
 
@@ -53,22 +60,27 @@ def unlimited(suite: str, profile: str) -> list[Record]:
     return records(suite, profile, Budget())
 
 
-@settings(max_examples=12)
+def limited_to(what: str, limit: Any) -> Budget:
+    return Budget(**{what: limit})
+
+
+@settings(max_examples=10)
 @given(data=st.data(), suite=st.sampled_from(SUITES), profile=st.sampled_from(PROFILES), what=st.sampled_from(list(LIMITED)))
 def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretells(data, suite, profile, what):
     spent = LIMITED[what]
     free = unlimited(suite, profile)
-    limit = data.draw(st.sampled_from(sorted({spent(record) for record in free})).map(lambda most: most + 0)) or 1
+    limit = data.draw(st.sampled_from(sorted({spent(record) for record in free}))) or 1
     limit += data.draw(st.sampled_from([0, 0, 1, -1])) if limit > 1 else 0
-    held = records(suite, profile, Budget(**{what: limit}))
+    limit = to_be_typed(limit) if what == "dollars" else limit
+    held = records(suite, profile, limited_to(what, limit))
     for before, after in zip(free, held, strict=True):
         is_beyond = exceeds(spent(before), limit)
         assert after.accuracy == (0.0 if is_beyond else before.accuracy), (before.name, what, limit)
         assert (after.stop == "budget") == is_beyond or before.stop in ("crashed", "timeout"), (before.name, what, limit)
         if not is_beyond:
             assert (after.stop, after.answer, after.trace_digest) == (before.stop, before.answer, before.trace_digest)
-    if what == "tokens":
-        assert [record.accuracy for record in held] == list(map(within_limit(limit, "tokens"), free))
+    if what in UNITS:
+        assert [record.accuracy for record in held] == list(map(within_limit(limit, UNITS[what]), free))
 
 
 def test_the_loops_meet_the_limits_in_every_way():

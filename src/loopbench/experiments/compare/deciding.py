@@ -13,7 +13,7 @@ from loopbench.runs.registry import with_size
 from .sentence import DecidingRun
 
 KEPT = (
-    *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "trial_budget", "trial_timeout_s"),
+    *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "price", "trial_budget", "trial_timeout_s"),
     *("tool_timeout_s", "alpha", "margin", "real_time"),
 )
 """Settings of the run that the new one keeps."""

@@ -21,6 +21,7 @@ from loopbench.runs.permissions import check_tracking
 from loopbench.runs.registry import make_loop
 from loopbench.runs.run_state import Retry, RunState, Spent
 from loopbench.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
+from loopbench.runs.scripted_price import with_scripted_price
 from loopbench.runs.trial_models import TrialModels, open_models
 from loopbench.text.counts import listed
 
@@ -90,6 +91,7 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
     profile applies to any loop.
     """
     check_tracking(config)
+    config = with_scripted_price(config)
     suite, tasks, arms = resolve(config)
     if folder is None:
         check_tasks(config, tasks)

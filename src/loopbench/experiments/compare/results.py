@@ -16,6 +16,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import AtBudget, Views, at_budgets, views
+from loopbench.models.prices import read_tag
 from loopbench.protocol.counts import counted
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
@@ -194,6 +195,9 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
     if manifest.suite.by_construction and any(arm.model == "scripted" for arm in manifest.arms):
         count = f"{manifest.suite.by_construction:,} of {counted(manifest.suite.tasks, 'task')}"
         yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."
+    price = manifest.settings.price
+    if price is not None and (tag := read_tag(price)) is not None:
+        yield f"Nothing was billed: dollars are those of the scripted model's tokens at {tag.in_words}."
     for note in manifest.rescored:
         yield f"Judged again on {note.when}: the scores of {counted(note.trials, 'trial')} changed."
 

@@ -93,7 +93,9 @@ def notes(comparison: Comparison) -> list[str]:
         if summary.retries:
             lines.append(f"{arm.info.arm}, asked again after: {counts(summary.retries)}")
     if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
-        lines.append("USD is what was billed; USD uncached what it would be had nothing come from a cache or a recording.")
+        are_real = any(arm.info.model != "scripted" for arm in comparison.arms)
+        billed = "what was billed" if are_real else "what the scripted model's tokens would cost at the given price"
+        lines.append(f"USD is {billed}; USD uncached what it would be had nothing come from a cache or a recording.")
     if any(arm.info.model == "scripted" for arm in comparison.arms):
         lines.append(
             "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
@@ -337,7 +339,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Table]:
         groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
     tables = []
     for (suite, profile, unit), group in groups.items():
-        columns = ("arm", *(f"{limit_text(found.budget)} {UNITS[unit]}" for found in group))
+        columns = ("arm", *(f"{limit_text(found.budget)} {UNITS[unit]}{' uncached' * (unit == 'cost_usd')}" for found in group))
         rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
         tables.append(
             Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)

@@ -30,7 +30,7 @@ class Reversal:
     def told(self, found: AnswerMatrix) -> str:
         """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
         written = limit_text(self.budget)
-        most = f"${written}" if found.unit == "cost_usd" else f"{written} tokens"
+        most = f"${written} uncached" if found.unit == "cost_usd" else f"{written} tokens"
         return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
 
 

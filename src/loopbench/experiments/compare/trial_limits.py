@@ -42,7 +42,7 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
         if (limit := budget.get(name)) is not None:
             yield counted(limit, unit), (StopReason.BUDGET,)
     if (limit := budget.get("dollars")) is not None:
-        yield f"${limit_text(limit)}", (StopReason.BUDGET,)
+        yield f"${limit_text(limit)} uncached", (StopReason.BUDGET,)
     if (limit := budget.get("seconds")) is not None:
         yield f"{limit:g} s of the budget", (StopReason.BUDGET,)
     if (limit := config.get("max_tool_steps")) is not None:

@@ -114,6 +114,9 @@ def _refuse_other_settings(questions: _Questions) -> None:
         ("step limit", baseline.suite.max_tool_steps, manifest.suite.max_tool_steps),
         *((f"version of {name}", baseline.versions.get(name), now) for name, now in manifest.versions.items()),
     ]
+    prices = _price(baseline.config), _price(manifest.config)
+    if all(prices):
+        settings.append(("price of the scripted model's tokens", *prices))
     _refuse(folder, [("limit of a trial", _limit(baseline.config, baseline.versions), _limit(manifest.config, manifest.versions))])
     for name, now in manifest.profiles.items():
         if name in baseline.profiles:
@@ -122,6 +125,11 @@ def _refuse_other_settings(questions: _Questions) -> None:
             if baseline.profiles[name] != now and fields:
                 raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
     _refuse(folder, settings)
+
+
+def _price(config: Mapping[str, Any]) -> str:
+    """Return the price of the scripted model's tokens, whosever it is."""
+    return str(config["price"]).rpartition("=")[2] if config.get("price") is not None else ""
 
 
 def _limit(config: Mapping[str, Any], versions: Mapping[str, Any]) -> str:

@@ -97,7 +97,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
     if advice.differs:
         yield _same_draws(result)
         if larger is not None and larger.tasks:
-            yield NextStep(f"Or {_decides(larger)}{' (-v has the commands)' * (advice.asker == 'shell')}.")
+            how = " (-v has the commands)." if advice.asker == "shell" else f". {larger.supply}".rstrip()
+            yield NextStep(f"Or {_decides(larger)}{how}")
     elif larger is not None:
         yield _larger_baseline(advice, larger)
     if advice.asker == "test" and larger is not None:
@@ -110,14 +111,14 @@ def _same_draws(result: GateResult) -> NextStep:
     advice = result.advice
     names = listed([name for name, _, _ in advice.differs])
     values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
-    others = listed([f"{name} ({now}, not {then})" for name, now, then in advice.differs])
     own = listed([advice.option(name, then) for name, _, then in advice.differs])
-    under = f"under the baseline's own {names}" if advice.asker == "shell" else f"with {own}, as in the baseline"
+    under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {own}, as in the baseline,"
     if advice.only_the_seed:
-        said = f"The loop is the blessed one, and only the {names} is another ({values}): there is nothing to bless."
-        return _commanded(f"{said} A change is judged trial by trial {under}", advice.paired)
-    said = f"{others[0].upper()}{others[1:]} differ{'s' * (len(advice.differs) == 1)} from the baseline's: chance is between."
-    return _commanded(f"{said} What the change did shows trial by trial {under}", advice.paired)
+        said = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
+        return _commanded(f"{said} {under} a change is judged trial by trial", advice.paired)
+    differ = f"differ{'s' * (len(advice.differs) == 1)}"
+    said = f"{names[0].upper()}{names[1:]} {differ} from the baseline's ({values}): other faults struck."
+    return _commanded(f"{said} {under} each trial has its counterpart, which shows what the change did", advice.paired)
 
 
 def _commanded(say: str, command: tuple[str, ...]) -> NextStep:

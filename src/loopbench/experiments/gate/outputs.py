@@ -25,7 +25,7 @@ from .names import short_arm
 from .next_steps import more_steps, next_steps
 from .other_changes import unjudged_in_brief
 from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
-from .stop_words import beside_losses, crashes, stop_lines, stops_alone
+from .stop_words import beside_losses, crashes, crashes_alone, stop_lines, stops_alone
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
@@ -71,6 +71,7 @@ def paragraphs(result: GateResult) -> list[str]:
         if line.outlook is not None
     ]
     said = (
+        *crashes_alone(result),
         *stops_alone(result),
         *outlooks,
         *remedies(result),
@@ -85,7 +86,10 @@ def paragraphs(result: GateResult) -> list[str]:
 def for_a_server(result: GateResult) -> list[str]:
     """Return the few lines of an annotation or a test report: the changes, the caveats, and the first thing to do next."""
     steps = [step.brief for step in next_steps(result)[:1]]
-    return [literal(line) for line in (*stops_alone(result), *filter(None, change_counts(result)), *result.notes, *steps)]
+    return [
+        literal(line)
+        for line in (*crashes_alone(result), *stops_alone(result), *filter(None, change_counts(result)), *result.notes, *steps)
+    ]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:

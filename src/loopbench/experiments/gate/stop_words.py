@@ -35,14 +35,18 @@ def crashes(changes: Iterable[StopChange], trials: int) -> Iterator[str]:
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:
-    """Yield why an arm is undecided of which no score changed, or a regression within its margins: trials end more gravely."""
+    """Yield why an arm is undecided of which no score changed: trials end more gravely."""
+    for arm in result.arms:
+        if arm.stop_alone:
+            yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
+
+
+def crashes_alone(result: GateResult) -> Iterator[str]:
+    """Yield that a new crash is a regression within the margins, too; the first line counts them."""
     if crashed := [short_arm(arm.arm) for arm in result.arms if arm.crash_alone]:
         arms = f"{listed(crashed)}: " * (len(crashed) < len(result.arms))
         crash = "A crash" if not arms else "a crash"
         yield f"{arms}{crash} that the baseline does not have is a regression, whatever the margins say."
-    for arm in result.arms:
-        if arm.stop_alone:
-            yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
 
 
 def _ends(result: GateResult, arm: GateArm) -> str:

@@ -38,6 +38,10 @@ _TELLING: Mapping[str, Sequence[frozenset[str]]] = {
 """Meaning → sets of words: a name with all words of one hints at the meaning."""
 _NAMING_TASKS = ("nodeid", "test", "question", "prompt", "problem", "query", "input", "inputs", "name", "title", "description")
 """Words of columns that may name the tasks, the likeliest first."""
+_NO_TASKS = frozenset(
+    ["agent", "model", "system", "provider", "user", "expected", "reference", "ideal", "target", "gold", "truth", "eval", "judge"]
+)
+"""Words of columns that name something else."""
 _SCORING = frozenset(
     ["feedback", "score", "scores", "eval", "evals", "metric", "metrics", "correct", "correctness", "accuracy", "passed"]
 )
@@ -84,7 +88,7 @@ def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
     for word in _NAMING_TASKS:
         for name in names:
             words = _parts(name)
-            if word in words and not words & (_OTHER_THINGS - {"id"}) and can_be_typed(name) and _holds(name, rows, _is_name):
+            if word in words and not words & _NO_TASKS and can_be_typed(name) and _holds(name, rows, _is_name):
                 return f"; if {shown(name)} names the tasks: --map {shlex.quote(f'task={name}')}"
     return ""
 

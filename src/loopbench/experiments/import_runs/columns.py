@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ from .values import names_in_a_line, shown
 _NAMES = """
 arm            arm agent loop design variant system solver agent_name
 task           task task_id sample sample_id case case_id example example_id item instance_id question_id dataset_example_id
-task           item_id dataset_item_id problem_id scenario_id test_case test_case_id test_id test_idx reference_example_id id
+task           task_name item_id dataset_item_id problem_id scenario_id test_case test_case_id test_id test_idx
+task           reference_example_id id
 repeat         repeat epoch run trial replicate iteration repetition repetition_number repeat_number trial_number run_number
 score          score accuracy correct correctness is_correct success solved passed pass reward grade resolved is_resolved is_solved
 steps          steps n_steps num_steps turns n_turns num_turns
@@ -124,7 +126,7 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     if found.get("status") == found.get("score"):  # one column says how a trial was judged, and whether an error ended it
         found.pop("status", None)
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
-        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {scores[0]}")
+        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {shlex.quote(scores[0])}")
     for meaning in NEEDED:
         if meaning not in found:
             there = f"such as {_or(COLUMNS[meaning][:SUGGESTED])}; there are {names_in_a_line(names)}"

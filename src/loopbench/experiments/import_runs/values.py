@@ -39,6 +39,7 @@ _WORDS = {
     **dict.fromkeys(("yes", "y", "true", "pass", "passed", "success", "correct", "right", "✓", "✔", "✅", "☑"), 1.0),
     **dict.fromkeys(("no", "n", "false", "fail", "failed", "failure", "incorrect", "wrong", "✗", "✘", "❌", "✕", "✖"), 0.0),
 }
+_UNDERSTOOD = "words that are understood are PASS and FAIL, yes and no, ✓ and ✗, C, P and I; in a table ERROR and skipped, too"
 _AS_EMOJI = "\ufe0f"
 """What a spreadsheet may put behind a sign, so that it is shown in colour."""
 _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "#n/a", "<na>", "nat", "-", "–", "—"})
@@ -219,6 +220,8 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
         by_word = _LETTERS.get(word, _WORDS.get(word.lower().removesuffix(_AS_EMOJI)))
         if by_word is not None:
             return by_word
+        if word and not any(map(str.isdecimal, word)):
+            raise ValueError(f"the score is not a number: {shown(value)}; {_UNDERSTOOD}")
     raw = number(value, "the score")
     if raw is None:
         return None

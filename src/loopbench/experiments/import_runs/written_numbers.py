@@ -41,6 +41,9 @@ _SIGNED = re.compile(r"(-)\s*([^\d\s.,-]+)\s*(?=[\d.])", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµμ]+)[,\s]*", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+) days?,? )?(\d{1,3}):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
 
+_ISO = re.compile(r"P(?:(\d+)D)?T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", re.ASCII)
+"""A duration in ISO 8601, with days at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -258,8 +261,8 @@ def _braced(text: str) -> str:
 
 
 def _composed(text: str) -> float | None:
-    """Return the seconds of `1m 30s`, `0:01:30` or `0 days 00:01:30`; None for any other text."""
-    clock = _CLOCK.fullmatch(text)
+    """Return the seconds of `1m 30s`, `0:01:30`, `0 days 00:01:30` or `PT1M30S`; None for any other text."""
+    clock = _CLOCK.fullmatch(text) or (_ISO.fullmatch(text) if text[-1:] in "HMS" else None)
     if clock is not None:
         days, hours, minutes, seconds = clock.groups(default="0")
         return int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds)

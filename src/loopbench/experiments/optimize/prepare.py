@@ -42,6 +42,7 @@ from loopbench.runs.new_manifest import (
 )
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking, own_code
 from loopbench.runs.schedule import Arm, make_arms
+from loopbench.runs.scripted_price import with_scripted_price
 from loopbench.runs.store.files import RunError, read_document
 from loopbench.runs.trial_models import open_models
 
@@ -87,6 +88,7 @@ class Optimization:
 def prepare(config: OptimizeConfig) -> Optimization:
     """Look everything up and create the run directory. Raises ValueError for bad input, without creating anything."""
     check_tracking(config.compare)
+    config = config.model_copy(update={"compare": with_scripted_price(config.compare)})
     suite, splits, arms, optimizer = _look_up(config)
     check_plans(config.compare, suite, splits.test)  # not after the search
     open_models(search_config(config), arms)  # reports a missing key or price now

@@ -74,7 +74,8 @@ def _budgets(budgets: Sequence[AtBudget], arms: Sequence[ArmInfo]) -> list[Block
     for (suite, profile, unit), members in group_by(budgets, lambda budget: (budget.suite, budget.profile, budget.unit)).items():
         columns = ("arm", *(f"at most {limit_text(budget.budget)}" for budget in members))
         rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in names if arm in members[0].arms)
-        caption = f"{suite}, {profile}: accuracy if a trial counts as solved only within so many {UNITS[unit]}"
+        counted = f"{UNITS[unit]}{', uncached' * (unit == 'cost_usd')}"
+        caption = f"{suite}, {profile}: accuracy if a trial counts as solved only within so many {counted}"
         grids.append(Grid(caption, columns, rows))
         decided = _decided(members)
         if decided is not None:

@@ -46,6 +46,7 @@ from loopbench.text.plain_text import json_safe
 from .context_use import RetentionCount
 from .guard import Guard, ends_within, stop
 from .played_user import PlayedUser
+from .pricing import Pricing
 from .recorder import Recorder
 from .script import script_of
 from .trial_meter import TrialClock, TrialMeter
@@ -180,6 +181,11 @@ class _Run:
         trial = self.trial
         return script_of(trial.task, self.truth, trial.arm.met, trial.run_seed, trial.repeat, self.tools)
 
+    def _pricing(self) -> Pricing | None:
+        """Return what gives replies a cost; None where the model is a real one, or has no price."""
+        price = self.setting.trial_models.scripted_price
+        return None if price is None or self.tunnel is None else Pricing(price)
+
     async def go(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
         self.model = model_for_trial(
@@ -188,7 +194,7 @@ class _Run:
             self._script(),
             self.tunnel,
             self.tools.specs,
-            RequestHooks(self.meter, self.recorder, self.guard.admit),
+            RequestHooks(self.meter, self.recorder, self.guard.admit, self._pricing()),
         )
         self.clock.recorded = self.model.recorded
         await self._run_loop(self.model.asked)

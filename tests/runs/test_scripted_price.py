@@ -1,0 +1,142 @@
+"""A price for the scripted model: what is typed, what a run keeps of it, and what costs and limits in dollars make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.reopen import reopen
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.tables import notes
+from loopbench.experiments.gate import Incomparable, bless, judge
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import dollars
+from loopbench.metrics.views import to_be_typed
+from loopbench.models.prices import Price, PriceTag, read_tag
+from loopbench.runs.config import CompareConfig, SettingError, TrialBudgetConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.scripted_price import with_scripted_price
+
+PRICE = "3/15/0.3"
+AMOUNTS = st.floats(0, 1e6).map(lambda amount: float(f"{amount:.12g}"))
+
+
+def made(folder: Path, price: str | None = PRICE, **settings: Any) -> Results:
+    config = CompareConfig(
+        loops=("bare", "phased"),
+        profiles=("flaky-tools",),
+        suite="arithmetic(size=8)",
+        price=price,
+        runs=folder,
+        mlflow=False,
+        **settings,
+    )
+    experiment = prepare(config)
+    run(experiment, Unwatched())
+    return results(experiment.folder)
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return made(tmp_path_factory.mktemp("runs"))
+
+
+@given(AMOUNTS, AMOUNTS.filter(bool), st.none() | st.floats(0, 1), st.sampled_from(["", "openai/gpt-4o-mini", "a=b"]))
+def test_a_tag_reads_back_as_it_is_written(given_, taken, cached, name):
+    tag = PriceTag(Price(given_, taken, None if cached is None else float(f"{given_ * cached:.12g}")), name)
+    assert read_tag(str(tag)) == tag
+    assert read_tag("openai/gpt-4o-mini") is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ("0.15", "write INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens"),
+        ("1/2/3/4", "write INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens"),
+        ("nan/1", "input must be a number of US dollars per million tokens"),
+        ("1/-1", "output must be a number of US dollars per million tokens"),
+        ("1/2/3", "cached_input must not exceed input: 3.0 > 1.0"),
+        ("0/0", "input and output both cost nothing"),
+        ("=1/2", "the name of a model is missing before =1/2"),
+        ("mine=dear", "write INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens, .* behind the =, not 'dear'"),
+        ("openai/nobody-knows-me", "'openai/nobody-knows-me' is not in the list of prices that DSPy ships; write INPUT/OUTPUT"),
+    ],
+)
+def test_what_is_no_price_is_told_in_one_line(typed, problem):
+    with pytest.raises(SettingError, match=f"^--price: {problem}") as told:
+        with_scripted_price(CompareConfig(price=typed))
+    assert "\n" not in str(told.value)
+
+
+def test_a_price_by_the_name_of_a_model_is_kept_as_numbers(tmp_path):
+    assert with_scripted_price(CompareConfig(price="openai/gpt-4o-mini")).price == "openai/gpt-4o-mini=0.15/0.6/0.075"
+    file = tmp_path / "prices.toml"
+    file.write_text('["openai/gpt-4o-mini"]\ninput = 2\noutput = 8\n[mine]\ninput = 1\noutput = 4\n')
+    own = {"provider": {"prices": file}}
+    for name, amounts in (("mine", "1/4"), ("openai/gpt-4o-mini", "2/8")):
+        config = with_scripted_price(CompareConfig.model_validate({"price": name, **own}))
+        assert (config.price, config.provider.prices) == (f"{name}={amounts}", None)
+        assert with_scripted_price(config) == config
+    with pytest.raises(SettingError, match=r"1/4 needs no file of prices; leave --prices out"):
+        with_scripted_price(CompareConfig.model_validate({"price": "1/4", **own}))
+
+
+def test_a_price_is_for_the_scripted_model_and_a_file_of_prices_needs_a_name():
+    with pytest.raises(ValueError, match="price is for runs of the scripted model alone"):
+        CompareConfig(models=("openai/gpt-4o-mini",), price=PRICE)
+    with pytest.raises(ValueError, match=r"provider is for real models; .* --price NAME takes the price of a model of that file"):
+        CompareConfig.model_validate({"provider": {"prices": "prices.toml"}})
+    with pytest.raises(ValueError, match="provider is for real models"):
+        CompareConfig.model_validate({"price": PRICE, "provider": {"prices": "prices.toml", "attempts": 2}})
+
+
+def cost(record: Record) -> float:
+    return (3 * record.input_tokens + 15 * record.output_tokens) / 1e6
+
+
+def test_every_trial_costs_its_tokens_and_less_with_a_cache(priced):
+    for record in priced.records:
+        assert record.nominal_usd == pytest.approx(cost(record))
+        assert record.cost_usd == pytest.approx(cost(record) - 2.7 * record.cached_tokens / 1e6)
+        assert record.cached_tokens <= (record.cacheable_tokens or 0) <= 1.02 * record.cached_tokens  # whole tokens of each request
+    assert any(record.cached_tokens for record in priced.records)
+    assert priced.manifest.settings.price == PRICE
+    told = "dollars are those of the scripted model's tokens at $3 (input), $0.3 (input from a cache) and $15 (output) a million."
+    assert told in " ".join(notes(priced.comparison))
+    assert priced.to_json()["answer"]["unit"] == "cost_usd"
+
+
+def test_a_price_changes_nothing_but_costs(priced, tmp_path):
+    free = made(tmp_path, None)
+    told = ("stop", "answer", "scores", "steps", "input_tokens", "output_tokens", "trace_digest")
+    assert [[getattr(record, name) for name in told] for record in free.records] == [
+        [getattr(record, name) for name in told] for record in priced.records
+    ]
+    assert {record.cost_usd for record in free.records} == {None}
+
+
+def test_a_limit_in_dollars_holds_and_a_run_that_goes_on_has_its_price(priced, tmp_path):
+    spent = {record.key: dollars(record) or 0.0 for record in priced.records}
+    limit = to_be_typed(sorted(spent.values())[len(spent) // 2])
+    limited = made(tmp_path, trial_budget=TrialBudgetConfig(dollars=limit))
+    assert f"at most ${limit} uncached a trial" in limited.title
+    beyond = {record.key for record in limited.records if record.stop == "budget"}
+    assert beyond == {key for key, paid in spent.items() if paid > limit}
+    assert reopen(limited.folder).trial_models.scripted_price == Price(3, 15, 0.3)
+    with pytest.raises(ValueError, match=r"a budget in dollars needs a price of the scripted model: .*--trial-budget-tokens"):
+        made(tmp_path, None, trial_budget=TrialBudgetConfig(dollars=1))
+
+
+def test_the_gate_refuses_another_price(priced, tmp_path):
+    dearer = made(tmp_path, "mine=4/15/0.3")
+    problem = r"another price of the scripted model's tokens than in the baseline: 4/15/0\.3, not 3/15/0\.3"
+    with pytest.raises(Incomparable, match=problem):
+        judge(dearer, bless(priced))
+    assert judge(priced, bless(priced)).outcome == "identical"
+    assert judge(made(tmp_path, None), bless(priced)).outcome == "identical"
