@@ -269,7 +269,9 @@ def test_templates_are_the_units(pilot):
     clustered = sized(pilot(shared, tasks=1_000, change=lambda r: replaced(r, cluster=str(int(r.task[1:]) // 10))), margin=0.1)
     tasks = [next(one.tasks for one in plan(made, "compare").sizes if one.repeats == 1) for made in (alone, clustered)]
     assert tasks[1] == 10 * tasks[0]
-    assert any("By this estimate 1,000 tasks in 100 clusters count like 100 independent ones" in doubt for doubt in clustered.caveats)
+    assert any(
+        "By this estimate 1,000 tasks in 100 clusters count like 100 independent ones" in doubt for doubt in clustered.caveats
+    )
     assert [one.clusters for one in plan(clustered, "compare").sizes] == [one.tasks for one in plan(alone, "compare").sizes]
     assert (alone.clusters, clustered.clusters) == (None, 100)
     assert {one.clusters for one in plan(alone, "gate").sizes} == {None}
