@@ -65,7 +65,7 @@ DEEP = "[" * 101 + "]" * 101
         ("schema,question,answer\n3,a,1\n", "f.csv, line 2, column 'schema': a number where a JSON object belongs"),
         ('schema,question,answer\n"{""type"": 3}",a,1\n', "f.csv, line 2, column 'schema': not a JSON schema (3 is not valid"),
         (f"world,question,answer\n{DEEP},a,1\n", "f.csv, line 2, column 'world': it is nested deeper than 100 levels"),
-        ("tools,question,answer\nprice;stock,a,1\n", "f.csv, line 2, no tool 'price;stock'; did you mean 'price'? shop has price, stock"),
+        ("tools,question,answer\nprice;stock,a,1\n", "f.csv, line 2, no tool 'price;stock'; shop has price, stock"),
         ("tools,question,answer\n[1],a,1\n", "f.csv, line 2, column 'tools': neither names with commas between them"),
         ("end_state,question,answer\n{},a,1\n", "f.csv, line 2, an end state needs tools that have one"),
         ("plan,question,answer\n{},a,1\n", "f.csv, line 2, column 'plan': not a plan (calls is missing)"),

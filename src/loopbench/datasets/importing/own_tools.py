@@ -58,7 +58,7 @@ class OwnTools:
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
         there = list(known)
-        asked = near(name, there)
+        asked = near(name, there) if name.isidentifier() else ""  # not of a whole list
         return f"no tool {name!r}; {asked}{' ' * bool(asked)}{self.name} has {', '.join(there) or 'none'}"
 
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
