@@ -51,7 +51,8 @@ class _Watching:
             self._hung[record.arm] += 1
             if self._hung[record.arm] == 1:
                 self._progress.noted(
-                    f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if the first {HANG_TRIALS} do, the run ends"
+                    f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if the first {HANG_TRIALS} do, "
+                    "the run ends"
                 )
             if self._hung[record.arm] == HANG_TRIALS:
                 raise _Hangs(record.arm)
