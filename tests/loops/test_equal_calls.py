@@ -33,6 +33,10 @@ class Line:
     reason: str = "goodwill"
 
 
+class Open(BaseModel, extra="allow"):
+    """Takes fields that it does not name."""
+
+
 def in_zone(minutes: int, hours: int) -> str:
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
     return at.astimezone(timezone(timedelta(hours=hours))).isoformat()
@@ -50,6 +54,9 @@ KINDS: dict[str, tuple[Any, list[Callable[[int], Any]]]] = {
     "secret": (SecretStr, [lambda n: f"key {n}"]),
     "set": (set[int], [lambda n: [n, 7], lambda n: ["7", n]]),
     "time": (datetime, [lambda n: in_zone(n, 0), lambda n: in_zone(n, 2)]),
+    "field that the type does not name": (Open, [lambda n: {"cents": n}, lambda n: {"cents": float(n)}]),
+    "very large or very small": (Decimal, [lambda n: f"{n}E+999999", lambda n: f"{n}0E+999998", lambda n: f"{n}.0E999999"]),
+    "more digits than are calculated with": (Decimal, [lambda n: f"{'7' * 40}.{n + 100}", lambda n: f"{'7' * 40}.{n + 100}00"]),
     "untyped": (Any, [lambda n: n, float]),
 }
 """The type of an argument, and the ways in which a model writes one value of it."""
