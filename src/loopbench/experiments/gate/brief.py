@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -85,22 +86,29 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
 
     `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
     """
-    crashed = [change for change in result.stops if change.crashed]
-    lost = next((change for change in result.tasks if change.became == "worse"), None)
-    if lost is not None and not crashed and result.outcome in LOSSES:
-        shown = task_lines_of([_shown(result, lost)])
+    stops = [change for change in result.stops if change.arm in result.arms_behind] or result.stops
+    crashed = [change for change in stops if change.crashed]
+    lost = _lost(result)
+    if lost and not crashed and result.outcome in LOSSES:
+        shown = task_lines_of([_shown(lost)])
     else:
-        shown = other_stops(crashed or result.stops, 1, MAX_TRIALS)
+        shown = other_stops(crashed or stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_here) - 1
     left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
     return [*shown, *(left if result.outcome == "worse here" else [])]
 
 
-def _shown(result: GateResult, first: TaskChange) -> TaskChange:
+def _lost(result: GateResult) -> list[TaskChange]:
+    """Return the tasks that got worse in the arms that the outcome rests on."""
+    return [change for change in result.tasks if change.became == "worse" and change.arm in result.arms_behind]
+
+
+def _shown(lost: Sequence[TaskChange]) -> TaskChange:
     """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
-    cause = next(iter(result.causes), None)
-    found = next((change for change in result.tasks if change.became == "worse" and change.cause == cause), first)
+    causes = Counter(change.cause for change in lost if change.cause is not None)
+    cause = causes.most_common(1)[0][0] if causes else None
+    found = next(change for change in lost if change.cause == cause)
     return found if found.cause is None else replace(found, parts_at=None)
 
 
@@ -110,7 +118,19 @@ def text(result: GateResult) -> str:
     held = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
     said = [f"    {line}" if line.startswith(COMMANDS) else line for line in sentences(result)]
-    return "\n".join([headline(result), *columns, *changed(result, ""), *examples(result, ""), *whole, *held, *said])
+    shown = [*examples(result, ""), *_left_open(result)]
+    return "\n".join([headline(result), *columns, *changed(result, ""), *shown, *whole, *held, *said])
+
+
+def _left_open(result: GateResult) -> list[str]:
+    """Return the tasks that got worse where the outcome is open, the first with its cause and command, and the names of others."""
+    if result.outcome != "undecided" or not (lost := _lost(result)):
+        return []
+    first = _shown(lost)
+    others = [f"{short_arm(change.arm)}/{change.task}" for change in lost if change.trial != first.trial]
+    more = [f"and {len(others) - MAX_TRIALS} more"] * (len(others) > MAX_TRIALS)
+    likewise = [f"- likewise worse: {literal(', '.join([*others[:MAX_TRIALS], *more]))}"] * bool(others)
+    return [*task_lines_of([first]), *likewise]
 
 
 def _hidden_arms(result: GateResult) -> Iterator[str]:
