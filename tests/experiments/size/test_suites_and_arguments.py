@@ -49,7 +49,8 @@ def test_where_no_size_is_there_the_fewest_tasks_are_told_and_the_fewest_trials_
     few, cheap = min(sizes, key=lambda size: size.tasks), min(sizes, key=lambda size: size.trials)
     assert f"the suite's 50 tasks are too few; {few.tasks:,} tasks × {few.repeats} repeat{'s' * (few.repeats > 1)} would do" in line
     assert (cheap.trials <= report.CHEAPER * few.trials) is saves
-    told = f"with more tasks, fewer trials: {cheap.tasks:,} tasks × {cheap.repeats} repeat{'s' * (cheap.repeats > 1)}, {cheap.trials:,} trials"
+    times = f"{cheap.tasks:,} tasks × {cheap.repeats} repeat{'s' * (cheap.repeats > 1)}"
+    told = f"with more tasks, fewer trials: {times}, {cheap.trials:,} trials"
     assert (told in line) is ("fewer trials" in line) is saves
 
 
