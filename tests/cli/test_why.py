@@ -61,7 +61,13 @@ def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
     assert {arm: (int(lost), int(trials)) for arm, lost, trials, _ in sums} == {
         name: (arm["lost"], arm["trials"]) for name, arm in told.items()
     }
-    for arm, _, _, causes in sums:
+    for arm, _, _, listed in sums:
+        causes = re.sub(r" in doubt \([^)]*\)", "", listed).replace("; ", ", ")
+        assert re.findall(r"([a-z ]+) \d+ in doubt", listed) == [
+            cause if len(told[arm]["causes"]) == 1 else f" {cause}"
+            for cause, rate in told[arm]["base_rates"].items()
+            if rate["doubtful"]
+        ]
         counts = re.findall(r"([a-z ]+?) (\d+)(?:, |$)", re.sub(r" \([^)]*\)", "", causes))
         assert dict(counts) == {k: str(v) for k, v in told[arm]["causes"].items()}
         for kind, many in re.findall(r"(\w+) (\d+)", "".join(re.findall(r"\(([^)]*)\)", causes))):
