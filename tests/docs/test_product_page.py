@@ -259,9 +259,11 @@ def test_a_run_waits_for_a_person_and_goes_on_from_its_file(approved: bool, answ
         return asyncio.run(names["handle"](Bare(), "Pay order 7 back.", Toolbox([refund]), model, path))
 
     path = tmp_path / "run.jsonl"
-    ((waiting, name, arguments),) = handled()
-    assert (name, arguments, made) == ("refund", {"order": "7"}, [])
-    names["decide"](path, waiting, approved, "too late")
+    (shown,) = handled()
+    assert (shown["tool"], shown["arguments"], shown["problem"], made) == ("refund", {"order": "7"}, "", [])
+    with pytest.raises(ValueError, match=f"^call '{shown['id']}' is not what was shown"):
+        names["decide"](path, shown | {"version": "before"}, approved)
+    names["decide"](path, shown, approved, "too late")
     outcome = handled()
     assert (outcome.answer, made) == (answer, ["7"] if approved else [])
 

@@ -142,7 +142,13 @@ def test_what_waits_is_shown_as_the_tool_gets_it_with_what_the_model_wrote_besid
     assert (waiting.arguments, waiting.call.arguments) == (got, {"order": "A", "cents": "700"})
     assert again(checkpoint).pending == (waiting,)
     (asked,) = heard.of(ApprovalAsked)
-    assert asked.as_dict() == {"event": "approval_asked", "tool": "refund", "arguments": got, "call_id": waiting.id}
+    assert asked.as_dict() == {
+        "event": "approval_asked",
+        "tool": "refund",
+        "arguments": got,
+        "call_id": waiting.id,
+        "version": waiting.version,
+    }
     old = [{key: value for key, value in entry.items() if key != "received"} for entry in checkpoint.entries]
     assert Checkpoint(old).pending == (PendingCall(waiting.id, waiting.call, waiting.call.arguments),)
 

@@ -8,6 +8,7 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.finish import Finish
+from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
     Act,
@@ -60,10 +61,15 @@ def test_a_list_that_is_too_short_says_so() -> None:
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, FakeModel(SUM)))
 
 
+def test_what_a_format_wants_of_a_move_is_said_in_its_own_words() -> None:
+    with pytest.raises(ValueError, match=r"give an Act, or an Answer with a confidence, such as .*, not Answer\(.*=None\)$"):
+        Stateless().run_sync(Query("?"), Toolbox([]), FakeModel(Answer("", "ok")))
+
+
 def test_a_move_that_the_format_cannot_express_is_named() -> None:
     with pytest.raises(
         ValueError,
-        match=r"item 1 cannot answer request 1, .* bare.json: give an Act or an Answer, .*, not Text\(text='hello'\) \(.*\)$",
+        match=r"item 1 cannot answer request 1, .* bare.json: give an Act or an Answer, .*, not Text\(text='hello'\)$",
     ):
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, FakeModel(Text("hello"))))
     with pytest.raises(

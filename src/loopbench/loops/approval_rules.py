@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from loopbench.protocol.threads import is_async_function
@@ -15,7 +15,11 @@ Only False lets it run at once.
 """
 
 
-def rules_of(needs_approval: Collection[str] | Mapping[str, ApprovalRule]) -> Mapping[str, ApprovalRule | None]:
+NeedsApproval = Sequence[str] | Set[str] | Mapping[str, ApprovalRule]
+"""Names of tools, or a rule for each. (Not a collection of names: a dictionary is one, whatever its rules return.)"""
+
+
+def rules_of(needs_approval: NeedsApproval) -> Mapping[str, ApprovalRule | None]:
     """Return the rule for each name, None where every call waits. Raises TypeError."""
     given: Any = needs_approval
     if isinstance(given, str):

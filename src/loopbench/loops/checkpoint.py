@@ -13,13 +13,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.protocol import StopRun, Toolbox, ToolCall
+from loopbench.protocol import StopRun, Toolbox, ToolCall, render_value
 from loopbench.protocol.current_call import idempotency_key
-from loopbench.protocol.values import error_text
+from loopbench.protocol.redact import redact
+from loopbench.protocol.values import cap, error_text, legible
 
-from .approval_rules import ApprovalRule, refusals_of, rules_of
-from .checkpoint_entries import Entry, check_entry, equal_calls, json_value
+from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
+from .checkpoint_entries import Entry, check_entry, holding, json_value, same_json, version_of
 from .entry_store import store, store_of
+from .equal_calls import equal_calls
 from .toolbox_around import made_anew, received_values
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ class PendingCall:
     """Why it waits again, what has become of an equal call, and which arguments their JSON form does not say whole; else empty."""
     idempotency_key: str = field(default="", compare=False)
     """What the tool is told as `current_call().idempotency_key`: to look up by it whether a call that has begun has acted."""
+    version: str = field(default="", compare=False)
+    """A short text for what is shown here, another one each time that the call waits: a web page sends it back with a decision."""
 
 
 class ApprovalRequired(StopRun):
@@ -84,7 +88,7 @@ class Checkpoint:
         self,
         entries: Iterable[Mapping[str, Any]] = (),
         *,
-        needs_approval: Collection[str] | Mapping[str, ApprovalRule] = (),
+        needs_approval: NeedsApproval = (),
         refusals: Collection[type[Exception]] = (),
         on_entry: Callable[[Entry], Any] | None = None,
     ) -> None:
@@ -133,109 +137,135 @@ class Checkpoint:
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for a person, also those at which the run stopped in another process."""
         found: dict[str, PendingCall] = {}
-        for entry in self.entries:
+        for entry in holding(self.entries):
             if entry["kind"] == "pending":
-                found[entry["call"]] = pending_of(entry, self.run_id)
+                found[entry["call"]] = pending_of(entry, self.run_id, self.times_asked(entry["call"]))
             elif entry["kind"] == "decision":
                 found.pop(entry["call"], None)
         return tuple(found.values())
 
-    def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None, by: str = "") -> None:
-        """Let a call run once the run is resumed. `pending`: the call or its id. `by`: who decides, for events and the entry.
+    def times_asked(self, call_id: str) -> int:
+        """Return how often a person has been asked about a call."""
+        return sum(entry["kind"] == "pending" and entry["call"] == call_id for entry in self.entries)
+
+    def approve(
+        self,
+        pending: PendingCall | str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        by: str = "",
+        version: str | None = None,
+    ) -> None:
+        """Let a call run once the run is resumed, as it was shown. `pending`: the call or its id.
+
+        `by`: who decides, for events and the entry. `version`: of the PendingCall that was shown, where only an id comes back, from
+        a web page, say; an id alone serves for a call that was asked about once.
 
         `arguments`: the call runs with these in the place of the model's, which the model is told with the result. Write all of
         them as the model would. If the tool does not take them, or gets others than you have written or were shown, by a default
         that you left out, say, the call waits again once the run is resumed, with the arguments that it would get: approve that.
-        Raises ValueError for a call that does not wait, which says what has become of it, and for arguments that are no JSON
-        object, TypeError for a name that is no text. A decision that `on_entry` could not store does not count.
+        Raises ValueError for a call that does not wait, which says what has become of it, for one that is of another run or waits
+        with anything else than was shown, and for arguments that are no JSON object, TypeError for a name that is no text. A
+        decision that `on_entry` could not store does not count.
         """
         if arguments is None:
-            self._decide(pending, True, by=by)
+            self._decide(pending, {"approved": True}, by, version)
             return
         given = dict(arguments) if isinstance(arguments, Mapping) else None
         if given is None or json_value(given) != given:
             raise ValueError(f"approve: arguments must be a JSON object, such as {{'amount': 50}}, not {arguments!r}")
-        self._decide(pending, True, by=by, arguments=given)
+        self._decide(pending, {"approved": True, "arguments": given}, by, version)
 
-    def reject(self, pending: PendingCall | str, reason: str = "", *, by: str = "") -> None:
-        """Refuse a call: the model reads the reason as the call's error. `by`: as of `approve`.
+    def reject(self, pending: PendingCall | str, reason: str = "", *, by: str = "", version: str | None = None) -> None:
+        """Refuse a call: the model reads the reason as the call's error. `by`, `version`: as of `approve`.
 
-        Raises ValueError for a call that does not wait, and TypeError for a reason or a name that is no text.
+        Raises ValueError for a call that does not wait, or not as it was shown, TypeError for a reason or a name that is no text.
         """
-        self._decide(pending, False, reason, by=by)
+        self._decide(pending, {"approved": False, "reason": reason}, by, version)
 
-    def answer(self, pending: PendingCall | str, result: Any, *, by: str = "") -> None:
+    def answer(self, pending: PendingCall | str, result: Any, *, by: str = "", version: str | None = None) -> None:
         """Give the result of a call, so that the tool is not called: of one that has acted already, or that a person carries out.
 
-        The model reads it as the call's result. Raises ValueError for a call that does not wait and for a result that is no JSON,
-        TypeError for a name that is no text.
+        The model reads it as the call's result. Raises ValueError for a call that does not wait, or not as it was shown, and for a
+        result that is no JSON, TypeError for a name that is no text.
         """
         if json_value(result) != result:
             raise ValueError(f"answer: the result must be a JSON value, not {type(result).__name__}")
-        self._decide(pending, True, by=by, result=result)
+        self._decide(pending, {"approved": True, "result": result}, by, version)
 
-    def must_wait(self, call: ToolCall, tools: Toolbox) -> bool:
-        """Whether a call needs a person's decision; one that was asked for once counts, whatever `needs_approval` says now.
+    def reason_to_wait(self, call: ToolCall, tools: Toolbox, likes: Collection[str]) -> str | None:
+        """Return why a call needs a person's decision, empty if nothing more is to be said of it; None if it needs none.
 
-        So does one that had begun when the run ended, and one whose equal before it may have acted. A rule judges a copy of what
-        the tool's function gets, and not what the model wrote: a Decimal, an instance of the tool's own class, a default that was
-        left out. What a rule cannot judge is shown to a person: it raises, or returns anything but True and False, as a function
-        that has forgotten a case does; or the tool's types make another value each time, so that the function would get another
-        than the rule.
+        `likes`: its `likenesses`. A call that was asked for once needs it, whatever `needs_approval` says now. So does one that had
+        begun when the run ended, and one whose equal before it may have acted. A rule judges a copy of what the tool's function
+        gets, and not what the model wrote: a Decimal, an instance of the tool's own class, a default that was left out. What a rule
+        cannot judge is shown to a person, who is told why: it raises, or returns anything but True and False, as a function that
+        has forgotten a case does; or the tool's types make another value each time, so that the function would get another one.
         """
         if any(entry["kind"] in ("pending", "begun") and entry["call"] == call.call_id for entry in self.entries):
-            return True
-        if self.unsure_before(call) is not None:
-            return True
+            return ""
+        if self.unsure_before(call, likes) is not None:
+            return ""
         if call.name not in self.needs_approval:
-            return False
+            return None
         rule = self.needs_approval[call.name]
-        if rule is None:
-            return True
-        try:
-            received = received_values(call, tools)
-            if made_anew(call, tools):
-                return True
-            said: Any = rule(deepcopy(received))
-        except Exception as error:  # a model may leave out what the rule looks at
-            logger.warning("needs_approval: the rule of %s raised %s: %s", call.name, type(error).__name__, error_text(error))
-            return True
-        if not isinstance(said, bool):
-            logger.warning("needs_approval: the rule of %s returned %r, which is neither True nor False", call.name, said)
-        return said is not False
+        return "" if rule is None else _judged(call, tools, rule)
 
     @property
     def guarded(self) -> frozenset[str]:
         """The tools of `needs_approval`, and those of which a call is recorded as waiting, whatever `needs_approval` says now."""
         return frozenset(self.needs_approval) | {entry["tool"] for entry in self.entries if entry["kind"] == "pending"}
 
-    def unsure_before(self, call: ToolCall) -> str | None:
+    def unsure_before(self, call: ToolCall, likes: Collection[str]) -> str | None:
         """Return the id of an equal call that may have acted, for nobody has given its result; None if there is none."""
-        return next((one.call_id for one in reversed(equal_calls(self.entries, call.call_id)) if one.is_unsure), None)
+        found = equal_calls(self.entries, str(call.call_id), likes)
+        return next((one.call_id for one in reversed(found) if one.is_unsure), None)
 
-    def _decide(self, pending: PendingCall | str, approved: bool, reason: str = "", *, by: str, **edited: Entry) -> None:
-        for name, given in (("reason", reason), ("by", by)):
+    def _decide(self, pending: PendingCall | str, decided: Entry, by: str, version: str | None) -> None:
+        for name, given in (("reason", decided.get("reason", "")), ("by", by), ("version", version or "")):
             if not isinstance(given, str):
                 raise TypeError(f"{name}: give a text, not {type(given).__name__}")
         call_id = pending.id if isinstance(pending, PendingCall) else pending
-        said = {"by": by} if by else {}
-        entry = {"kind": "decision", "call": call_id, "approved": approved, "reason": reason, **said, **edited}
         with self._deciding():
-            self._check_waiting(call_id)
-            self.add(entry)
+            now = self._waiting(call_id)
+            self._check_shown(pending, version, now)
+            said = {"by": by} if by else {}
+            self.add({"kind": "decision", "call": call_id, "reason": "", "version": now.version, **said, **decided})
 
     def _deciding(self) -> contextlib.AbstractContextManager[None]:
         """Return what a decision is made within: a checkpoint that others write, too, takes what they have written first."""
         return contextlib.nullcontext()
 
-    def _check_waiting(self, call_id: Any) -> None:
-        """Raise ValueError for a call that does not wait for a decision, which says what has become of it."""
-        waiting = [one.id for one in self.pending]
-        if call_id in waiting:
-            return
+    def _waiting(self, call_id: Any) -> PendingCall:
+        """Return what waits. Raises ValueError for a call that does not wait for a decision, which says what has become of it."""
+        waiting = self.pending
+        found = next((one for one in waiting if one.id == call_id), None)
+        if found is not None:
+            return found
         last = next((entry for entry in reversed(self.entries) if entry.get("call") == call_id), None)
         told = f"; it {_fate(last)}" if last is not None else ""
-        raise ValueError(f"no call {call_id!r} waits for a decision{told}; waiting: {', '.join(waiting) or 'none'}")
+        ids = ", ".join(one.id for one in waiting) or "none"
+        raise ValueError(f"no call {call_id!r} waits for a decision{told}; waiting: {ids}")
+
+    def _check_shown(self, pending: PendingCall | str, version: str | None, now: PendingCall) -> None:
+        """Raise ValueError where a person was shown anything else than what waits now, or where nobody knows what."""
+        if isinstance(pending, PendingCall):
+            if pending.idempotency_key and pending.idempotency_key != now.idempotency_key:
+                raise ValueError(f"call {now.id!r} is that of another run: its idempotency_key is not the one of this checkpoint's")
+            keys = (pending.call.name, pending.problem, pending.idempotency_key, pending.version)
+            is_shown = keys == (now.call.name, now.problem, now.idempotency_key, now.version)
+            is_shown = is_shown and same_json(dict(pending.arguments), dict(now.arguments))
+        else:
+            is_shown = version is not None or self.times_asked(now.id) == 1
+        if is_shown and version in (None, now.version):
+            return
+        told = cap(render_value(dict(now.arguments)), 300) + (f", {now.problem}" if now.problem else "")
+        if isinstance(pending, PendingCall) or version is not None:
+            raise ValueError(f"call {now.id!r} is not what was shown: it waits with {told}; look at it anew")
+        raise ValueError(
+            f"call {now.id!r} waits again, with {told}; look at it anew, and give the PendingCall or its version, for an id alone "
+            "does not say what was shown"
+        )
 
     def add(self, entry: Entry) -> None:
         """Add an entry, and tell `on_entry`. What that raises leaves the run; the entry is not stored, and does not count here."""
@@ -264,8 +294,26 @@ def received_of(entry: Entry) -> Any:
     return entry["received"] if "received" in entry else entry["arguments"]
 
 
-def pending_of(entry: Entry, run_id: str) -> PendingCall:
-    """Return what waits by an entry of a run."""
+def pending_of(entry: Entry, run_id: str, asked: int) -> PendingCall:
+    """Return what waits by an entry of a run. `asked`: how often a person has been asked about the call."""
     call = ToolCall(entry["tool"], entry["arguments"], entry["call"])
     key = idempotency_key(run_id, entry["call"]) if run_id else ""
-    return PendingCall(entry["call"], call, received_of(entry), entry.get("problem", ""), key)
+    version = entry.get("version") or version_of(entry, run_id, asked)
+    return PendingCall(entry["call"], call, received_of(entry), entry.get("problem", ""), key, version)
+
+
+def _judged(call: ToolCall, tools: Toolbox, rule: ApprovalRule) -> str | None:
+    """Return why a call waits by its rule, None if it does not."""
+    try:
+        received = received_values(call, tools)
+        if made_anew(call, tools):
+            return ""
+        said: Any = rule(deepcopy(received))
+    except Exception as error:  # a model may leave out what the rule looks at
+        why = f"the rule of {call.name} raised {type(error).__name__}: {cap(redact(error_text(error)), 300)}"
+    else:
+        if isinstance(said, bool):
+            return "" if said else None
+        why = f"the rule of {call.name} returned {cap(redact(legible(repr(said))), 300)}, which is neither True nor False"
+    logger.warning("needs_approval: %s", why)
+    return f"{why}, so that it judges nothing"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from loopbench.protocol import ContextOverflow, ModelError, NativeCall, Observation, ProviderError, Reply, Usage, render_value
-from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.digest import canonical_json, short_digest
 from loopbench.protocol.values import error_text
 
 Entry = dict[str, Any]
@@ -28,6 +28,8 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
 
 `run` comes before the first call of a tool, and says the id of which the idempotency keys of the run's calls are made.
 """
+_TEXTS = ("by", "problem", "version", "like")
+"""Fields that an entry may have."""
 _FAILURES: Mapping[str, type[ModelError]] = {
     "ProviderError": ProviderError,
     "ContextOverflow": ContextOverflow,
@@ -46,52 +48,37 @@ def made_of(entries: Iterable[Entry]) -> list[Entry]:
     return made
 
 
-def likeness(call_id: str) -> str:
-    """Return what the ids of equal calls have in common: they differ in their number alone."""
-    return call_id.rpartition("-")[0]
+def holding(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries but for the decisions about something else than what waits: each is bound to what a person was shown.
 
-
-def is_like(one: str, other: str) -> bool:
-    """Whether these are the ids of two calls that are equal."""
-    return one != other and likeness(one) == likeness(other)
-
-
-@dataclass(slots=True)
-class EqualCall:
-    """What has become of a call that equals another one."""
-
-    call_id: str
-    has_begun: bool = False
-    is_answered: bool = False
-    """A person has given its result."""
-    is_unsure: bool = False
-    """It began and waited then, because the process died or no result came, and nobody has given its result."""
-    result: Entry | None = None
-    """The entry of its result; None if it has none, or was never made."""
-
-    @property
-    def read(self) -> str:
-        """What the model read of its result."""
-        return "" if self.result is None else Observation(**self.result["result"]).as_dict()["data"]
-
-
-def equal_calls(entries: Iterable[Entry], call_id: str) -> list[EqualCall]:
-    """Return the calls equal to this one, in the order in which they came up."""
-    found: dict[str, EqualCall] = {}
+    Two checkpoints that a database keeps may not know of each other's entries, so that a decision can follow a newer asking. One
+    of an earlier version, which does not say what was shown, holds.
+    """
+    asked: dict[str, Any] = {}
     for entry in entries:
-        other = entry.get("call", "")
-        if not is_like(other, call_id):
-            continue
-        one = found.setdefault(other, EqualCall(other))
-        if entry["kind"] == "begun":
-            one.has_begun = True
-        elif entry["kind"] == "pending" and one.has_begun:
-            one.is_unsure = True
-        elif entry["kind"] == "decision" and "result" in entry:
-            one.is_answered, one.is_unsure = True, False
-        elif entry["kind"] == "result" and (one.has_begun or one.is_answered):
-            one.result = entry
-    return list(found.values())
+        if entry["kind"] == "pending":
+            asked[entry["call"]] = entry.get("version")
+        elif entry["kind"] == "decision":
+            waits, decided = asked.get(entry["call"]), entry.get("version")
+            if waits is not None and decided is not None and waits != decided:
+                continue
+        yield entry
+
+
+def version_of(entry: Entry, run_id: str, asked: int) -> str:
+    """Return a short text for what a person is shown of a waiting call. `asked`: how often that was, this time included."""
+    shown = [entry.get("received", entry["arguments"]), entry.get("edited")]
+    return short_digest(json_numbers([run_id, entry["call"], shown, entry.get("problem", ""), asked]))
+
+
+def json_numbers(value: Any) -> Any:
+    """Return a JSON value whose whole numbers are written as such, for a store may write 5.0 as 5. Raises as JSON does."""
+    return json.loads(canonical_json(value), parse_float=_number)
+
+
+def _number(text: str) -> int | float:
+    made = float(text)
+    return int(made) if made.is_integer() else made
 
 
 def check_entry(entry: Any, place: int) -> None:
@@ -99,15 +86,15 @@ def check_entry(entry: Any, place: int) -> None:
     try:
         fields = _FIELDS[entry["kind"]]
         is_sound = all(isinstance(entry[name], kind) for name, kind in fields.items())
+        is_sound = is_sound and all(isinstance(entry.get(name, ""), str) for name in _TEXTS)
         if entry["kind"] == "reply":
             reply_of(entry["reply"])
         elif entry["kind"] == "failure":
             failure_of(entry["failure"])
         elif entry["kind"] in ("decision", "begun"):
-            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict) and isinstance(entry.get("by", ""), str)
+            is_sound = is_sound and isinstance(entry.get("arguments", {}), dict)
         elif entry["kind"] == "pending":
             is_sound = is_sound and all(isinstance(entry.get(name, {}), dict) for name in ("received", "edited"))
-            is_sound = is_sound and isinstance(entry.get("problem", ""), str)
         elif entry["kind"] == "result":
             Observation(**entry["result"], call_id="")
     except (KeyError, TypeError, AttributeError):

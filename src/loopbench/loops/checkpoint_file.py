@@ -7,12 +7,12 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from loopbench.protocol.files import check_regular, open_regular
 
-from .approval_rules import ApprovalRule
+from .approval_rules import NeedsApproval
 from .checkpoint import Checkpoint
 from .checkpoint_entries import Entry
 
@@ -33,7 +33,7 @@ class CheckpointFile(Checkpoint):
         self,
         path: str | os.PathLike[str],
         *,
-        needs_approval: Collection[str] | Mapping[str, ApprovalRule] = (),
+        needs_approval: NeedsApproval = (),
         refusals: Collection[type[Exception]] = (),
     ) -> None:
         """`path`: the file; where there is none, a run begins, and makes it. Its owner alone may read it.

@@ -16,13 +16,16 @@ from .checkpoint_entries import (
     Entry,
     failure_entry,
     failure_of,
+    holding,
     json_value,
     json_values,
     made_of,
     reply_entry,
     reply_of,
     same_json,
+    version_of,
 )
+from .equal_calls import likeness
 from .run_failure import RunFailure
 from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
 
@@ -115,14 +118,14 @@ class Replay:
         if not self._checkpoint.run_id:
             self._add({"kind": "run", "id": self.run_id})
 
-    def begin(self, call: ToolCall, arguments: Mapping[str, Any] | None = None) -> int:
+    def begin(self, call: ToolCall, made: ToolCall, tools: Toolbox) -> int:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made.
 
-        `arguments`: those that the person was shown, where it is made with them and not as the model wrote it. Return how often it
-        has begun, this time included.
+        `made`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
+        Return how often it has begun, this time included.
         """
-        entry: Entry = {"kind": "begun", "call": str(call.call_id)}
-        self._add(entry if arguments is None else entry | {"arguments": dict(arguments)})
+        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": likeness(made, tools)}
+        self._add(entry if made is call else entry | {"arguments": dict(made.arguments)})
         return self._times_begun(call)
 
     def was_cut_off(self, call: ToolCall) -> bool:
@@ -152,7 +155,7 @@ class Replay:
         """Return the arguments with which a call that was cut off had begun, if a person gave or was shown them; else None."""
         found: Mapping[str, Any] | None = None
         is_asked = False
-        for entry in self._checkpoint.entries:
+        for entry in holding(self._checkpoint.entries):
             if entry.get("call") == call.call_id and entry["kind"] == "pending":
                 found, is_asked = entry.get("edited"), True
             elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
@@ -163,7 +166,8 @@ class Replay:
 
     def was_edited(self, call: ToolCall) -> bool:
         """Whether a person has ever given a call other arguments."""
-        decided = (entry for entry in self._checkpoint.entries if entry["kind"] == "decision" and entry["call"] == call.call_id)
+        entries = holding(self._checkpoint.entries)
+        decided = (entry for entry in entries if entry["kind"] == "decision" and entry["call"] == call.call_id)
         return any("arguments" in entry for entry in decided)
 
     def _held(self, call_id: str) -> Entry | None:
@@ -173,7 +177,7 @@ class Replay:
         """Return whether a call was cut off, and the decisions about it that hold: those since it last began to wait."""
         is_cut_off = is_asked = False
         since: list[Entry] = []
-        for entry in self._checkpoint.entries:
+        for entry in holding(self._checkpoint.entries):
             if entry.get("call") != call_id:
                 continue
             if entry["kind"] == "decision" and is_asked:
@@ -207,11 +211,13 @@ class Replay:
         received = shown_arguments(made, tools)
         problem = "; ".join(filter(None, (problem, unlike_shown(made, tools), _unsettled(made, received, tools))))
         entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
+        entry["like"] = likeness(made, tools)
         entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
-        self._add(entry)
-        return pending_of(entry, self._checkpoint.run_id)
+        run_id, asked = self._checkpoint.run_id, self._checkpoint.times_asked(entry["call"]) + 1
+        self._add(entry | {"version": version_of(entry, run_id, asked)})
+        return pending_of(entry, run_id, asked)
 
     def _add(self, entry: Entry) -> None:
         """Raises RunFailed for what `on_entry` raises."""

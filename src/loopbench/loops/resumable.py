@@ -42,7 +42,8 @@ from loopbench.protocol.values import cap
 from .boundary import has_boundary, run_of, watched
 from .call_ids import CallIds, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, received_of
-from .checkpoint_entries import equal_calls, is_like, likeness, same_json
+from .checkpoint_entries import same_json
+from .equal_calls import equal_calls, likenesses, spelling
 from .replay import Replay
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
@@ -206,10 +207,11 @@ class ReplayedToolbox(ToolboxAround):
         is_checked = validate or self.check_arguments or not isinstance(call.arguments, Mapping)
         if is_checked and problem_of(call, self.within) is not None:  # the call will be refused: there is nothing to decide
             return await self._made(call, validate)
-        while (ended := self._making.get(likeness(call.call_id))) is not None:  # of it depends whether this one waits
-            await ended.wait()
-        if self._checkpoint.must_wait(call, self.within):
-            return await self._decided(call, validate)
+        likes = self._likes(call)
+        await self._alone(likes)
+        why = self._checkpoint.reason_to_wait(call, self.within, likes)
+        if why is not None:
+            return await self._decided(call, validate, why)
         is_allowed = call.name in self._checkpoint.needs_approval
         return await self._made(call, validate, ApprovalDecided(call, True, RULE) if is_allowed else None)
 
@@ -222,9 +224,9 @@ class ReplayedToolbox(ToolboxAround):
         """
         if self._is_stopping:
             await self._stop()
-        with self._making_one(None if decided is None else decided.call):
+        with self._making_one(frozenset() if decided is None else self._likes(decided.call) | self._likes(call)):
             if decided is not None:
-                attempt = self._replay.begin(decided.call, None if call is decided.call else call.arguments)
+                attempt = self._replay.begin(decided.call, call, self.within)
                 call = replace(call, call_id=CallId(call.call_id, self._replay.run_id, attempt))
                 self._told.on_event(decided)
             seen = await self.within.call(call, validate=validate)
@@ -232,31 +234,44 @@ class ReplayedToolbox(ToolboxAround):
             await self._wait(decided.call, problem, self._replay.begun_with(decided.call))
         return seen
 
+    def _likes(self, call: ToolCall) -> frozenset[str]:
+        """Return what a call has in common with those that are equal to it; of a tool that nobody has to know of, by their ids."""
+        if call.name in self._checkpoint.guarded:
+            return likenesses(call, self.within)
+        return frozenset({spelling(str(call.call_id))})
+
+    async def _alone(self, likes: frozenset[str]) -> None:
+        """Wait for the end of the equal calls that are under way: of it depends whether this one waits for a person."""
+        while (ended := next((self._making[like] for like in likes if like in self._making), None)) is not None:
+            await ended.wait()
+
     @contextlib.contextmanager
-    def _making_one(self, guarded: ToolCall | None) -> Iterator[None]:
-        """Around a call that is made. `guarded`: the call, if a person has to know of it; an equal one waits for its end."""
+    def _making_one(self, likes: frozenset[str]) -> Iterator[None]:
+        """Around a call that is made. `likes`: of a call that a person has to know of; an equal one waits for its end."""
         self._under_way += 1
         self._idle.clear()
         ended = asyncio.Event()
-        if guarded is not None:
-            self._making[likeness(guarded.call_id)] = ended
+        self._making |= dict.fromkeys(likes, ended)
         try:
             yield
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
-            if guarded is not None:
-                del self._making[likeness(guarded.call_id)]
+            for like in likes:
+                del self._making[like]
             ended.set()
 
-    async def _decided(self, call: ToolCall, validate: bool) -> Observation:
-        """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired."""
+    async def _decided(self, call: ToolCall, validate: bool, why: str) -> Observation:
+        """Return the result of a call that a person approved, the error of one that was rejected. Raises ApprovalRequired.
+
+        `why`: what a person is told of a call that has not waited yet.
+        """
         if self._replay.was_cut_off(call):
             await self._wait(call, CUT_OFF, self._replay.begun_with(call))
         decision = self._replay.decision(call)
         if decision is None:
-            await self._wait(call)
+            await self._wait(call, why)
         given = render_value(decision["result"]) if "result" in decision else None
         decided = ApprovalDecided(call, decision["approved"], decision.get("by", PERSON), decision["reason"], None, given)
         if given is not None:
@@ -287,7 +302,9 @@ class ReplayedToolbox(ToolboxAround):
             agreed = {name: value for name, value in agreed.items() if name in shown and not hidden} | dict(given)
         if not same_json(shown, agreed):
             made = await self._as_agreed(call, given is None, shown, agreed, edited)
-        unsure = self._checkpoint.unsure_before(call)
+        likes = self._likes(call) | self._likes(made)
+        await self._alone(likes)
+        unsure = self._checkpoint.unsure_before(call, likes)
         if unsure is not None and EARLIER.format(id=unsure) not in asked.get("problem", ""):  # it was not so when it was approved
             await self._wait(call, edited=edited)
         if edited is None:
@@ -318,24 +335,26 @@ class ReplayedToolbox(ToolboxAround):
 
     async def _wait(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
         """Raises ApprovalRequired. `edited`: as of `Replay.wait_for_person`."""
-        told = "; ".join(filter(None, (problem, self._equal_before(call))))
+        likes = self._likes(call) if edited is None else self._likes(call) | self._likes(replace(call, arguments=edited))
+        told = "; ".join(filter(None, (problem, self._equal_before(call, likes))))
         waiting = self._replay.wait_for_person(call, self.within, told, edited)
         if waiting.problem:
             self._problems.append(waiting.problem)
         self._is_stopping = True
         with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
-            self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem))
+            self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem, waiting.version))
         await self._stop()
 
-    def _equal_before(self, call: ToolCall) -> str:
+    def _equal_before(self, call: ToolCall, likes: frozenset[str]) -> str:
         """Return in words what has become of an equal call, the worst first; empty if there is none that acts or may have acted."""
-        unsure = self._checkpoint.unsure_before(call)
+        unsure = self._checkpoint.unsure_before(call, likes)
         if unsure is not None:
             return EARLIER.format(id=unsure)
-        beside = next((one.id for one in self._checkpoint.pending if is_like(one.id, call.call_id)), None)
+        found = equal_calls(self._checkpoint.entries, str(call.call_id), likes)
+        beside = next((one.call_id for one in found if one.waits), None)
         if beside is not None:
             return BESIDE.format(id=beside)
-        made = [one for one in equal_calls(self._checkpoint.entries, call.call_id) if one.result is not None]
+        made = [one for one in found if one.result is not None]
         return MADE.format(id=made[-1].call_id, result=cap(made[-1].read, 200)) if made else ""
 
     async def _stop(self) -> NoReturn:

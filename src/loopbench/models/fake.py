@@ -15,6 +15,9 @@ from .scripted_calls import WANTED, ScriptedCalls
 from .streaming import pieces
 from .tokens import estimate_input, estimate_usage
 
+TAKES = "it takes "
+"""How formats begin to say which moves they can express."""
+
 FakeAnswer = Move | Reply | str | BaseException
 FakeItem = FakeAnswer | Callable[[Request], FakeAnswer | Awaitable[FakeAnswer]]
 
@@ -89,7 +92,9 @@ class FakeModel:
             count = len(self.requests)
             place = f"item {count}" if count <= len(self.items) else "then"
             why = error_text(error) or type(error).__name__
+            takes = why.removeprefix(TAKES)  # the format's own words name what the move lacks
+            wanted, told = (WANTED[codec.role], f" ({why})") if takes == why else (takes, "")
             raise ValueError(
                 f"{place} cannot answer request {count}, of role {codec.role.value} in the format {codec.name}: give "
-                f"{WANTED[codec.role]}, a text or a whole Reply, not {move} ({why})"
+                f"{wanted}, a text or a whole Reply, not {move}{told}"
             ) from None

@@ -142,9 +142,11 @@ class ApprovalAsked(RunEvent):
     """As the tool will get them, converted and with its defaults."""
     problem: str = ""
     """Why a call waits again that was decided about before, and which arguments their JSON form does not say whole."""
+    version: str = ""
+    """For what is shown here: what `Checkpoint.approve(call_id, version=…)` takes."""
 
     def _shown(self) -> dict[str, Any]:
-        told = {**_called(self.call), "arguments": plain_value(self.arguments)}
+        told = {**_called(self.call), "arguments": plain_value(self.arguments), "version": self.version}
         return told | ({"problem": self.problem} if self.problem else {})
 
 

@@ -269,7 +269,9 @@ def test_templates_are_the_units(pilot):
     clustered = sized(pilot(shared, tasks=1_000, change=lambda r: replaced(r, cluster=str(int(r.task[1:]) // 10))), margin=0.1)
     tasks = [next(one.tasks for one in plan(made, "compare").sizes if one.repeats == 1) for made in (alone, clustered)]
     assert tasks[1] == 10 * tasks[0]
-    assert any("1,000 tasks in 100 clusters count like 100 independent ones" in doubt for doubt in clustered.caveats)
+    assert any(
+        "By this estimate 1,000 tasks in 100 clusters count like 100 independent ones" in doubt for doubt in clustered.caveats
+    )
     assert [one.clusters for one in plan(clustered, "compare").sizes] == [one.tasks for one in plan(alone, "compare").sizes]
     assert (alone.clusters, clustered.clusters) == (None, 100)
     assert {one.clusters for one in plan(alone, "gate").sizes} == {None}
@@ -292,7 +294,7 @@ def test_few_clusters_that_differ_are_planned_with_what_was_seen_of_them(pilot):
     assert all(one.tasks == 4 * one.clusters for one in sizes)
     assert not any("an upper bound" in doubt for doubt in made.caveats)
     assert any(doubt.startswith("9 clusters (by 'topic') are a small pilot") for doubt in made.caveats)
-    assert any(doubt.startswith("36 tasks in 9 clusters (by 'topic') count like ") for doubt in made.caveats)
+    assert any(doubt.startswith("By this estimate 36 tasks in 9 clusters (by 'topic') count like ") for doubt in made.caveats)
     assert not any("template" in doubt for doubt in made.caveats)
     assert f"{sizes[-1].tasks:,} tasks in {sizes[-1].clusters:,} clusters × {sizes[-1].repeats} would do" in report.answers(made)[0]
 

@@ -65,9 +65,11 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
         yield AnswerSentence(f"{holds}, which no trial reached", is_basis=True)
         return
     ordered = sorted(trials, key=lambda loop: -trials[loop])
-    shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
-    told = ", ".join(f"{loop} {trials[loop] or 'none'}" for loop in shown)
-    reached = told if shown is ordered else f"from {told}"
+    shown = ordered if len(ordered) <= MAX_NAMES + 1 else [loop for loop in ordered if trials[loop]][:MAX_NAMES]
+    rest = [trials[loop] for loop in ordered if loop not in shown]
+    told = [f"{loop} {trials[loop] or 'none'}" for loop in shown]
+    others = [f"{counted(len(rest), 'other')} {f'{sum(rest)} in all' if any(rest) else 'none'}"] if rest else []
+    reached = ", ".join([*told, *others])
     lost = limits.stops <= {StopReason.BUDGET, StopReason.TIMEOUT} and not limits.words.endswith(_LAST_CALL)
     what = "trials that needed more, and so are not solved" if lost else "trials that ended there"
     yield AnswerSentence(f"{holds}; {what}: {reached}", is_basis=True)

@@ -9,7 +9,7 @@ from loopbench.metrics.comparison import Pair
 from loopbench.metrics.outlook import Chance
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
-from loopbench.text.numbers import chance_in_words, p_value
+from loopbench.text.numbers import chance_in_words
 
 from .air import is_still
 from .matrix import AnswerMatrix, AnswerRow, pairs_of
@@ -56,7 +56,6 @@ class UndecidedPairs:
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([self.loop.loop, *rows])}"
         if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
             yield AnswerSentence(f"{between}: {few}")
-            yield from self._of_these_tasks(undecided, alpha)
         elif (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
         else:
@@ -64,19 +63,6 @@ class UndecidedPairs:
             decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
             brief = f"{'' if len(rows) == 1 else f'{between}: '}{told_apart.replace('chance about ', 'chance ')}"
             yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
-
-    def _of_these_tasks(self, undecided: Sequence[tuple[Pair, AnswerRow]], alpha: float) -> Iterator[AnswerSentence]:
-        """Yield what the repeats of each pair show of the tasks that were run, which is nothing of any other task."""
-        for pair, row in undecided:
-            found = pair.within
-            if found is None:
-                continue
-            shown = "is no chance of the repeats" if found.p < alpha else "may be chance of the repeats"
-            p = p_value(found.p)
-            tasks = f"On these {counted(found.tasks, 'task')} alone{self.found.under(pair)}"
-            both = f"{self.loop.loop} solved {found.a:,.4g} of {found.trials:,} trials and {row.loop} {found.b:,.4g}"
-            tested = f"exact test within tasks, p {p if p.startswith('<') else f'= {p}'}"
-            yield AnswerSentence(f"{tasks} {both}, which {shown} ({tested}); of other tasks that says nothing")
 
     def confirming(self) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the loop."""

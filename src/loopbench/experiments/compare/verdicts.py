@@ -21,6 +21,7 @@ from .matrix import BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
+from .these_tasks import TheseTasks
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
@@ -39,12 +40,23 @@ class Verdicts:
     """Pairs of loops over all profiles together."""
     alpha: float
     ties: TieBreaks
+    these: TheseTasks
 
     def told(self) -> Iterator[AnswerSentence]:
-        """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared."""
+        """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared.
+
+        Of tasks too few to speak for others, what their repeats show of them alone stands in the place of all that; where nothing
+        is decided of others, before it.
+        """
         compared = self.found.compared
         if not compared:
             return
+        these = [*self.these.told()]
+        others = [] if self.these.are_all_that_is_known else [*self._of_other_tasks(compared)]
+        is_open = all(pair.verdict.word == "undecided" for pair in self.accuracy)
+        yield from [*these, *others] if is_open else [*others, *these]
+
+    def _of_other_tasks(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
         best = self.found.rows[0]
         candidates = [row for row in self.found.rows if all(place_of(row, n) in BEST for n in compared)]
         named = self._worth_naming(candidates) if candidates else []

@@ -83,7 +83,7 @@ def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:
     if (units := smallest.units) < MIN_UNITS:
         factor = (units - 1) / float(special.chdtri(units - 1, 0.95))
         few = units_named(units, smallest.tasks, run.manifest) if smallest.is_clustered else f"{units} independent tasks"
-        yield f"{few} are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure)."
+        yield f"{few} are a small pilot: the true variance may be {factor:.1f} times as large (95 % sure), so the sizes are larger."
     yield from _clustered(pilot, run)
 
 
@@ -110,4 +110,4 @@ def _clustered(pilot: Pilot, run: Results) -> Iterator[str]:
         worst = max(clustered, key=lambda spread: spread.design_effect)
         tasks, alone = counted(worst.tasks, "task"), f"{worst.tasks / max(worst.design_effect, 1.0):.0f} independent ones"
         clusters = units_named(worst.units, worst.tasks, run.manifest)
-        yield f"{tasks} in {clusters} count like {alone}; more tasks are taken to come in more clusters."
+        yield f"By this estimate {tasks} in {clusters} count like {alone}; more tasks are taken to come in more clusters."

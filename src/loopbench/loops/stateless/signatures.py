@@ -236,7 +236,7 @@ def _all_plain(calls: tuple[Call, ...]) -> bool:
 
 def _stated_confidence(confidence: Any) -> float:
     if not isinstance(confidence, int | float):
-        raise Inexpressible(f"a confidence of {confidence!r}")
+        raise Inexpressible("it takes an Act, or an Answer with a confidence, such as Answer('It is known.', 'ok', 0.9)")
     return confidence
 
 

@@ -1,0 +1,166 @@
+"""Which calls of a run are equal: those of which the tool's function gets the same, whatever a model or a person has written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from loopbench.protocol import Observation, Toolbox, ToolCall, render_value
+from loopbench.protocol.digest import canonical_json, sha256, short_digest
+from loopbench.protocol.values import legible
+
+from .checkpoint_entries import Entry, holding
+from .toolbox_around import received_values
+
+NEW_EACH_TIME = "new each time"
+"""In the place of an id or a time that the tool's types make: calls that differ in these alone are equal."""
+
+
+@dataclass(slots=True)
+class EqualCall:
+    """What has become of a call that equals another one."""
+
+    call_id: str
+    likes: set[str] = field(default_factory=set)
+    """What it has in common with the calls that are equal to it: those that the model has written alike, and what has run."""
+    shown: str = ""
+    """The same of what a person was last shown of it."""
+    waits: bool = False
+    """It waits for a decision."""
+    has_begun: bool = False
+    has_old_begun: bool = False
+    """An earlier version noted that it began, and not with what."""
+    is_answered: bool = False
+    """A person has given its result."""
+    is_unsure: bool = False
+    """It began and waited then, because the process died or no result came, and nobody has given its result."""
+    result: Entry | None = None
+    """The entry of its result; None if it has none, or was never made."""
+
+    @property
+    def read(self) -> str:
+        """What the model read of its result."""
+        return "" if self.result is None else Observation(**self.result["result"]).as_dict()["data"]
+
+    def take(self, entry: Entry) -> None:
+        """Take up what an entry of the call says of it."""
+        kind = entry["kind"]
+        if kind == "begun":
+            self.has_begun = True
+            self.has_old_begun = "like" not in entry
+            self.likes.add(entry.get("like", self.shown))
+        elif kind == "pending":
+            self.waits, self.is_unsure = True, self.is_unsure or self.has_begun
+            shown = entry["received"] if "received" in entry else entry["arguments"]  # all that an earlier version has noted
+            self.shown = entry["like"] if "like" in entry else _likeness(entry["tool"], shown, shown)
+            if self.has_old_begun:  # what had begun is what is shown
+                self.likes.add(self.shown)
+        elif kind == "decision":
+            self.waits = False
+            if "result" in entry:
+                self.is_answered, self.is_unsure = True, False
+                self.likes.add(self.shown)
+        elif kind == "result" and (self.has_begun or self.is_answered):
+            self.result = entry
+
+
+def equal_calls(entries: Iterable[Entry], call_id: str, likes: Collection[str]) -> list[EqualCall]:
+    """Return the calls equal to this one, in the order in which they came up. `likes`: its `likenesses`."""
+    found: dict[str, EqualCall] = {}
+    for entry in holding(entries):
+        other = entry.get("call")
+        if other is None or other == call_id:
+            continue
+        if other not in found:
+            found[other] = EqualCall(other, {spelling(other)})
+        found[other].take(entry)
+    return [one for one in found.values() if not (one.likes | ({one.shown} if one.waits else set())).isdisjoint(likes)]
+
+
+def spelling(call_id: str) -> str:
+    """Return what the ids of calls have in common that the model has written alike: they differ in their number alone."""
+    return call_id.rpartition("-")[0]
+
+
+def likenesses(call: ToolCall, tools: Toolbox) -> frozenset[str]:
+    """Return what equal calls have in common: any two that share one of these are equal."""
+    return frozenset({spelling(str(call.call_id)), likeness(call, tools)})
+
+
+def likeness(call: ToolCall, tools: Toolbox) -> str:
+    """Return a short digest of what the tool's function gets: converted, with its defaults; of what was written if that fails.
+
+    Equal values have the same one, whatever form JSON has for them: fields that JSON leaves out count, times of two zones are equal
+    at the same moment, and 5 is 5.0. What the tool's types make anew each time does not count.
+    """
+    written: Mapping[str, Any] = call.arguments
+    try:
+        got, again = received_values(call, tools), received_values(call, tools)
+    except Exception:  # of the tool's types: the tool gets what was written
+        return _likeness(call.name, written, written)
+    return _likeness(call.name, got, again)
+
+
+def _likeness(tool: str, got: Mapping[str, Any], again: Mapping[str, Any]) -> str:
+    try:
+        return short_digest([tool, _in_common(_parts(got), _parts(again))])
+    except Exception:  # a circular value, one that is nested too deep, an error in a user's class
+        return sha256(f"{tool} {render_value(got)}")
+
+
+def _in_common(one: Any, other: Any) -> Any:
+    """Return the parts of two values without those in which they differ."""
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [_in_common(left, right) for left, right in zip(one, other, strict=True)]
+    return one if canonical_json(one) == canonical_json(other) else [NEW_EACH_TIME]
+
+
+def _parts(value: Any) -> Any:
+    """Return a value as JSON that is the same for equal values, and another for others: a model or dataclass by all its fields."""
+    if isinstance(value, Enum):
+        return _parts(value.value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | float | Decimal):
+        return _number_parts(value)
+    if isinstance(value, date | time | timedelta):
+        return _time_parts(value)
+    if isinstance(value, list | tuple):
+        return ["list", *map(_parts, value)]
+    if isinstance(value, set | frozenset):
+        return ["set", *sorted(map(_parts, value), key=canonical_json)]
+    fields = _fields(value)
+    if fields is None:
+        return ["other", type(value).__name__, legible(repr(value))]
+    return ["fields", *sorted(([_parts(name), _parts(part)] for name, part in fields.items()), key=canonical_json)]
+
+
+def _number_parts(value: int | float | Decimal) -> Any:
+    if value != value or value in (float("inf"), float("-inf")):
+        return ["number", str(value).lower()]
+    whole = int(value)
+    if whole == value:
+        return whole
+    return ["number", str(value.normalize()) if isinstance(value, Decimal) else repr(float(value))]
+
+
+def _time_parts(value: date | time | timedelta) -> Any:
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        value = value.astimezone(UTC)
+    return ["time", str(value) if isinstance(value, timedelta) else value.isoformat()]
+
+
+def _fields(value: Any) -> Mapping[Any, Any] | None:
+    """Return the fields of a mapping or an object, None if it has none."""
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    return getattr(value, "__dict__", None) or None
