@@ -48,7 +48,7 @@ BESIDE = (
 def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause.
 
-    `in_full`: of each cause, and without the ways to see more.
+    `in_full`: of each cause, those in doubt too, and without the ways to see more.
     """
     yield OutputLine(found.title, "bold")
     if len(reasons.pairs) == 1:
@@ -63,8 +63,9 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
-    told = total.most_common(None if in_full else MAX_CAUSES)
-    for cause, _ in told:
+    told = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
+    told = told if in_full else told[:MAX_CAUSES]
+    for cause in told:
         yield from _sum_of(cause, lost, found, door)
     if len(total) > len(told):
         yield OutputLine(f"\nand {counted(len(total) - len(told), 'more cause')}: {door.more_causes}", "dim")
@@ -94,8 +95,8 @@ def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door)
 
     Where solved trials of every arm show it as often, only an example of it.
     """
-    doubted = [arm for arm in lost if cause in arm.base_rates and arm.base_rates[cause].is_doubtful]
-    sure = [arm for arm in lost if arm not in doubted and cause in arm.causes]
+    sure = [arm for arm in lost if _stands(arm, cause)]
+    doubted = [arm for arm in lost if cause in arm.causes and arm not in sure]
     kinds: Counter[str] = Counter()
     for each in sure or doubted:
         kinds.update(each.kinds[cause])
@@ -109,6 +110,11 @@ def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door)
     info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
     if sure and (remedy := ablation_of(info, cause, found.manifest.settings, example.loss.fault)):
         yield from _remedy(remedy, arm, lost, door)
+
+
+def _stands(arm: ArmLosses, cause: Cause) -> bool:
+    """Return whether an arm lost trials to a cause, and solved trials do not show it as often."""
+    return cause in split_by_doubt(arm.causes, arm.base_rates)[0]
 
 
 def _headline(cause: Cause, many: int, kinds: Counter[str]) -> str:

@@ -129,7 +129,7 @@ def check_rates(folded: object, part: Subsection, alone: Mapping[str, ArmLosses]
     assert isinstance(grid, Grid)
     profile = part.title.partition(", ")[2]
     arms = [arm for name, arm in alone.items() if name.endswith(f"/{profile}")]
-    rates = {(short(arm), cause): rate for arm in arms for cause, rate in arm.base_rates.items()}
+    rates = {(short(arm), str(cause)): rate for arm in arms for cause, rate in arm.base_rates.items()}
     assert len(rates) == len(grid.rows) > 0
     for name, cause, lost, solved, _, stands in (tuple(map(cell_text, row)) for row in grid.rows):
         rate = rates.pop((name, cause))
