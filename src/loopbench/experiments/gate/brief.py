@@ -15,7 +15,7 @@ from .line_words import effect_in_words, margin_in_words, outcome_in_words, valu
 from .names import short_arm
 from .next_steps import next_steps
 from .outcome import PASSES, GateArm, GateResult, TaskChange
-from .outputs import change_counts, headline, literal, other_stops, task_lines_of
+from .outputs import brackets, change_counts, headline, literal, other_stops, task_lines_of
 from .stop_words import MAX_TRIALS, stops_alone
 
 MAX_ARMS = 12
@@ -45,11 +45,10 @@ def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
 
 
 def margins(result: GateResult) -> str:
-    """Return what each metric may lose, and what the brackets of the rows are; the long form has how they are corrected."""
+    """Return what each metric may lose, and what the brackets of the rows are."""
     each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
     estimated = any(line.outcome != "identical" for line in result.lines)
-    level = f"; brackets: one-sided {100 * (1 - result.alpha):g} % bounds{' toward worse' * (len(result.lines) > 1)}"
-    return f"margins: {', '.join(each)}{level * estimated}"
+    return f"margins: {', '.join(each)}{f'; {brackets(result)}' if estimated else ''}"
 
 
 def sentences(result: GateResult) -> list[str]:
@@ -100,14 +99,15 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
 
 
 def _lost(result: GateResult) -> list[TaskChange]:
-    """Return the tasks that got worse in the arms that the outcome rests on."""
-    return [change for change in result.tasks if change.became == "worse" and change.arm in result.arms_behind]
+    """Return the tasks that got worse, of the arms that the outcome rests on; of all, where none of these lost any."""
+    worse = [change for change in result.tasks if change.became == "worse"]
+    return [change for change in worse if change.arm in result.arms_behind] or worse
 
 
 def _shown(lost: Sequence[TaskChange]) -> TaskChange:
     """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
     causes = Counter(change.cause for change in lost if change.cause is not None)
-    cause = causes.most_common(1)[0][0] if causes else None
+    cause = max(causes, key=lambda each: causes[each], default=None)
     found = next(change for change in lost if change.cause == cause)
     return found if found.cause is None else replace(found, parts_at=None)
 

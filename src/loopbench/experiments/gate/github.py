@@ -43,8 +43,8 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes, the causes of lost
     tasks, and other stops.
 
-    A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It counts
-    all trials that crash, as the first line does, and marks the line in the user's code.
+    A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It
+    counts all trials that crash, as the first line does, and marks the line in the user's code.
     """
     outcome = result.held_as(on_worse_here)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
