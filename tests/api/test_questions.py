@@ -81,7 +81,7 @@ WHYS: list[list[str]] = [[], ["bare"], ["bare", "finish(parse_retries=0)"]]
 
 
 CALLS = re.compile(r"\.show\(|\.why\(|\.findings|\.to_json|loopbench\.ablate")
-COMMANDS = re.compile(r"loopbench (show|why|ablate)|: -v")
+COMMANDS = re.compile(r"loopbench (show|why|ablate)|: -v|: --all")
 
 
 @pytest.mark.parametrize("names", WHYS, ids=["sums", "an arm", "a pair"])
@@ -103,7 +103,7 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     assert repr(loopbench.why(pair.results.folder)) == repr(pair.why())
     assert why.finding is why
     causes, (only,) = why.causes, why.pairs
-    assert list(causes.columns) == ["arm", "against", "cause", "trials"]
+    assert list(causes.columns) == ["arm", "against", "cause", "trials", "lost", "solved_with", "solved", "p", "doubtful"]
     told = {arm: sum(by_cause.values()) for arm, by_cause in only.causes.items() if by_cause}
     assert causes[causes["against"].notna()].groupby("arm")["trials"].sum().to_dict() == told
     assert list(why.divergences["task"]) == [each.task for each in only.divergences]
