@@ -25,7 +25,7 @@ from .sentence import AnswerSentence
 from .these_tasks import TheseTasks
 from .ties import tie_breaks
 from .tighter import tighter_limits
-from .trial_limits import limits_sentences
+from .trial_limits import impossible_limit, limits_sentences
 from .unreadable import unreadable_replies
 from .verdicts import Verdicts
 
@@ -55,6 +55,8 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if comparison.invalid:
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
+    if (beyond := impossible_limit(comparison)) is not None:
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, (*limits_sentences(comparison), beyond))
     judged = _judged(comparison)
     verdicts = (
         [
