@@ -65,11 +65,63 @@ def test_every_mistake_is_told_with_its_line(plan, tmp_path):
         GOOD | {"answer": 40},
     )
     told = plan("check", file, "--tools", "shop", "--run-tools", code=1).out.splitlines()
-    assert [line.partition(": ")[0] for line in told[:-1]] == [f"t.jsonl, line {n}" for n in (1, 1, 2, 3, 4, 6, 7)]
-    assert told[-1] == "t.jsonl: 7 problems"
+    assert [line.partition(": ")[0] for line in told[:-1]] == [f"t.jsonl, line {n}" for n in (1, 2, 3, 4, 6, 7)]
+    assert told[-1] == "t.jsonl: 6 problems"
     listed = json.loads(plan("check", file, "--tools", "shop", "--run-tools", "--json", code=1).out)
     assert listed["problems"] == told[:-1]
     assert (listed["planned"], listed["calls"], listed["carried_out"]) == (4, 4, True)
+
+
+LAMP = "price(item='lamp')"
+SHORT = GOOD | {"plan": LAMP}
+
+
+def test_a_plan_without_an_answer_is_not_said_to_lead_to_one(plan, tmp_path):
+    file = tasks(
+        tmp_path,
+        GOOD,
+        SHORT | {"question": "And now?"},
+        SHORT | {"question": "Is it cheap?", "answer": "yes", "plan": [LAMP, "answer = 'yes'"]},
+    )
+    told = plan("check", file, "--tools", "shop", "--run-tools").out
+    assert "1 plan leads to the right answer; the answer of 2 plans is the row's own" in told
+    assert "although a call gives the same in 1 of them: end the plan with `answer = NAME`" in told
+    assert "every plan leads" not in told
+    assert "the answer of 2 plans is the row's own" in plan("check", file, "--tools", "shop").out
+    assert json.loads(plan("check", file, "--json").out)["by_construction"] == 2
+
+
+@pytest.mark.parametrize(("answer", "shown"), [(3, "3"), ("yes", "'yes'"), (39, "39")])
+def test_a_right_answer_that_no_call_gives_is_told_with_both_values(plan, tmp_path, answer, shown):
+    file = tasks(tmp_path, SHORT | {"answer": answer})
+    told = plan("check", file, "--tools", "shop", "--run-tools", code=1).out.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("t.jsonl, line 1: task 't-0001': the plan has no `answer = …`, its last call 'call1' gives 39.9, ")
+    assert f"the row's right answer is {shown} (scorer " in told[0]
+    stated = tasks(tmp_path, SHORT | {"answer": answer, "plan": [LAMP, f"answer = {shown}"]})
+    assert "right by construction), and no call gives it" in plan("check", stated, "--tools", "shop", "--run-tools").out
+
+
+def test_a_row_with_a_wrong_argument_is_told_alone_as_among_others(plan, loopbench, tmp_path):
+    wrong = GOOD | {"plan": ["lamp = price(items='lamp')", "answer = lamp"]}
+    said = "t.jsonl, line 1: task 't-0001', call 'lamp': price: unknown argument 'items'; did you mean 'item'?"
+    for rows in ([wrong], [wrong, GOOD]):
+        file = tasks(tmp_path, *rows)
+        assert plan("check", file, "--tools", "shop", "--run-tools", code=1).out.splitlines() == [said, "t.jsonl: 1 problem"]
+        compared = loopbench("compare", "--suite", "jsonl", "--data", file, "--tools", "shop", "--tasks", "1")
+        assert (compared.code, compared.out, compared.err) == (2, "", f"error: {said}\n")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "led"),
+    [(f"cost = {LAMP}\nanswer = cost", "the answer is 39.9, and only a task"), (LAMP, "the plan gives no answer")],
+)
+def test_a_plan_alone_is_carried_out(plan, tmp_path, text, led):
+    (tmp_path / "one.plan").write_text(text)
+    assert led in plan("check", "one.plan", "--tools", "shop", "--run-tools").out
+    (tmp_path / "one.plan").write_text(text.replace("lamp", "sofa"))
+    assert "call 'c" in plan("check", "one.plan", "--tools", "shop", "--run-tools", code=1).out
 
 
 @pytest.mark.parametrize("text", ["price(item='lamp')\n", '{"calls": [], "answer": 1}', '["price(item=1)"]', ""])

@@ -114,7 +114,7 @@ def line(**changes: Any) -> str:
         (line(query={}), "f.jsonl, line 1, column 'query': the question is empty"),
         (line(lables={}), "line 1, column 'lables': a task (a row with an object in 'query') has no such field; did you mean"),
         (line(world={"$tools": "price"}), "f.jsonl, line 1, world: '$tools' is not a list of names"),
-        (line(world={"$tools": ["prices"]}), "f.jsonl, line 1, no tool 'prices'; shop has price, stock"),
+        (line(world={"$tools": ["prices"]}), "f.jsonl, line 1, no tool 'prices'; did you mean 'price'? shop has price, stock"),
         (line(world={"$tools": ["stock"]}, plan=PLAN), "f.jsonl, line 1, no tool 'price'; shop has stock"),
         (line(plan={"calls": [{"id": "c1"}], "answer": 1}), "line 1, column 'plan': not a plan (calls[0].tool is missing)"),
         (line(plan={"calls": 3, "answer": 1}), "f.jsonl, line 1, column 'plan': not a plan ("),

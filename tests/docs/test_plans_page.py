@@ -31,8 +31,7 @@ def prepare(folder: Path) -> str:
 
 def mistaken(folder: Path) -> str:
     questions = prepare(folder)
-    counted = "5,\"left = stock(item='chair')\nanswer = left\""
-    wrong = questions.replace("price(item='chair')", "price(itm='chair')").replace("4,stock(item='chair')", counted)
+    wrong = questions.replace("price(item='chair')", "price(itm='chair')").replace("in stock?,4", "in stock?,5")
     (folder / "questions.csv").write_text(wrong, encoding="utf-8")
     return output_of([CHECK], folder).strip()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from loopbench.datasets.csv import CsvTable
 from loopbench.datasets.importing.columns import Columns
@@ -15,13 +17,16 @@ from loopbench.datasets.importing.reader import RowReader, read_plan
 from loopbench.datasets.importing.table import RowTable
 from loopbench.datasets.jsonl import JsonLines
 from loopbench.datasets.parquet import ParquetTable
-from loopbench.datasets.task import Suite, Task, restates
+from loopbench.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
+from loopbench.datasets.validity import Replayed, planned_answer, replay
 from loopbench.datasets.validity.checks import argument_problems, goal_problems, plan_problems
-from loopbench.protocol import Query
-from loopbench.runs.gold import contradiction
+from loopbench.protocol import Query, render_value
+from loopbench.protocol.values import cap
+from loopbench.runs.gold import compares, contradiction
 
-from .suite.reference_agents import ORACLE, bench, trial
+from .suite.reference_agents import ORACLE, Oracle, ReferenceAgent, bench, trial
 from .suite.running import why_it_failed
+from .suite.static import is_given
 
 TABLES: Mapping[str, Callable[[Path], RowTable]] = {
     ".csv": lambda path: CsvTable(path, ","),
@@ -31,6 +36,8 @@ TABLES: Mapping[str, Callable[[Path], RowTable]] = {
 """Ending of a file of tasks → the table that reads it; any other file holds one plan."""
 MAX_PLAN_BYTES = 1 << 20
 """Largest file of a single plan."""
+MAX_SHOWN_CHARS = 200
+"""Characters of a result or an answer that a problem quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,12 @@ class PlanFindings:
     """A line each, in the order of the file."""
     carried_out: bool
     """Whether the plans' calls were made."""
+    yielded: int = 0
+    """Number of plans that state their answer although one of their calls gives it; known where the calls were made."""
+    is_alone: bool = False
+    """Whether the file holds one plan, without a task whose right answer its own could be compared with."""
+    answer: Any = None
+    """What the calls of a plan alone lead to, where they were made."""
 
     @property
     def planned(self) -> int:
@@ -50,9 +63,22 @@ class PlanFindings:
         return sum(task.plan is not None for task in self.tasks)
 
     @property
+    def stated(self) -> int:
+        """Number of plans whose answer is the result of no call, so that whoever follows one is right by construction."""
+        return sum(task.plan is not None and not task.plan.is_referring for task in self.tasks)
+
+    @property
     def calls(self) -> int:
         """Number of calls of all plans."""
         return sum(len(task.plan.calls) for task in self.tasks if task.plan is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A task of a file, and whether its plan gives an answer of its own; otherwise the plan has the right answer of the row."""
+
+    task: Task
+    answers_itself: bool
 
 
 def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool = False) -> PlanFindings:
@@ -62,24 +88,22 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     """
     table = TABLES.get(path.suffix.lower())
     tasks: list[Task] = []
-    sound: dict[str, Task] = {}
+    sound: dict[str, _Read] = {}
     problems: list[str] = []
     for where, found in _single(path) if table is None else _rows(table(path), tools):
-        if isinstance(found, Task):
-            tasks.append(found)
-            texts = list(_problems(found, tools))
-            if not texts:
+        if isinstance(found, _Read):
+            tasks.append(found.task)
+            texts = list(_problems(found.task, tools))
+            if not texts and found.task.plan is not None:
                 sound[where] = found
         else:
             texts = [found]
         problems += [f"{where}: {text}" for text in texts]
-    carried_out = run_tools and tools is not None
-    if carried_out:
-        problems += asyncio.run(_failures(sound, tools or NO_TOOLS))
-    return PlanFindings(tuple(tasks), tuple(problems), carried_out)
+    read = PlanFindings(tuple(tasks), tuple(problems), carried_out=run_tools and tools is not None, is_alone=table is None)
+    return asyncio.run(_carried_out(read, sound, tools or NO_TOOLS)) if read.carried_out and sound else read
 
 
-def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, Task | str]]:
+def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _Read | str]]:
     """Yield the place of each row, and its task or what is wrong with it. What is not even a row ends the file."""
     reader = RowReader(table, Columns({}), table.name, tools or NO_TOOLS)
     rows = enumerate(table.rows())
@@ -93,14 +117,15 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, Task |
             return
         where = reader.at(number)
         try:
-            yield where, reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
+            task = reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
+            yield where, _Read(task, reader.answers_itself(cells))
         except ValueError as error:
             yield where, str(error).removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         except RecursionError:
             yield where, "it is nested too deep"
 
 
-def _single(path: Path) -> Iterator[tuple[str, Task | str]]:
+def _single(path: Path) -> Iterator[tuple[str, _Read | str]]:
     """Yield the one task of a file that holds a plan alone, or what is wrong with the plan."""
     with path.open("rb") as file:
         data = file.read(MAX_PLAN_BYTES + 1)
@@ -116,7 +141,8 @@ def _single(path: Path) -> Iterator[tuple[str, Task | str]]:
     if not plan.calls:
         yield str(path), "there is no call in it"
         return
-    yield str(path), Task(id=path.stem, query=Query(path.stem), expected=plan.answer, scorer="exact", plan=plan)
+    task = Task(id=path.stem, query=Query(path.stem), expected=plan.answer, scorer="exact", plan=plan)
+    yield str(path), _Read(task, answers_itself=True)
 
 
 def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
@@ -140,12 +166,60 @@ def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
         environment.close()
 
 
-async def _failures(tasks: Mapping[str, Task], tools: OwnTools) -> Sequence[str]:
-    """Carry out every plan in a fresh environment, and say where and why one did not solve its task. `tasks`: by place."""
-    planned = {where: task for where, task in tasks.items() if task.plan is not None}
-    setting, found = bench(Suite("plans", "", tuple(planned.values()), tools.open), tuple(planned.values())), []
-    for where, task in planned.items():
-        finished = await trial(ORACLE, task, setting)
+async def _carried_out(found: PlanFindings, sound: Mapping[str, _Read], tools: OwnTools) -> PlanFindings:
+    """Carry out every plan in a fresh environment, and add what came out. `sound`: tasks with plans, by their place."""
+    tasks = tuple(read.task for read in sound.values())
+    suite = Suite("plans", "", tasks, tools.open)
+    if found.is_alone:
+        return await _alone(found, suite)
+    setting, problems, yielded = bench(suite, tasks), list(found.problems), 0
+    for where, read in sound.items():
+        oracle = Oracle(read.task)
+        finished = await trial(_watched(oracle), read.task, setting)
         if finished.record.status != "scored" or finished.record.accuracy < 1:
-            found.append(f"{where}: {why_it_failed(task, finished)}")
-    return found
+            problems.append(f"{where}: {why_it_failed(read.task, finished)}")
+        elif _yields(read.task, oracle.made):
+            yielded += not _refers(read.task)
+        elif problem := _unlike(read, oracle.made):
+            problems.append(f"{where}: {problem}")
+    return replace(found, problems=tuple(problems), yielded=yielded)
+
+
+def _watched(oracle: Oracle) -> ReferenceAgent:
+    """Return the oracle as the one that runs, so that its calls are known afterwards."""
+    return replace(ORACLE, loop=lambda _: oracle)
+
+
+async def _alone(found: PlanFindings, suite: Suite) -> PlanFindings:
+    """Carry out the plan of a file that has no right answer to hold the plan's against."""
+    (task,) = suite.tasks
+    try:
+        made = await replay(task, suite)
+        return replace(found, answer=planned_answer(task, made))
+    except ValueError as error:
+        return replace(found, problems=(*found.problems, str(error)))
+
+
+def _refers(task: Task) -> bool:
+    return task.plan is not None and task.plan.is_referring
+
+
+def _yields(task: Task, made: Sequence[Replayed]) -> bool:
+    """Return whether the right answer is the result of a call or a part of it, or stands in a result as a word of a text."""
+    if compares(task) and is_given(task, made):
+        return True
+    answer = re.escape(render_value(task.expected).casefold())
+    word = re.compile(rf"(?<!\w){answer}(?!\w)")
+    return any(isinstance(call.value, str) and bool(word.search(call.value.casefold())) for call in made if not call.failed)
+
+
+def _unlike(read: _Read, made: Sequence[Replayed]) -> str:
+    """Return in what the last result is not the right answer of a row whose plan gives none; empty if nothing can be compared."""
+    task = read.task
+    gave = [call for call in made if not call.failed]
+    if read.answers_itself or not gave or is_by_construction(task) or not (states_its_answer(task) and compares(task)):
+        return ""
+    got, expected = (cap(repr(value), MAX_SHOWN_CHARS) for value in (gave[-1].value, task.expected))
+    said = f"the plan has no `answer = …`, its last call {gave[-1].call_id!r} gives {got}, the row's right answer is {expected}"
+    way_out = f"mend one of them, or write `answer = {expected}` into the plan if no call is to give it"
+    return f"task {task.id!r}: {said} (scorer {task.scorer}); {way_out}"

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from loopbench.checks.plans import PlanFindings, plan_findings
+from loopbench.checks.plans import MAX_SHOWN_CHARS, PlanFindings, plan_findings
 from loopbench.datasets.importing.plan_model import plan_schema
 from loopbench.protocol import Plan, plan_to_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.plan_lines import plan_to_lines
+from loopbench.protocol.values import cap
 from loopbench.runs.registry import tools_named
 from loopbench.text.plain_text import plain
 
@@ -39,7 +40,7 @@ class PlanOptions(OptionGroup):
 
 @with_options()
 def check(options: PlanOptions, output: JsonOption) -> None:
-    """Say what is wrong with the plans in a file, and whether they lead to the right answers.
+    """Say what is wrong with the plans in a file, and which of them lead to the right answers.
 
     The exit code is 1 if something is wrong.
     """
@@ -71,7 +72,8 @@ def _print(options: PlanOptions, found: PlanFindings) -> None:
         console.print(Text(plain(problem)), soft_wrap=True)
     if len(found.problems) > MAX_SHOWN:
         console.print(Text(f"and {len(found.problems) - MAX_SHOWN} more, which --json has"))
-    console.print(Text(_sum(options, found), style="bold red" if found.problems else "bold green"), soft_wrap=True)
+    style = "bold red" if found.problems else "bold yellow" if found.stated else "bold green"
+    console.print(Text(_sum(options, found), style=style), soft_wrap=True)
 
 
 def _written(plan: Plan) -> str:
@@ -86,11 +88,40 @@ def _sum(options: PlanOptions, found: PlanFindings) -> str:
         return f"{plain(str(options.file))}: {counted(len(found.problems), 'problem')}"
     what = f"{plain(str(options.file))}: {found.planned} of {counted(len(found.tasks), 'task')} with a plan, "
     what += counted(found.calls, "call")
+    if not found.planned:
+        return f"{what}: there is nothing to check"
+    if found.carried_out and found.is_alone:
+        return f"{what}, which can be made; {_answer(found)}"
     if found.carried_out:
-        return f"{what}; every plan leads to the right answer"
+        return f"{what}; {_led(found)}"
+    stated = f"; {_own_answers(found)}" if found.stated and not found.is_alone else ""
     if options.tools is None:
-        return f"{what}; whether such tools exist is not known: --tools MODULE"
-    return f"{what}, which fit their tools; no call was made: --run-tools"
+        return f"{what}; whether such tools exist is not known: --tools MODULE{stated}"
+    return f"{what}, which fit their tools; no call was made: --run-tools{stated}"
+
+
+def _answer(found: PlanFindings) -> str:
+    """Return what a plan alone leads to."""
+    if found.answer is None:
+        return "the plan gives no answer"
+    return f"the answer is {plain(cap(repr(found.answer), MAX_SHOWN_CHARS))}, and only a task can say whether it is right"
+
+
+def _led(found: PlanFindings) -> str:
+    """Return where the plans lead, and which of them only state where."""
+    leading = found.planned - found.stated
+    if not found.stated:
+        return "every plan leads to the right answer"
+    leads = f"{counted(leading, 'plan leads', 'plans lead')} to the right answer; " if leading else ""
+    if not found.yielded:
+        return f"{leads}{_own_answers(found)}, and no call gives it"
+    where = "" if found.yielded == found.stated else f" in {found.yielded:,} of them"
+    ending = f"end the {'plan' if found.yielded == 1 else 'plans'} with `answer = NAME`, the name of that call"
+    return f"{leads}{_own_answers(found)}, although a call gives the same{where}: {ending}"
+
+
+def _own_answers(found: PlanFindings) -> str:
+    return f"the answer of {counted(found.stated, 'plan')} is the row's own, not that of a call (right by construction)"
 
 
 def _as_dict(found: PlanFindings) -> dict[str, object]:
@@ -99,5 +130,6 @@ def _as_dict(found: PlanFindings) -> dict[str, object]:
         "planned": found.planned,
         "calls": found.calls,
         "carried_out": found.carried_out,
+        "by_construction": found.stated,
         "problems": list(found.problems),
     }

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from loopbench.datasets.generating import SPLITS, split_of
-from loopbench.datasets.importing.rows import Rows
+from loopbench.datasets.importing.planned_calls import refused_call
+from loopbench.datasets.importing.rows import Rows, RowSuite
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction, restates
 from loopbench.metrics.scorers import scorer_named
@@ -58,6 +59,19 @@ def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) ->
     for task in tasks:
         if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
             raise ValueError(f"suite {suite.name}, {problem}; mend one of them, or name the task in a --quarantine file")
+
+
+def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
+    """Raise ValueError if the scripted model is to make a call that the user's own tools refuse for its arguments."""
+    if "scripted" not in config.models or not isinstance(suite, RowSuite):
+        return
+    if isinstance(tasks, Rows) and tasks.facts is not None and tasks.facts.refused == 0:
+        return
+    tools = {tool.name: tool for tool in suite.tools.fixed}
+    for task in tasks:
+        if problem := refused_call(task, tools):
+            where = suite.tasks.place_of(task.id) if isinstance(suite.tasks, Rows) else f"suite {suite.name}"
+            raise ValueError(f"{where}: {problem}")
 
 
 def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:

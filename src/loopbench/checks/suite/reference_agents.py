@@ -10,12 +10,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from loopbench.datasets.generating import Draw
 from loopbench.datasets.task import Suite, Task
-from loopbench.datasets.validity import carry_out, planned_answer
+from loopbench.datasets.validity import Replayed, carry_out, planned_answer
 from loopbench.datasets.validity.checks import MAX_UNANSWERABLE
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Interval, accuracy_interval
@@ -66,6 +66,8 @@ class Oracle:
     """An agent that makes the calls of one task's plan and gives the plan's answer."""
 
     task: Task
+    made: list[Replayed] = field(default_factory=list, compare=False)
+    """The calls of its run, for who judges the plan; empty where one could not be made."""
 
     name = "oracle"
     stops = ENDS | {StopReason.TERMINATED}
@@ -77,6 +79,7 @@ class Oracle:
         assert self.task.plan is not None
         try:
             made = await carry_out(self.task, self.task.plan.calls, tools)
+            self.made.extend(made)
             answer = planned_answer(self.task, made)
         except ValueError as error:
             return Outcome(None, StopReason.TERMINATED, 0, details={"problem": str(error)})

@@ -97,7 +97,7 @@ def _constructed(subject: Subject) -> Iterable[Problem]:
     if stated and not told and not subject.truths:
         states = counted(len(stated), "plan states its answer", "plans state their answers")
         raise LeftOut(f"{states}; only --run-tools shows whether a call gives it")
-    not_given = [task.id for task in stated if task.id in subject.truths and not _is_given(task, subject.truths[task.id])]
+    not_given = [task.id for task in stated if task.id in subject.truths and not is_given(task, subject.truths[task.id])]
     if not_given:
         told.append(
             Problem(f"{len(not_given)} × the plan states an answer that none of its calls gives ({some(not_given)})", False)
@@ -105,7 +105,7 @@ def _constructed(subject: Subject) -> Iterable[Problem]:
     return told
 
 
-def _is_given(task: Task, calls: Iterable[Replayed]) -> bool:
+def is_given(task: Task, calls: Iterable[Replayed]) -> bool:
     """Return whether the result of a call, or a part of it, is the right answer."""
     parts = (part for call in calls if not call.failed for part in _parts(call.value))
     return any(answer_score(task, part if task.query.schema else render_value(part)) >= 1 for part in parts)

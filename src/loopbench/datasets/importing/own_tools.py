@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from loopbench.protocol import Tool
+from loopbench.protocol.names import near
 
 from ..task import Environment, StatelessEnvironment, Task
 
@@ -56,7 +57,9 @@ class OwnTools:
         """Say that there is no tool of this name."""
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
-        return f"no tool {name!r}; {self.name} has {', '.join(known) or 'none'}"
+        there = list(known)
+        asked = near(name, there) if name.isidentifier() else ""  # not of a whole list
+        return f"no tool {name!r}; {asked}{' ' * bool(asked)}{self.name} has {', '.join(there) or 'none'}"
 
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
         try:

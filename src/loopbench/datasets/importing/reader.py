@@ -22,6 +22,8 @@ MAX_KINDS_OF_ROWS = 1_000
 """Largest number of sets of keys in JSON lines that are remembered."""
 MAX_ID_CHARS = 200
 UNPLANNED = "the file gives none"
+_NONE_GIVEN = "\0 the plan gives no answer"
+"""What no row holds: the answer of a plan that gives none."""
 
 Found = Mapping[str, str]
 """Meaning → name of its column; meanings without a column are left out."""
@@ -122,6 +124,12 @@ class RowReader:
         if self.table.columns is None and isinstance(cells.get("query"), Mapping):
             return whole_task(cells)
         return self._task_of(self._find(cells), index, cells)
+
+    def answers_itself(self, cells: Cells) -> bool:
+        """Return whether the plan of a row that can be read gives an answer of its own, in place of the row's."""
+        whole = self.table.columns is None and isinstance(cells.get("query"), Mapping)
+        plan = cells.get("plan") if whole else self._plan(self._find(cells), cells)
+        return plan is not None and read_plan("plan", plan, _NONE_GIVEN).answer != _NONE_GIVEN
 
     def at(self, number: int) -> str:
         """Return a row's place in words."""

@@ -22,6 +22,7 @@ from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_
 from .columns import Columns, RowOptions, quoted
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools
+from .planned_calls import refused_call
 from .reader import RowReader
 from .table import RowTable
 
@@ -47,6 +48,8 @@ class Facts:
     """Number of tasks that a scripted model solves by construction."""
     restated: int
     """Number of tasks whose plans state an answer in another way than the expected one."""
+    refused: int
+    """Number of tasks whose plans hold a call that the tools refuse."""
     scorers: Mapping[str, str]
     """Scorer → where it is first named."""
 
@@ -68,6 +71,13 @@ class Rows(Sequence[Task]):
     def facts(self) -> Facts | None:
         """What the first pass has found out; None for a slice."""
         return self._all if len(self._span) == len(self._all.places) else None
+
+    def place_of(self, task_id: str) -> str:
+        """Return the row of a task in words; of the file alone where it has no such task."""
+        for index, (_, number, cells) in enumerate(self._reading.table.rows()):
+            if self._reading.task(index, cells).id == task_id:
+                return self._reading.at(number)
+        return self._reading.table.source
 
     def __len__(self) -> int:
         return len(self._span)
@@ -135,7 +145,8 @@ def suite_of(table: RowTable, importer: str, tools: OwnTools | None, options: Ro
 def _facts(reading: RowReader, limit: int | None) -> Facts:
     places, ids = array("Q"), array("Q")
     sha = hashlib.sha256()
-    longest, unplanned, by_construction, restated = -1, 0, 0, 0
+    longest, unplanned, by_construction, restated, refused = -1, 0, 0, 0, 0
+    tools = {tool.name: tool for tool in reading.tools.fixed}
     scorers: dict[str, str] = {}
     for place, number, cells in reading.table.rows():
         task = reading.checked(len(places), number, cells)
@@ -148,6 +159,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
             unplanned += 1
         by_construction += is_by_construction(task)
         restated += restates(task)
+        refused += bool(refused_call(task, tools))
         if task.scorer not in scorers:
             if len(scorers) == MAX_SCORERS:
                 raise ValueError(f"{reading.at(number)}: more than {MAX_SCORERS} different scorers")
@@ -157,7 +169,7 @@ def _facts(reading: RowReader, limit: int | None) -> Facts:
     if not places:
         raise ValueError(f"{reading.table.source}: no row")
     _check_ids(reading, ids)
-    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, restated, scorers)
+    return Facts(places, sha.hexdigest(), None if longest < 0 else longest, unplanned, by_construction, restated, refused, scorers)
 
 
 def _hash(text: str) -> int:

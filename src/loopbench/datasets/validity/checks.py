@@ -19,6 +19,7 @@ from referencing.exceptions import Unresolvable
 
 from loopbench.protocol import PlannedCall, ToolSpec, refs
 from loopbench.protocol.digest import digest
+from loopbench.protocol.names import most_like, near
 
 from ..task import BY_CONSTRUCTION, Task, is_by_construction
 from .likeness import alike, wording
@@ -99,22 +100,37 @@ def argument_problems(task: Task, tools: Iterable[ToolSpec]) -> Iterator[Problem
         for option in (call, *call.alternatives):
             where = f"task {task.id!r}, call {call.id!r}"
             if option.tool not in known:
-                yield Problem(f"{where}: no tool {option.tool!r}; there are {', '.join(known)}")
+                hint = near(option.tool, known) or f"there are {', '.join(known) or 'none'}"
+                yield Problem(f"{where}: no tool {option.tool!r}; {hint}")
             else:
-                yield from (Problem(f"{where}: {option.tool}: {text}") for text in _misfits(option, known[option.tool].parameters))
+                yield from (
+                    Problem(f"{where}: {option.tool}: {text}") for text in argument_misfits(option, known[option.tool].parameters)
+                )
 
 
-def _misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+def argument_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with a call's arguments by its tool's schema: their names, then the values that are no references."""
+    yield from name_misfits(call, schema)
     properties: Mapping[str, Any] = schema.get("properties", {})
-    missing = [name for name in schema.get("required", ()) if name not in call.arguments]
-    if missing:
-        yield f"missing argument {missing[0]!r}"
     others = schema.get("additionalProperties", True)
     for name, value in call.arguments.items():
-        if name not in properties and others is False:
-            yield f"unknown argument {name!r}; there are {', '.join(properties) or 'none'}"
-        elif not any(refs(value)) and (problem := _invalid(value, properties.get(name, others), schema)):
+        rules = properties.get(name, others)
+        if rules is not False and not any(refs(value)) and (problem := _invalid(value, rules, schema)):
             yield f"argument {name!r}: {problem}"
+
+
+def name_misfits(call: PlannedCall, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments that a call lacks and those that its tool does not know. One that is only misspelt is no missing one."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    is_open = schema.get("additionalProperties", True) is not False
+    unknown = [] if is_open else [name for name in call.arguments if name not in properties]
+    left = [name for name in properties if name not in call.arguments]
+    meant = {name: most_like(name, left) for name in unknown}
+    if missing := [name for name in schema.get("required", ()) if name not in {*call.arguments, *meant.values()}]:
+        yield f"missing argument {missing[0]!r}"
+    for name in unknown:
+        asked = f"did you mean {meant[name]!r}?" if meant[name] else f"there are {', '.join(properties) or 'none'}"
+        yield f"unknown argument {name!r}; {asked}"
 
 
 def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:

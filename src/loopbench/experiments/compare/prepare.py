@@ -14,7 +14,7 @@ from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
-from loopbench.runs.lookup import check_answers, check_plans, check_tasks, check_user, resolve
+from loopbench.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
 from loopbench.runs.new_manifest import manifest_of, question_digests
 from loopbench.runs.permissions import check_tracking
@@ -97,6 +97,7 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
         check_tasks(config, tasks)
     check_plans(config, suite, tasks)
     check_answers(config, suite, tasks)
+    check_calls(config, suite, tasks)
     check_user(config, suite, tasks)
     models = open_models(config, arms)
     parts: dict[str, Any] = {
