@@ -148,7 +148,8 @@ def test_among_more_than_two_loops_the_sentence_names_the_pair_that_a_run_would_
     shares = {"a": (0.85, 0.85), "b": (0.8, 0.8), "c": (0.82, 0.82), "bad": (0.1, 0.1)}
     told = next(line for line in said(compared(shares, {"a": 100, "b": 100, "c": 100})) if line.startswith("Undecided"))
     assert re.fullmatch(
-        r"Undecided among a, c and b: [\d,]+ tasks under (calm|rough) would (tell a from|decide between a and) (b|c)(, most likely as equivalent within 0.02)? "
+        r"Undecided among a, c and b: [\d,]+ tasks under (calm|rough) would (tell a from|decide between a and) (b|c)"
+        r"(, most likely as equivalent within 0.02)? "
         r"\(chance about \d\d %\)",
         told,
     )

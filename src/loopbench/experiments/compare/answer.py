@@ -55,8 +55,10 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if comparison.invalid:
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
+    tasks = OnTasks(whole, comparison.on_tasks, comparison.limits)
     if (beyond := impossible_limit(comparison)) is not None:
-        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, (*limits_sentences(comparison), beyond))
+        said = (*limits_sentences(comparison), beyond)
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
     judged = _judged(comparison)
     verdicts = (
         [
@@ -81,7 +83,6 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *_claims(whole, _pairs(comparison, RATE), named),
         *_of_injection(comparison),
     )
-    tasks = OnTasks(whole, comparison.on_tasks, comparison.limits)
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
 
 
