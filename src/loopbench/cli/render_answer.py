@@ -18,7 +18,8 @@ from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCe
 from loopbench.experiments.compare.on_tasks import OnTasks
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import AnswerSentence
-from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
+from loopbench.experiments.compare.tables import INVALID_RUN, UNITS
+from loopbench.experiments.compare.warned import warned
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -165,7 +166,7 @@ def warning_lines(found: Results, width: int) -> Iterator[Text]:
     comparison = found.comparison
     if comparison.invalid:
         yield from wrapped(INVALID_RUN, "bold red", width)
-    warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
+    warnings = warned(comparison)
     hidden = len(warnings) - MAX_WARNINGS
     more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(found.folder))} -v"] if hidden > 0 else []
     for warning in [*warnings[:MAX_WARNINGS], *more]:

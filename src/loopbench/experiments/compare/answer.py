@@ -14,7 +14,7 @@ from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
 from .exposure import exposures
-from .matrix import AnswerMatrix, matrix_of
+from .matrix import AGENT, AnswerMatrix, matrix_of
 from .measured_forms import are_mixed, are_of_different_replies, fitting
 from .on_tasks import NO_TASKS, OnTasks
 from .over_estimates import over_estimates
@@ -83,6 +83,8 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *_claims(whole, _pairs(comparison, RATE), named),
         *_of_injection(comparison),
     )
+    if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
+        said = tuple(replace(each, brief="") for each in said)
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
 
 

@@ -167,7 +167,7 @@ class _OneColumn:
         return f", the sum of what calls in text lost more: {listed([*parts, f'{rest:z.3f} in others'])}"
 
     def _replies(self, kind: str, pair: Pair) -> str:
-        """Return `fenced replies` for `wire.fenced`, and which loop would show what reading them gains; other kinds by their names."""
+        """Return `fenced replies` for `wire.fenced`, and which loop shows what reading them gains; other kinds as named."""
         family, _, what = kind.partition(".")
         info = self.infos[pair.b]
         is_refused = kind == FENCED and has_option(info.loop, FENCES) and FENCES not in info.options

@@ -17,7 +17,7 @@ from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, narrowly_by, standing
 
 from .air import STRESS, air, every_profile, what_disturbs
-from .matrix import BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
+from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
@@ -274,7 +274,8 @@ class Verdicts:
                 lost.setdefault(under, []).append(row.loop)
         if not lost:
             return
-        may_be_left_out = self.found.subject != "agent"  # of agents no other line of a short answer says it
+        is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.found.rows) - 1
+        may_be_left_out = self.found.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
         if len(lost) > MAX_NAMES - 1:
             every = listed([loop for loops in lost.values() for loop in loops])
             yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)
