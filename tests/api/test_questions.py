@@ -131,14 +131,14 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
     assert common is not None
     assert (common.changed, common.added, common.removed) == ((), (), ())
     with pytest.raises(ValueError, match=r"^common_tasks: "):
-        loopbench.gate(path, pair, common_tasks="all")
+        loopbench.gate(path, pair, common_tasks="all")  # type: ignore[arg-type]
     again = loopbench.gate(path, runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
     assert repr(again).splitlines()[0].lower().startswith("identical")
     with pytest.raises(ValueError, match="seed is for a new run"):
         loopbench.gate(path, pair, seed=3)
     with pytest.raises(ValueError, match=r"^tasks: it is the baseline's"):
-        loopbench.gate(path, tasks=3)
+        loopbench.gate(path, tasks=3)  # type: ignore[call-arg]
     path.write_text("{}", "utf-8")
     with pytest.raises(ValueError, match="not a baseline"):
         loopbench.bless(pair, path)

@@ -25,7 +25,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Results:
         suite="arithmetic(size=3)",
         repeats=4,
         runs=tmp_path_factory.mktemp("runs"),
-        trial_budget=TrialBudgetConfig(tokens=2000),
+        trial_budget=TrialBudgetConfig(tokens=4000),
         mlflow=False,
     )
     made = prepare(config)
@@ -52,7 +52,7 @@ def test_the_table_stands_below_the_matrix_and_fits(few, width):
     whole = [line.plain for line in answer_lines(few, width)]
     assert set(lines) <= set(whole)
     assert sum("too few" in line for line in whole) == 0
-    assert any(line.startswith("On these 3 tasks with at most 2,000 tokens a trial") for line in whole)
+    assert any(line.startswith("On these 3 tasks with at most 4,000 tokens a trial") for line in whole)
 
 
 def test_the_page_has_the_same_table_with_costs(few):

@@ -25,7 +25,7 @@ from .sentence import AnswerSentence
 from .these_tasks import TheseTasks
 from .ties import tie_breaks
 from .tighter import tighter_limits
-from .trial_limits import limits_sentences
+from .trial_limits import impossible_limit, limits_sentences
 from .unreadable import unreadable_replies
 from .verdicts import Verdicts
 
@@ -55,6 +55,10 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if comparison.invalid:
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
+    tasks = OnTasks(whole, comparison.on_tasks, comparison.limits)
+    if (beyond := impossible_limit(comparison)) is not None:
+        said = (*limits_sentences(comparison), beyond)
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
     judged = _judged(comparison)
     verdicts = (
         [
@@ -81,7 +85,6 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     )
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
         said = tuple(replace(each, brief="") for each in said)
-    tasks = OnTasks(whole, comparison.on_tasks, comparison.limits)
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
 
 

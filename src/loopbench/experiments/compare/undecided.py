@@ -27,6 +27,14 @@ class _Plan:
     """How many, and under which profile."""
     chance: str
     decides: DecidingRun
+    alike: str
+    """That the run is likelier to show the two to be equivalent than to differ, as a clause; else empty."""
+
+    def between(self, loop: AnswerRow) -> str:
+        """Return what the run does, and the chance that it does."""
+        if self.alike:
+            return f"{self.tasks} would decide between {loop.loop} and {self.row.loop}{self.alike} ({self.chance})"
+        return f"{self.tasks} would tell {loop.loop} from {self.row.loop} ({self.chance})"
 
 
 MAX_TASKS = 100_000
@@ -36,6 +44,12 @@ MAX_TASKS = 100_000
 def _feasible(pair: Pair) -> Chance | None:
     """Return the size of a run that is likely to decide a pair; None where there is none that anybody can run."""
     return None if pair.outlook is None or pair.outlook.more.tasks > MAX_TASKS else pair.outlook.more
+
+
+def likelier_equivalent(pair: Pair) -> str:
+    """Return that the run that would decide a pair is likelier to show it to be equivalent than to differ; else empty."""
+    is_likelier = pair.outlook is not None and pair.outlook.is_likelier_equivalent
+    return f", most likely as equivalent within {pair.margin:g}" if is_likelier else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +73,8 @@ class UndecidedPairs:
         elif (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
         else:
-            told_apart = f"{plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
-            decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
+            told_apart = plan.between(self.loop)
+            decides = f"{plan.tasks} would decide{plan.alike} ({plan.chance})" if len(rows) == 1 else told_apart
             brief = f"{'' if len(rows) == 1 else f'{between}: '}{told_apart.replace('chance about ', 'chance ')}"
             yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
 
@@ -88,4 +102,4 @@ class UndecidedPairs:
         size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))
         tasks = f"{counted(size.tasks, 'task')}{self.found.under(pair)}"
         chance = f"chance about {chance_in_words(size.chance)}"
-        return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance))
+        return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance), likelier_equivalent(pair))
