@@ -41,9 +41,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "product.md"
 SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
 
-def code_of(heading: str) -> dict[str, Any]:
-    """The names that the code under a heading of the page defines."""
-    (section,) = re.findall(rf"^## {heading}\n(.*?)^## ", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def code_of(heading: str, page: Path = PAGE) -> dict[str, Any]:
+    """The names that the code under a heading of a page defines."""
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?:^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     made: dict[str, Any] = {}
     exec(compile(code, str(PAGE), "exec"), made)
@@ -214,7 +214,7 @@ class Completions(BaseHTTPRequestHandler):
 
 
 def test_a_model_of_ones_own_answers_over_http_and_its_failures_are_the_providers() -> None:
-    gateway = code_of("A model of your own")["Gateway"]
+    gateway = code_of("A model of your own", PAGE.with_name("models.md"))["Gateway"]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -188,3 +188,10 @@ def test_a_rule_that_cannot_judge_says_in_the_problem_why_and_keeps_keys_to_itse
         assert shown is not None
         assert shown.problem == f"the rule of refund {why}, so that it judges nothing"
     assert "4711" not in caplog.text
+
+
+@pytest.mark.parametrize("field", ["like", "version", "problem", "by"])
+def test_an_entry_with_what_is_no_text_is_refused(field: str) -> None:
+    for kind in ({"kind": "begun", "call": "a"}, {"kind": "pending", "call": "a", "tool": "refund", "arguments": {}}):
+        with pytest.raises(ValueError, match=r"^entries\[0\] is no entry of a checkpoint"):
+            Checkpoint([{**kind, field: 3}])

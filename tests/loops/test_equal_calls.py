@@ -15,7 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
-from loopbench.loops import ApprovalRequired, Bare, Checkpoint, Finish, Query, Resumable, Stateless, Toolbox, ToolCall
+from loopbench.loops import (
+    ApprovalRequired,
+    Bare,
+    Checkpoint,
+    Finish,
+    Guarded,
+    Microcompact,
+    Phased,
+    ProviderRetry,
+    Query,
+    ReactExtract,
+    RepeatGuard,
+    Resumable,
+    Stateless,
+    Toolbox,
+    ToolCall,
+)
 from loopbench.loops.equal_calls import equal_calls, likeness, likenesses
 from loopbench.loops.resumable import BESIDE, EARLIER, MADE
 from loopbench.models.fake import FakeModel
@@ -31,6 +47,10 @@ class Hidden(BaseModel):
 class Line:
     cents: int
     reason: str = "goodwill"
+
+
+class Open(BaseModel, extra="allow"):
+    """Takes fields that it does not name."""
 
 
 def in_zone(minutes: int, hours: int) -> str:
@@ -50,6 +70,9 @@ KINDS: dict[str, tuple[Any, list[Callable[[int], Any]]]] = {
     "secret": (SecretStr, [lambda n: f"key {n}"]),
     "set": (set[int], [lambda n: [n, 7], lambda n: ["7", n]]),
     "time": (datetime, [lambda n: in_zone(n, 0), lambda n: in_zone(n, 2)]),
+    "field that the type does not name": (Open, [lambda n: {"cents": n}, lambda n: {"cents": float(n)}]),
+    "very large or very small": (Decimal, [lambda n: f"{n}E+999999", lambda n: f"{n}0E+999998", lambda n: f"{n}.0E999999"]),
+    "more digits than are calculated with": (Decimal, [lambda n: f"{'7' * 40}.{n + 100}", lambda n: f"{'7' * 40}.{n + 100}00"]),
     "untyped": (Any, [lambda n: n, float]),
 }
 """The type of an argument, and the ways in which a model writes one value of it."""
@@ -200,3 +223,22 @@ def test_a_result_that_a_person_gave_is_that_of_the_call_which_was_shown() -> No
     again = ToolCall("refund", checkpoint.pending[0].call.arguments, "refund-x-1")
     found = equal_calls(checkpoint.entries, "refund-x-1", likenesses(again, Toolbox([bank.refund])))
     assert [(one.is_answered, one.waits) for one in found] == [(True, False), (False, True)]
+
+
+WRAPPERS: dict[str, Callable[[Loop], Loop]] = {
+    "repeat_guard": RepeatGuard,
+    "microcompact": Microcompact,
+    "provider_retry": ProviderRetry,
+    "guarded": lambda loop: Guarded(loop, writes="confirmed"),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("design", [Finish(max_steps=8), Bare(), ReactExtract(), Stateless(), Phased()], ids=lambda loop: loop.name)
+def test_no_design_and_no_wrapper_makes_it_again(wrapper: str, design: Loop) -> None:
+    bank, checkpoint, loop = Bank(), Checkpoint(needs_approval=LET), WRAPPERS[wrapper](design)
+    assert "connection lost" in str(bank.run(loop, checkpoint, {"cents": 4200}))
+    (first,) = checkpoint.pending
+    checkpoint.reject(first, "I look it up")
+    assert bank.run(loop, checkpoint, {"cents": "4200", "reason": "goodwill"}) == EARLIER.format(id=first.id)
+    assert bank.paid == [4200]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.answer import answer
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
+from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
 from loopbench.metrics.within_tasks import within_tasks
+from loopbench.protocol import StopReason
 
 SCORES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30)
 
@@ -47,10 +51,71 @@ def test_without_repeats_nothing_is_known(record):
     assert within_tasks(a, []) is None
 
 
+def compared(record, solved, *, tasks=3, limits=NO_LIMITS, stops=()):
+    """Compares loops by the scores of their trials; `stops`: how those trials ended, the first loop's first."""
+    infos = [ArmInfo(f"{loop}/rough", loop, {}, "scripted", "rough", "s") for loop in solved]
+    records = [each for loop, scores in solved.items() for each in trials(record, f"{loop}/rough", scores, tasks)]
+    ended = [replace(each, stop=stop) for each, stop in zip(records, stops, strict=False)] + records[len(stops) :]
+    return replace(compare(ended, infos), limits=limits)
+
+
 def test_an_answer_tells_what_repeats_show_of_tasks_that_are_too_few(record):
-    infos = [ArmInfo(f"{loop}/rough", loop, {}, "scripted", "rough", "s") for loop in ("a", "b")]
-    records = [*trials(record, "a/rough", [True] * 60, tasks=3), *trials(record, "b/rough", [False] * 60, tasks=3)]
-    lines = answer(compare(records, infos)).sentences
-    assert "Undecided between a and b: 3 tasks are too few to tell how many would decide; run about 50 first" in lines
-    tested = "which is no chance of the repeats (exact test within tasks, p <0.001); of other tasks that says nothing"
-    assert f"On these 3 tasks alone a solved 60 of 60 trials and b 0, {tested}" in lines
+    first, *others = answer(compared(record, {"a": [True] * 60, "b": [False] * 60})).sentences
+    assert first == (
+        "On these 3 tasks: adopt a (0 tokens a trial), ahead of every other loop: a solved 60 of 60 trials and b none "
+        "(exact tests within tasks, p <0.001, adjusted); b never solves any of them"
+    )
+    assert others == ["Of other tasks that says nothing; for a choice that holds for others, run about 50"]
+
+
+def test_the_first_sentence_names_what_is_never_solved_and_who_exceeds_the_limit(record):
+    limits = TrialLimits("at most $0.0003 a trial", frozenset({StopReason.BUDGET}))
+    sometimes = [n % 3 != 2 for n in range(60)]
+    scores = {"dear": [False] * 60, "a": [True] * 60, "partly": sometimes}
+    said = answer(compared(record, scores, limits=limits, stops=["budget"] * 57)).said
+    told = next(each for each in said if not each.is_basis)
+    assert told.adopts == "a"
+    assert told.text.startswith("On these 3 tasks with at most $0.0003 a trial: adopt a (")
+    assert told.text.endswith("; partly never solves t2; dear never solves any of them and exceeds the limit in 95 % of its trials")
+
+
+def test_loops_that_repeats_do_not_tell_apart_are_not_ranked(record):
+    scores = {"a": [True] * 40 + [False] * 20, "b": [False] * 20 + [True] * 40}
+    made = answer(compared(record, scores))
+    assert made.sentences[0] == "On these 3 tasks no loop is told from another by its repeats: a solved 40 of 60 trials and b 40"
+    assert not any(each.adopts for each in made.said)
+
+
+def test_where_tasks_are_enough_what_they_show_of_others_is_told_too(record):
+    """Seven tasks may decide a pair; their repeats are told beside it, and first where nothing is decided of others."""
+    apart = answer(compared(record, {"a": [True] * 70, "b": [False] * 70}, tasks=7)).sentences
+    assert apart[0].startswith("Adopt a (0 tokens a trial): better than every other loop")
+    assert any(line.startswith("On these 7 tasks: adopt a") for line in apart)
+    likely = [n % 7 < 4 for n in range(70)]
+    close = answer(compared(record, {"a": [True] * 70, "b": likely}, tasks=7)).sentences
+    assert close[0].startswith("On these 7 tasks: adopt a")
+    assert any(line.startswith("Undecided between a and b") for line in close)
+    assert not any(
+        "On these" in line for line in answer(compared(record, {"a": [True] * 90, "b": likely + [True] * 20}, tasks=9)).sentences
+    )
+
+
+@given(st.integers(1, 8), st.integers(2, 12), st.randoms(use_true_random=False))
+def test_the_table_of_tasks_adds_up_to_what_the_arms_solved(record, tasks, repeats, random):
+    scores = {loop: [random.random() < 0.5 for _ in range(tasks * repeats)] for loop in "abc"}
+    made = answer(compared(record, scores, tasks=tasks))
+    assert made.on_tasks.is_shown
+    for row in made.rows:
+        own = [each for each in made.on_tasks.to_json() if each["loop"] == row.loop]
+        assert sum(each["solved"] for each in own) == sum(scores[row.loop])
+        assert [each["trials"] for each in own] == [repeats] * tasks
+        assert [f"{each['solved']:.0f}" for each in own] == [
+            made.on_tasks.cell(row, task, has_limits=True) for task in made.on_tasks.tasks
+        ]
+
+
+def test_more_tasks_or_none_repeated_have_no_table(record):
+    for tasks, number in ((9, 90), (3, 3)):
+        made = answer(compared(record, {"a": [True] * number, "b": [False] * number}, tasks=tasks))
+        assert not made.on_tasks.is_shown
+        assert list(made.on_tasks.to_json()) == []

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from loopbench.text.output import UNBROKEN, OutputLine, Prose
@@ -55,6 +55,14 @@ def print_text(line: OutputLine | Prose) -> None:
         print_line(line.text, line.style)
     else:
         print_prose(line.text, line.style, indent=line.indent, hanging=line.hanging)
+
+
+def print_unpadded(made: RenderableType, console: Console) -> None:
+    """Print what rich lays out, without the blanks with which it fills lines up."""
+    for segments in console.render_lines(made, pad=False):
+        line = Text.assemble(*((each.text, each.style or "") for each in segments if not each.control))
+        line.rstrip()
+        console.print(line, soft_wrap=True)
 
 
 def print_cells(cells: Sequence[str], console: Console) -> None:

@@ -46,6 +46,7 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
+from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import RUNS, run_folder
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.text.plain_text import plain
@@ -94,7 +95,8 @@ RERUN_FLAGS = ConfigFlags(
         "loops": "Loop to run instead of the baseline's, `name` or `name(option=value)`; repeat the option for more loops.",
         "seed": "Seed of the faults of a new run. [default: the baseline's]",
         "repeats": "Number of trials for each arm and task of a new run. [default: the baseline's]",
-        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs. [default: the baseline's]",
+        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs. [default: the "
+        "baseline's; of the scripted model 20 times its slowest trial, at least 10, if that is less]",
     },
 )
 
@@ -125,7 +127,7 @@ class GateOptions(RunsOption):
 
 class GatePrints(OutputOptions):
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
-    """Show no progress, and not where the run and its page are."""
+    """Show no progress beside a trial that hangs, and not where the run and its page are."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
     """Print every metric of every arm, what would decide each, and up to 20 changed tasks."""
 
@@ -300,8 +302,8 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Se
     with own_prints_aside():
         experiment = prepare_again(baseline, path, again)
     try:
-        with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet) as progress:
-            stopped = run_unless_it_hangs(experiment, progress, baseline)
+        with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet, may_shrink=False) as progress:
+            stopped = run_unless_it_hangs(experiment, _Notes() if quiet else progress, baseline)
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
         words = [folder, *resume_flags(experiment.config)]
@@ -311,6 +313,14 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Se
     if stopped:
         say(f"stopped early: {stopped}")
     return experiment.folder
+
+
+class _Notes(Unwatched):
+    """Progress of which only what needs a look is told, such as a trial that hangs: a gate that waits for it is not silent."""
+
+    def noted(self, text: str) -> None:
+        """Print it at once."""
+        say(f"note: {plain(' '.join(text.split()))}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -
     print_lines(folded(map(partial(_rows, found), FORMS), console.width), console)
     for note in notes(found):
         if note.startswith(IMPORTANT):
-            print_note(note, console)
+            print_note(note)
     if example := _diff(found):
         console.print(Text(plain(example), style="dim"), soft_wrap=True)
     for line in verdicts(found):
@@ -81,7 +81,7 @@ def _print_details(found: OptimizationResult, console: Console) -> None:
             console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
     for note in notes(found):
         if not note.startswith(IMPORTANT):
-            print_note(note, console)
+            print_note(note)
 
 
 def _rows(found: OptimizationResult, form: DesignForm) -> Rows:

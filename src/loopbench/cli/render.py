@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from rich.console import Console
 from rich.text import Text
 
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
@@ -17,7 +16,7 @@ from loopbench.experiments.compare.tables import notes, tables
 from loopbench.text.plain_text import plain
 
 from .columns import print_lines
-from .console import out, print_line
+from .console import out, print_line, print_prose
 from .render_answer import answer_lines
 from .render_arms import arm_lines
 from .tables import print_table
@@ -62,13 +61,17 @@ def details(found: Results, *, all_metrics: bool) -> None:
         more = f"loopbench report {shlex.quote(str(found.folder))} --all-metrics"
         console.print(Text(plain(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True)
     for note in notes(found.comparison):
-        print_note(note, console)
+        print_note(note)
     console.print()
 
 
-def print_note(note: str, console: Console, *, soft_wrap: bool = False) -> None:
+def print_note(note: str, *, soft_wrap: bool = False) -> None:
     """Print what to keep in mind; warnings stand out."""
-    console.print(Text(plain(note), style="yellow" if note.startswith("Warning") else "dim"), soft_wrap=soft_wrap)
+    style = "yellow" if note.startswith("Warning") else "dim"
+    if soft_wrap:
+        print_line(note, style)
+    else:
+        print_prose(note, style)
 
 
 def aside(line: str) -> None:
@@ -84,4 +87,4 @@ def collection(found: SeveralRuns) -> None:
     for verdict in collection_verdicts(found):
         console.print(Text(plain(verdict), style="bold"))
     for note in collection_notes(found):
-        print_note(note, console)
+        print_note(note)

@@ -15,9 +15,11 @@ from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCell, AnswerRow, Place, amount, cost_in_words
+from loopbench.experiments.compare.on_tasks import OnTasks
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import AnswerSentence
-from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, crashes
+from loopbench.experiments.compare.tables import INVALID_RUN, UNITS
+from loopbench.experiments.compare.warned import warned
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -103,7 +105,39 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
             sentences = [*_around(found, flowing_lines(found, _in_few_words(told), width), width)]
     yield from title
     yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
+    yield from task_lines(said.on_tasks, width)
     yield from sentences
+
+
+def task_lines(on: OnTasks, width: int) -> Iterator[Text]:
+    """Yield the table of loops and a few tasks below its caption: what each solved, with what was beyond the limit if it fits."""
+    if not on.is_shown:
+        return
+    yield from wrapped(on.caption, "dim", width)
+    forms = [
+        _task_cells(on, TaskForm(has_limits=True, has_costs=True)),
+        _task_cells(on, TaskForm(has_limits=True)),
+        _task_cells(on, TaskForm()),
+    ]
+    yield from folded([*forms, with_folded_heads(forms[-1])], width)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskForm:
+    """What stands in a cell of loops and tasks beside the number of solved trials."""
+
+    has_limits: bool = False
+    has_costs: bool = False
+
+
+def _task_cells(on: OnTasks, form: TaskForm) -> list[list[Text]]:
+    """Return the heading and the rows of loops and tasks."""
+    heads = [on.found.subject, *(plain_line(task) for task in on.tasks)]
+    rows = [[Text(head, style="dim") for head in heads]]
+    for row in on.found.rows:
+        cells = [on.cell(row, task, has_limits=form.has_limits, has_costs=form.has_costs) for task in on.tasks]
+        rows.append([Text(plain_line(row.loop)), *map(Text, cells)])
+    return rows
 
 
 def _in_few_words(said: Sequence[AnswerSentence]) -> list[AnswerSentence]:
@@ -132,7 +166,7 @@ def warning_lines(found: Results, width: int) -> Iterator[Text]:
     comparison = found.comparison
     if comparison.invalid:
         yield from wrapped(INVALID_RUN, "bold red", width)
-    warnings = [*(f"Warning: {warning}" for warning in comparison.warnings), *crashes(comparison.arms)]
+    warnings = warned(comparison)
     hidden = len(warnings) - MAX_WARNINGS
     more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(found.folder))} -v"] if hidden > 0 else []
     for warning in [*warnings[:MAX_WARNINGS], *more]:

@@ -41,7 +41,7 @@ def ablation(made: AblationResult, *, verbose: bool) -> None:
         for table in tables(made):
             print_table(table, console)
         for note in notes(made):
-            print_note(note, console, soft_wrap=True)
+            print_note(note, soft_wrap=True)
         shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
         for plotted in interval_plot(shown, console.width) if shown else ():
             console.print(plotted, no_wrap=True, overflow="ellipsis")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from loopbench.experiments import size as sizing
 from loopbench.experiments.compare.results import Results, results
@@ -16,9 +15,8 @@ from loopbench.experiments.size import Sizing
 from loopbench.experiments.size import tables as report
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import run_folder, trials_folder
-from loopbench.text.plain_text import plain
 
-from .console import out
+from .console import out, print_prose
 from .options import JsonOption, OptionGroup, ReadRunChoice, VerboseOption, with_options
 from .tables import print_table
 
@@ -78,10 +76,10 @@ def _print(made: Sizing, *, verbose: bool) -> None:
     for table in report.tables(made) if verbose else ():
         print_table(table, console)
     if scope := report.scope(made):
-        console.print(Text(plain(f"{scope}."), style="dim"))
+        print_prose(f"{scope}.", "dim")
     for answer in report.answers(made):
-        console.print(Text(plain(answer), style="bold"))
+        print_prose(answer, "bold")
     for doubt in made.caveats:
-        console.print(Text(plain(doubt), style="dim"))
+        print_prose(doubt, "dim")
     if not verbose:
-        console.print(Text("Other numbers of repeats, what this run can show, and its noise: -v", style="dim"))
+        print_prose("Other numbers of repeats, what this run can show, and its noise: -v", "dim")

@@ -15,7 +15,7 @@ from loopbench.experiments.compare.tables import STOPS, UNDER
 from loopbench.text.plain_text import plain
 from loopbench.text.table import Table
 
-from .console import WIDE, print_cells
+from .console import WIDE, print_cells, print_unpadded
 
 WRAPPED = (STOPS, "errors", "meaning", "note", "fitted from")
 """Columns whose cells may wrap."""
@@ -78,7 +78,7 @@ def _grid(table: Table, console: Console) -> None:
         )  # rich would cut a word to balance columns
     for row in table.rows:
         drawn.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(drawn)
+    print_unpadded(drawn, console)
 
 
 def _stack(table: Table, console: Console) -> None:

@@ -115,9 +115,11 @@ def _likeness(tool: str, got: Mapping[str, Any], again: Mapping[str, Any]) -> st
 
 def _in_common(one: Any, other: Any) -> Any:
     """Return the parts of two values without those in which they differ."""
+    if canonical_json(one) == canonical_json(other):
+        return one
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [_in_common(left, right) for left, right in zip(one, other, strict=True)]
-    return one if canonical_json(one) == canonical_json(other) else [NEW_EACH_TIME]
+    return [NEW_EACH_TIME]
 
 
 def _parts(value: Any) -> Any:
@@ -143,12 +145,15 @@ def _parts(value: Any) -> Any:
 
 
 def _number_parts(value: int | float | Decimal) -> Any:
-    if value != value or value in (float("inf"), float("-inf")):
-        return ["number", str(value).lower()]
-    whole = int(value)
-    if whole == value:
-        return whole
-    return ["number", str(value.normalize()) if isinstance(value, Decimal) else repr(float(value))]
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else ["number", repr(float(value))]
+    sign, digits, exponent = value.as_tuple()
+    if not value or not isinstance(exponent, int):
+        return ["decimal", str(value).lower() if value else "0"]
+    kept = "".join(map(str, digits)).rstrip("0")  # not by normalize(), which rounds, nor by int(), for 1E+999999999 is short
+    return ["decimal", sign, kept, exponent + len(digits) - len(kept)]
 
 
 def _time_parts(value: date | time | timedelta) -> Any:
@@ -163,4 +168,5 @@ def _fields(value: Any) -> Mapping[Any, Any] | None:
         return value
     if dataclasses.is_dataclass(value):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    return getattr(value, "__dict__", None) or None
+    fields = {**getattr(value, "__dict__", {}), **(getattr(value, "__pydantic_extra__", None) or {})}
+    return fields or None

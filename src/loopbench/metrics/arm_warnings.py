@@ -88,7 +88,7 @@ def _lacking(
     if len(many) == 1:
         said = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
     else:
-        said = f"{what[0].upper()}{what[1:]}: {_of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
+        said = f"{what[0].upper()}{what[1:]}: {of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
     yield f"{said}{most_frequent(reasons)}.{biased}"
 
 
@@ -110,7 +110,7 @@ def cost_warnings(arms: Mapping[str, ArmSummary]) -> list[str]:
         own = sorted((name for of, name in partly if of == measure), key=lambda name: arms[name].known[measure] / arms[name].scored)
         if own:
             each = {name: f"{arms[name].known[measure]} of the {arms[name].scored}" for name in own}
-            told.append(f"{COUNTED[measure]} is known for {_of_each(each, 'scored trials')}")
+            told.append(f"{COUNTED[measure]} is known for {of_each(each, 'scored trials')}")
     said = "; ".join(told)
     return [f"{said[0].upper()}{said[1:]}; each mean is over these."] if told else []
 
@@ -119,7 +119,7 @@ def _is_partly_known(summary: ArmSummary, measure: str) -> bool:
     return summary.means[measure] is not None and summary.known[measure] < summary.scored
 
 
-def _of_each(numbers: Mapping[str, str], unit: str) -> str:
+def of_each(numbers: Mapping[str, str], unit: str) -> str:
     """Return `9.2% of the trials of a, 5.0% of b and 2.5% of c`, of many arms the first ones and how many more there are."""
     told = [f"{number}{'' if place else f' {unit}'} of {name}" for place, (name, number) in enumerate(numbers.items())]
     shown = told if len(told) <= MAX_ARMS else [*told[: MAX_ARMS - 1], counted(len(told) - MAX_ARMS + 1, "more arm")]

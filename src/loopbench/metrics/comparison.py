@@ -20,6 +20,7 @@ from loopbench.protocol.digest import canonical_json
 from .arm_info import ArmInfo
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
 from .families import judge_family
+from .few_tasks import MAX_FEW_TASKS, OnTask, on_few_tasks
 from .left_out import excluded_warnings, most_frequent, overlap_warnings
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
@@ -114,7 +115,7 @@ class Pair:
     None too where the two do not agree on what the tasks were made from."""
 
     within: WithinTasks | None = None
-    """Of accuracy, where units are too few to show any difference: what repeats show of these very tasks, p over all such pairs."""
+    """Of accuracy, on few tasks or units: what repeats show of these very tasks, its p adjusted for all such pairs."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -172,6 +173,8 @@ class Comparison:
     """What else a reader has to know, such as the look at which a run was stopped."""
     limits: TrialLimits = NO_LIMITS
     """What each trial might spend at most, where the run itself set such limits."""
+    on_tasks: tuple[OnTask, ...] = ()
+    """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
 
     def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
         """The object that `compare --json` prints; what this module does not know comes from the caller."""
@@ -240,7 +243,8 @@ def compare(
     invalid = short or bool(unrecorded) or bool(unreplayable) or (any(dead) and all(dead))
     together = pooled_values(scores, agents) if paired else []
     pooled = family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
-    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled))
+    on_tasks = on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else ()
+    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled), on_tasks=on_tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +338,18 @@ def _with_outlook(
 
 
 def _within(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> list[Pair]:
-    """Pairs with too few units to show any difference, with what their repeats show of these very tasks (Bonferroni)."""
-    few = sum(too_few_units(pair.units, alpha) for pair in pairs)
+    """Pairs on few tasks, or with too few units to show any difference, with what their repeats show of these very tasks
+    (Bonferroni)."""
+    few = sum(_asks_within(pair, alpha) for pair in pairs)
     made = []
     for pair in pairs:
-        found = within_tasks(by_arm[pair.a], by_arm[pair.b]) if too_few_units(pair.units, alpha) else None
+        found = within_tasks(by_arm[pair.a], by_arm[pair.b]) if _asks_within(pair, alpha) else None
         made.append(pair if found is None else replace(pair, within=replace(found, p=min(1.0, found.p * few))))
     return made
+
+
+def _asks_within(pair: Pair, alpha: float) -> bool:
+    return pair.difference.n <= MAX_FEW_TASKS or too_few_units(pair.units, alpha)
 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
@@ -380,8 +389,8 @@ def too_few_units(units: int, alpha: float) -> bool:
 
 
 def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
-    """Pairs with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more."""
-    few = [pair for pair in pairs if pair.metric == PRIMARY and too_few_units(pair.units, alpha)]
+    """Pairs with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more, and without repeats that show some."""
+    few = [pair for pair in pairs if pair.metric == PRIMARY and pair.within is None and too_few_units(pair.units, alpha)]
     if not few:
         return []
     first, most = f"{few[0].a} and {few[0].b}", max(few, key=lambda pair: pair.units)

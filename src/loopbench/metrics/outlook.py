@@ -61,10 +61,17 @@ class Outlook:
     """The smaller size: as likely as not."""
     more: Chance
     """The larger one: likely, or where no size that is told is, the largest."""
+    equivalent: float | None = None
+    """Of two arms, the chance that the larger one shows them to be equivalent; the rest of its chance is that of a difference."""
+
+    @property
+    def is_likelier_equivalent(self) -> bool:
+        """Whether the larger size is likelier to show two arms to be equivalent than to differ."""
+        return self.equivalent is not None and 2 * self.equivalent > self.more.chance
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return asdict(self)
+        """Plain JSON; `equivalent` of two arms alone."""
+        return {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +98,18 @@ def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd
     """
     step = found.step(found.repeats)
 
-    def decides(units: int, difference: float, variance: float, _: float) -> float:
-        shown = difference_power(units, difference, variance, alpha, step=step)
-        return max(shown, equivalence_power(units, difference, variance, margin, alpha, scores=found.scores))
+    def is_alike(units: int, difference: float, variance: float, _: float) -> float:
+        return equivalence_power(units, difference, variance, margin, alpha, scores=found.scores)
 
-    return _outlook(found, decides, arms=2, cost_usd=cost_usd)
+    def decides(units: int, difference: float, variance: float, drawn: float) -> float:
+        shown = difference_power(units, difference, variance, alpha, step=step)
+        return max(shown, is_alike(units, difference, variance, drawn))
+
+    outlook = _outlook(found, decides, arms=2, cost_usd=cost_usd)
+    if outlook is None:
+        return None
+    units = round(outlook.more.tasks * found.units / found.tasks)
+    return replace(outlook, equivalent=assurance(found, is_alike, units))
 
 
 def gate_outlook(

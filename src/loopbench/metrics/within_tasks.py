@@ -22,6 +22,10 @@ class WithinTasks:
     p: float
     """Two-sided, of the null that in each such trial either arm might as well have had the other one's score."""
 
+    def is_ahead(self, alpha: float) -> bool:
+        """Whether the first arm is shown to have solved more of these tasks."""
+        return self.p < alpha and self.a > self.b
+
 
 def within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTasks | None:
     """Return what the repeats of two arms show; None where no task has two trials that were scored in both.

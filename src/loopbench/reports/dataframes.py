@@ -24,6 +24,7 @@ from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
+from loopbench.experiments.compare.warned import warned
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
@@ -198,8 +199,9 @@ class Loaded:
         """Return what a reader has to know: that a run is invalid, the effects of an ablation or the verdicts, and warnings."""
         comparison, ablation = self.comparison, ablation_result(self.results)
         invalid = [INVALID_RUN] if comparison.invalid else []
-        warnings = said_in_python([f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]])
-        if hidden := len(comparison.warnings) - len(warnings):
+        every = warned(comparison)
+        warnings = said_in_python(every[:MAX_WARNINGS])
+        if hidden := len(every) - len(warnings):
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
         about = [defaults_sentence(self.results.manifest)]
@@ -308,11 +310,10 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
 KEPT = frozenset(
     [
         *(PRIMARY, "steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cost_usd"),
-        *("seconds", "wall_s", "simulated_s", "started_at", "attempt", "seed"),
-        *("false_success", "answer_unseen", "confidence", "over_templates", "recovery", "right_unseen"),
+        *("seconds", "wall_s", "started_at", "attempt", "confidence", "over_templates"),
     ]
 )
-"""Measures that every run's tables have, also those of an imported run that does not tell them."""
+"""Measures that every run's tables have, also those of an imported run that does not tell them, though others do."""
 
 _TIME = "datetime64[us, UTC]"
 _FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}

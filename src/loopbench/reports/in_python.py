@@ -85,7 +85,7 @@ def _call(line: str) -> str | None:
         return None
     if command == "show" and len(words) == 2:
         return f"{indent}loopbench.load({words[0]!r}).show({words[1]!r})"
-    if command == "bless" and len(words) == 3 and words[1] == "--output":
+    if command == "bless" and len(words) == 3 and words[1] in ("--output", "-o"):
         return f"{indent}loopbench.bless({words[0]!r}, {words[2]!r})"
     if command == "gate" and len(words) == 2 and words[0] == "--baseline":
         return f"{indent}loopbench.gate({words[1]!r})"

@@ -84,6 +84,25 @@ def interval(value: Interval | None, digits: int) -> str:
     return "–" if value is None else interval_of(value, rounded_in(value, digits))
 
 
+def difference(value: Interval | None, digits: int) -> str:
+    """Return the same of a difference whose interval holds 0 at an end that rounds to it: `0.092 [≤0, 0.177]`.
+
+    That end is 0 or beyond it, so that no difference is shown; written as 0.000 it would look like a bound of what can be measured.
+    """
+    if value is None:
+        return interval(value, digits)
+    written = rounded_in(value, digits)
+    rounds_to_0 = f"{0:.{digits}f}"
+
+    def beside(number: float) -> str:
+        text = written(number)
+        if text != rounds_to_0 or value.value == 0 or number == value.value:
+            return text
+        return "≤0" if value.value > 0 and number == value.low else "≥0" if value.value < 0 and number == value.high else text
+
+    return interval_of(value, beside)
+
+
 def signed_interval(value: Interval, digits: int) -> str:
     """Return a difference with its interval, signs written out: `+0.025 [-0.011, +0.060]`; what rounds to 0 has none."""
     written = rounded_in(value, digits)

@@ -169,8 +169,8 @@ def test_what_the_form_makes_is_split_by_the_faults_that_text_was_lost_to(compar
     lost = {bare: {"wire.fenced": 0.3, "wire.malformed": 0.1, "": 0.1}}
     arms = tuple(replace(arm, summary=replace(arm.summary, lost_to=lost.get(arm.info.arm, {}))) for arm in found.arms)
     told = next(line for line in answer(replace(found, arms=arms)).sentences if "form of calls alone" in line)
-    fenced = "0.300 to fenced replies (which bare(fences=read) reads)"
-    parts = f"{fenced}, 0.100 to malformed replies and 0.000 to all else"
+    fenced = "0.300 in trials with fenced replies (what reading them gains, a run with bare(fences=read) tells)"
+    parts = f"{fenced}, 0.100 in trials with malformed replies and 0.000 in others"
     assert f"minus bare), the sum of what calls in text lost more: {parts}; the loop makes" in told
 
 

@@ -132,6 +132,26 @@ def test_a_limit_is_typed_and_the_command_that_decides_keeps_it(limited, monkeyp
     assert seen[0].config.trial_budget == TrialBudgetConfig(tokens=2000)
 
 
+def test_a_limit_that_no_trial_can_meet_is_called_one(record):
+    infos = [ArmInfo(f"{loop}/calm", loop, {}, "scripted", "calm", "s") for loop in ("a", "b")]
+    limits = trial_limits({"trial_budget": {"tokens": 10}}, versions_of(CompareConfig()))
+
+    def said(solved: float, stop: str) -> tuple[str, ...]:
+        records = [
+            record(arm=info.arm, task=f"t{task}", scores={"accuracy": solved}, input_tokens=50 + number, output_tokens=0, stop=stop)
+            for number, info in enumerate(infos)
+            for task in range(20)
+        ]
+        return answer(replace(compare(records, infos), limits=limits)).sentences
+
+    _, beyond = said(0.0, "budget")
+    assert beyond.startswith(
+        "Nothing was solved: the limit is below what every loop needs; a, which spent the least, had spent 50 tokens"
+    )
+    for solved, stop in ((1.0, "budget"), (0.0, "finished")):
+        assert not any("below what every loop needs" in line for line in said(solved, stop))
+
+
 # --- a tighter limit ---
 
 Spent = Mapping[str, tuple[float, int, int]]
@@ -177,6 +197,14 @@ def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(
 def test_nothing_is_told_of_a_tighter_limit_that_no_test_shows(spending, loops):
     comparison, budgets = spending(loops)
     assert not any("tighter limit" in line for line in answer(comparison, budgets).sentences)
+
+
+def test_a_loop_that_stands_first_anyway_does_not_reverse_the_order(spending):
+    """It is the more accurate one without a limit, too, but not shown to be; the cheaper one stands first."""
+    comparison, budgets = spending({"steady": (0.92, 400, 0), "often": (0.9, 100, 400), "bad": (0.1, 390, 0)})
+    (told,) = (line for line in answer(comparison, budgets).sentences if line.startswith("A tighter limit"))
+    assert told.startswith("A tighter limit tells them apart: with at most ")
+    assert "steady is ahead of often, by 0." in told
 
 
 def test_an_unpaired_lead_at_a_budget_is_not_told(spending):

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from loopbench.experiments.gate import (
+    Baseline,
     bless,
     github_annotations,
     headline,
@@ -23,8 +24,11 @@ from loopbench.experiments.gate import (
 )
 from loopbench.experiments.gate.hangs import HANG_TRIALS
 from loopbench.experiments.gate.rerun import RerunSettings
+from loopbench.experiments.gate.running import with_stall_limit
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress, Unwatched
+from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.files import RunError
 from tests.experiments.gate.conftest import arm_of, task
 
@@ -34,6 +38,11 @@ WHY = "no end, and no request or call for 60 s"
 
 def hanging(record: Record) -> Record:
     return replace(record, stop="timeout", reason=WHY, scores={"accuracy": 0.0}) if record.arm == ARM else record
+
+
+def quick(found: Baseline) -> Baseline:
+    """Whatever this machine took."""
+    return found.model_copy(update={"slowest_s": 0.2})
 
 
 def begun(record: Record) -> Record | None:
@@ -77,6 +86,39 @@ def test_a_loop_that_hangs_is_not_blessed(altered):
         bless(altered(begun))
 
 
+def test_a_trial_whose_killed_process_left_no_trace_has_its_cause(altered, baseline):
+    judged = judge(altered(lambda record: None if (found := begun(record)) is None else replace(found, trace_at=None)), baseline)
+    (first, *_) = judged.tasks
+    assert (first.cause, first.step, first.detail) == ("budget", None, f"its time was up ({WHY})")
+
+
+@pytest.mark.parametrize(
+    ("slowest", "config", "limit_s"),
+    [
+        (0.2, {}, 10.0),
+        (1.01, {}, 21.0),
+        (3.1, {}, 60.0),
+        (None, {}, 60.0),
+        (0.2, {"trial_timeout_s": 45.0}, 45.0),
+        (0.2, {"real_time": True}, 60.0),
+    ],
+)
+def test_a_trial_may_stall_for_twenty_times_the_slowest_blessed_one_unless_a_limit_was_chosen(
+    baseline, experiment, slowest, config, limit_s
+):
+    asked = replace(experiment, config=CompareConfig(**config))
+    was = baseline.model_copy(update={"slowest_s": slowest})
+    assert with_stall_limit(asked, was).config.trial_timeout_s == limit_s
+
+
+def test_a_new_run_of_the_gate_has_that_limit_and_its_manifest_the_configured_one(wind, experiment, baseline, tmp_path):
+    assert baseline.slowest_s == max(round(record.wall_s, 3) for record in wind.records)
+    assert experiment.config.trial_timeout_s == 10.0
+    assert read_manifest(experiment.folder).config["trial_timeout_s"] == 60.0
+    typed = prepare_again(quick(baseline), tmp_path / "b.json", RerunSettings(runs=tmp_path, trial_timeout_s=60.0))
+    assert typed.config.trial_timeout_s == 60.0
+
+
 class Told(Unwatched):
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -105,14 +147,16 @@ def play(records: Sequence[Record], experiment: Any, baseline: Any = None) -> To
 @pytest.fixture(scope="module")
 def experiment(wind, tmp_path_factory):
     folder = tmp_path_factory.mktemp("again")
-    return prepare_again(bless(wind), folder / "b.json", RerunSettings(runs=folder))
+    return prepare_again(quick(bless(wind)), folder / "b.json", RerunSettings(runs=folder))
 
 
 def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, experiment):
-    told = play(list(map(hanging, wind.records)), experiment, baseline)
+    told = play(list(map(hanging, wind.records)), experiment, quick(baseline))
     assert [record.arm for record in told.records].count(ARM) == HANG_TRIALS == 3
     assert told.records[-1].arm == ARM
-    assert told.notes == [
+    begin, end = told.notes
+    assert begin.startswith("bare/clean: a trial ended at its time limit, 10 s (20 times what the slowest blessed trial took")
+    assert [end] == [
         "bare/clean hangs: its first 3 trials ended at their time limit, so the run ends, and the other trials are left out"
     ]
     assert len(play(list(map(hanging, wind.records)), experiment).records) == len(told.records), "nothing is to be blessed either"

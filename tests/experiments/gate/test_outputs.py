@@ -18,6 +18,7 @@ from loopbench.experiments.gate import (
     GateResult,
     Side,
     TaskChange,
+    brief,
     github_annotations,
     headline,
     text,
@@ -238,8 +239,19 @@ def test_a_long_name_of_an_arm_is_shortened_but_in_commands():
 def test_the_brackets_of_several_rows_are_said_to_be_corrected_toward_better_alone():
     two = replace(JUDGED, arms=(replace(ARM, lines=(LINE, replace(LINE, metric="steps"))),))
     told = "brackets: one-sided bounds, toward worse at 95 %, toward better corrected for 2 rows (Holm)"
-    assert "brackets: one-sided 95 % bounds toward worse" in text(two)
+    assert told in text(two)
     assert table(two).title == f"Run against baseline; {told}"
+
+
+def test_the_example_of_a_loss_is_of_an_arm_that_regressed():
+    other = replace(ARM, arm="other", lines=(replace(LINE, arm="other", outcome="pass"),))
+    lost = replace(ARM, arm="lost", lines=(replace(LINE, arm="lost", outcome="regression"),))
+    tasks = [replace(CHANGE, arm=arm, task=f"t{n}", cause="parse") for n, arm in enumerate(("other", "other"))]
+    tasks += [replace(CHANGE, arm="lost", task="t2", cause=None), replace(CHANGE, arm="lost", task="t3", cause="tool argument")]
+    several = replace(JUDGED, outcome="regression", arms=(other, lost), tasks=tuple(tasks), stops=())
+    assert brief.examples(several)[0].startswith("- lost/t3 worse: ")
+    alone = replace(several, tasks=tuple(tasks[:2]))
+    assert brief.examples(alone)[0].startswith("- other/t0 worse: ")
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.integers(1, 12))

@@ -47,9 +47,10 @@ def test_where_no_size_is_there_the_fewest_tasks_are_told_and_the_fewest_trials_
     made = sized(found, margin=0.03, purposes=("compare",))
     (line,), sizes = report.answers(made), plan(made, "compare").sizes
     few, cheap = min(sizes, key=lambda size: size.tasks), min(sizes, key=lambda size: size.trials)
-    assert f"the suite's 50 tasks are too few; {few.tasks:,} tasks × {few.repeats} would do" in line
+    assert f"the suite's 50 tasks are too few; {few.tasks:,} tasks × {few.repeats} repeat{'s' * (few.repeats > 1)} would do" in line
     assert (cheap.trials <= report.CHEAPER * few.trials) is saves
-    told = f"with more tasks, fewer trials: {cheap.tasks:,} tasks × {cheap.repeats}, {cheap.trials:,} trials"
+    times = f"{cheap.tasks:,} tasks × {cheap.repeats} repeat{'s' * (cheap.repeats > 1)}"
+    told = f"with more tasks, fewer trials: {times}, {cheap.trials:,} trials"
     assert (told in line) is ("fewer trials" in line) is saves
 
 

@@ -18,6 +18,7 @@ from loopbench.experiments.compare.matrix import unit_of_cost
 from loopbench.experiments.compare.measured_forms import applies, fitting
 from loopbench.experiments.compare.sentence import AnswerSentence, DecidingRun
 from loopbench.experiments.compare.trial_limits import limits_sentences
+from loopbench.experiments.compare.undecided import likelier_equivalent
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
@@ -284,5 +285,7 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
     tasks, chance, pair, other = min(plans, key=lambda plan: plan[:2])
     settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
-    said = f"{counted(tasks, 'task')}{under} would tell {own[other]} from {other} (chance about {chance_in_words(chance)})"
+    alike = likelier_equivalent(pair)
+    what = f"decide between {own[other]} and {other}{alike}" if alike else f"tell {own[other]} from {other}"
+    said = f"{counted(tasks, 'task')}{under} would {what} (chance about {chance_in_words(chance)})"
     yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), tasks, chance))

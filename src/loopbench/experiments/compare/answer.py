@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison, Pair, too_few_units
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.text.numbers import short_name
@@ -14,15 +14,18 @@ from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
 from .exposure import exposures
-from .matrix import AnswerMatrix, matrix_of
+from .matrix import AGENT, AnswerMatrix, matrix_of
 from .measured_forms import are_mixed, are_of_different_replies, fitting
+from .on_tasks import NO_TASKS, OnTasks
 from .over_estimates import over_estimates
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
+from .prices import Prices
 from .sentence import AnswerSentence
+from .these_tasks import TheseTasks
 from .ties import tie_breaks
 from .tighter import tighter_limits
-from .trial_limits import limits_sentences
+from .trial_limits import impossible_limit, limits_sentences
 from .unreadable import unreadable_replies
 from .verdicts import Verdicts
 
@@ -34,6 +37,8 @@ class ComparisonAnswer(AnswerMatrix):
     """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
 
     said: tuple[AnswerSentence, ...]
+    on_tasks: OnTasks = NO_TASKS
+    """What each loop did on each task, where these are few and have repeats."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -50,6 +55,10 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if comparison.invalid:
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
+    tasks = OnTasks(whole, comparison.on_tasks, comparison.limits)
+    if (beyond := impossible_limit(comparison)) is not None:
+        said = (*limits_sentences(comparison), beyond)
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
     judged = _judged(comparison)
     verdicts = (
         [
@@ -74,7 +83,9 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *_claims(whole, _pairs(comparison, RATE), named),
         *_of_injection(comparison),
     )
-    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said)
+    if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
+        said = tuple(replace(each, brief="") for each in said)
+    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
 
 
 def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
@@ -96,8 +107,10 @@ def _pairs(comparison: Comparison, metric: str) -> tuple[Pair, ...]:
 
 def _verdicts(comparison: Comparison) -> Verdicts:
     found = _matrix(comparison)
-    costs = _pairs(comparison, found.unit)
-    return Verdicts(found, _pairs(comparison, PRIMARY), costs, comparison.pooled, comparison.alpha, tie_breaks(found, comparison))
+    accuracy, costs = _pairs(comparison, PRIMARY), _pairs(comparison, found.unit)
+    tasks = OnTasks(found, comparison.on_tasks, comparison.limits)
+    these = TheseTasks(tasks, accuracy, Prices(found, costs), comparison.alpha)
+    return Verdicts(found, accuracy, costs, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
 
 
 def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]]) -> list[AnswerSentence]:
@@ -113,7 +126,7 @@ def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]]) -> list[Answ
 def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield the paired difference of two arms, the more accurate one first, where there are no others."""
     pairs = _pairs(comparison, PRIMARY)
-    if len(pairs) != 1 or len(comparison.arms) != 2:
+    if len(pairs) != 1 or len(comparison.arms) != 2 or (pairs[0].within and too_few_units(pairs[0].units, comparison.alpha)):
         return
     pair = pairs[0] if pairs[0].difference.value >= 0 else pairs[0].turned
     names = {arm.info.arm: short_name(arm.info) for arm in comparison.arms}

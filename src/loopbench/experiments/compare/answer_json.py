@@ -20,7 +20,8 @@ def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -
     `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials. The
     place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendation` is the
     first sentence after those that say what it rests on; None where there is none, as of an invalid run or a single loop. `limits`:
-    the run's own to each trial, in words.
+    the run's own to each trial, in words. `tasks` has an entry for each loop, column and task where tasks are few and have repeats:
+    its scored trials, how many were solved and how many went over the run's limit (None where it set none), and their mean cost.
     """
     made = answer(comparison) if known is None else known
     headings = [made.heading(column) for column in made.columns]
@@ -31,6 +32,7 @@ def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -
         "margin": comparison.margin,
         "unit": made.unit,
         "loops": [_loop(row, headings) for row in made.rows],
+        "tasks": list(made.on_tasks.to_json()),
     }
 
 

@@ -12,8 +12,9 @@ from loopbench.models.evidence import faults_of_few_models, other_estimate
 from loopbench.protocol.names import Spec
 from loopbench.runs.built_in import form_option, has_option
 from loopbench.text.counts import listed
-from loopbench.text.numbers import interval, short_name
+from loopbench.text.numbers import difference, short_name
 
+from .claims import RATE
 from .fences import FENCED, FENCES, READ
 from .measured_forms import estimated_twice
 from .sentence import AnswerSentence
@@ -74,11 +75,13 @@ class _OneColumn:
         self.profile = profile
         self.infos = {arm.info.arm: arm.info for arm in comparison.arms if arm.info.profile == profile}
         self.lost = {arm.info.arm: arm.summary.lost_to for arm in comparison.arms}
-        self.pairs = [p for p in comparison.pairs if p.metric == PRIMARY and {p.a, p.b} <= set(self.infos)]
+        own = [p for p in comparison.pairs if {p.a, p.b} <= set(self.infos)]
+        self.pairs = [p for p in own if p.metric == PRIMARY]
+        self.wrong = {frozenset((p.a, p.b)) for p in own if p.metric == RATE and p.verdict.word in ("better", "worse")}
 
     def told(self) -> Iterator[AnswerSentence]:
         """Yield what the form of calls may do to a difference that is shown, or what an arm in another form shows of it."""
-        apart = [pair for pair in self.pairs if self._forms(pair) == 2 and _is_decided(pair)]
+        apart = [pair for pair in self.pairs if self._forms(pair) == 2 and self._is_claimed(pair)]
         if not apart:
             return
         if forms := self._by_native():
@@ -90,6 +93,10 @@ class _OneColumn:
         said = f"Under {self.profile} {listed(names)} write their calls in different forms, which may be what differs, not the loop"
         brief = f"Under {self.profile} the form of calls may be what differs, not the loop{tells}"
         yield AnswerSentence(f"{said}{tells}", brief, command=command, is_basis=True)
+
+    def _is_claimed(self, pair: Pair) -> bool:
+        """Whether two arms are shown to differ in accuracy or in wrong answers given as done, or to be equivalent."""
+        return pair.verdict.word != "undecided" or frozenset((pair.a, pair.b)) in self.wrong
 
     def _forms(self, pair: Pair) -> int:
         return len({self.infos[pair.a].calls_in, self.infos[pair.b].calls_in})
@@ -127,7 +134,7 @@ class _OneColumn:
 
     def _minus(self, pair: Pair) -> str:
         """Return `0.183 [0.070, 0.303] (bare(decision_format=native) minus bare)`."""
-        return f"{interval(pair.difference, 3)} ({self._names(pair)})"
+        return f"{difference(pair.difference, 3)} ({self._names(pair)})"
 
     def _two_arms(self, texts: Sequence[Pair]) -> tuple[str, str] | None:
         """Return in which two parts the arm that reads fenced replies splits the whole, and the same in few words.
@@ -140,9 +147,9 @@ class _OneColumn:
         fences = next((turned for p in self.pairs for turned in (p, p.turned) if (turned.a, turned.b) == (rest.b, whole.b)), None)
         if fences is None or abs(fences.difference.value + rest.difference.value - whole.difference.value) > NO_SPREAD:
             return None
-        reads = f"reading fenced replies {interval(fences.difference, 3)}"
+        reads = f"reading fenced replies {difference(fences.difference, 3)}"
         full = f", the sum of two parts: {reads} ({self._names(fences)}), and all else {self._minus(rest)}"
-        brief = f": {reads} ({self._names(fences)}) and all else {interval(rest.difference, 3)}"
+        brief = f": {reads} ({self._names(fences)}) and all else {difference(rest.difference, 3)}"
         return full, brief
 
     def _names(self, pair: Pair) -> str:
@@ -155,16 +162,18 @@ class _OneColumn:
         largest = sorted((kind for kind in gaps if kind and gaps[kind] >= LEAST_TOLD), key=lambda kind: -gaps[kind])[:MAX_KINDS]
         if pair.difference.value <= 0 or not largest:
             return ""
-        parts = [f"{gaps[kind]:.3f} to {self._replies(kind, pair)}" for kind in largest]
+        parts = [f"{gaps[kind]:.3f} in trials with {self._replies(kind, pair)}" for kind in largest]
         rest = round(pair.difference.value, 3) - sum(round(gaps[kind], 3) for kind in largest)  # what is written adds up
-        return f", the sum of what calls in text lost more: {listed([*parts, f'{rest:z.3f} to all else'])}"
+        return f", the sum of what calls in text lost more: {listed([*parts, f'{rest:z.3f} in others'])}"
 
     def _replies(self, kind: str, pair: Pair) -> str:
-        """Return `fenced replies` for `wire.fenced`, and who reads them; other kinds than those of replies by their names."""
+        """Return `fenced replies` for `wire.fenced`, and which loop shows what reading them gains; other kinds as named."""
         family, _, what = kind.partition(".")
         info = self.infos[pair.b]
         is_refused = kind == FENCED and has_option(info.loop, FENCES) and FENCES not in info.options
-        cure = f" (which {Spec(info.loop, {**info.options, FENCES: READ})} reads)" if is_refused else ""
+        reads = str(Spec(info.loop, {**info.options, FENCES: READ}))
+        is_here = any(short_name(each) == reads for each in self.infos.values())
+        cure = f" (what reading them gains, a run with {reads} tells)" if is_refused and not is_here else ""
         return f"{what} replies{cure}" if family == "wire" else kind
 
     def _command(self, apart: Sequence[Pair]) -> tuple[str, ...]:

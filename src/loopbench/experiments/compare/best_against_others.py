@@ -5,16 +5,15 @@ No command runs other tools' agents again to decide what is open, so that the nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from loopbench.metrics.comparison import Comparison, Pair
-from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES
-from loopbench.text.numbers import hundredths, interval, interval_of
+from loopbench.text.numbers import interval
 
-from .matrix import AnswerMatrix, pairs_of
+from .matrix import AGENT, AnswerMatrix, pairs_of
 from .sentence import AnswerSentence
 
 Told = Sequence[tuple[str, Pair]]
@@ -23,7 +22,7 @@ Told = Sequence[tuple[str, Pair]]
 
 def best_against_others(found: AnswerMatrix, comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield the first row minus each other one, in their order, of an imported run of three arms or more in one column."""
-    if len(found.rows) < 3 or len(found.columns) != 1 or found.subject != "agent":
+    if len(found.rows) < 3 or len(found.columns) != 1 or found.subject != AGENT:
         return
     best, *others = found.rows
     accuracy = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
@@ -33,17 +32,23 @@ def best_against_others(found: AnswerMatrix, comparison: Comparison) -> Iterator
     shown = pairs[: MAX_NAMES - 1] if len(pairs) > MAX_NAMES else pairs
     more = f", and {len(pairs) - len(shown)} others" if len(shown) < len(pairs) else ""
     over = _over([pair for _, pair in shown])
-    full = _listed(shown, lambda gap: interval(gap, 3))
-    brief = _listed(shown, lambda gap: interval_of(gap, hundredths))
-    yield AnswerSentence(
-        f"In accuracy {best.loop} minus {full}{more}; paired over {over}", f"{best.loop} minus {brief}{more} ({over})"
-    )
+    level = _level([pair for _, pair in shown], len(accuracy), comparison.alpha)
+    yield AnswerSentence(f"In accuracy {best.loop} minus {_listed(shown)}{more}; paired over {over}{level}")
 
 
-def _listed(told: Told, written: Callable[[Interval], str]) -> str:
+def _level(pairs: Sequence[Pair], family: int, alpha: float) -> str:
+    """Return `, 98.3 % intervals for 3 pairs`; empty where they are at the level of a single test. `family`: all pairs."""
+    levels = sorted({round(100 * (1 - pair.level), 1) for pair in pairs})
+    if all(pair.level == alpha for pair in pairs):
+        return ""
+    each = f"{levels[0]:g}" if len(levels) == 1 else f"{levels[0]:g} to {levels[-1]:g}"
+    return f", {each} % intervals for {family} pairs"
+
+
+def _listed(told: Told) -> str:
     """Return `b: 0.083 [-0.050, 0.211], c: 0.142 [0.001, 0.268]`, with the number of tasks where it is not the same in all."""
     varies = len({pair.difference.n for _, pair in told}) > 1
-    each = [f"{name}: {written(pair.difference)}{f' on {pair.difference.n}' if varies else ''}" for name, pair in told]
+    each = [f"{name}: {interval(pair.difference, 3)}{f' on {pair.difference.n}' if varies else ''}" for name, pair in told]
     return ", ".join(each)
 
 

@@ -23,6 +23,8 @@ NOT_APPLICABLE: Place = "does not apply"
 """What stands in the place of an accuracy, which is that of no model."""
 SIGNS: Mapping[Place | None, str] = {"highest": " *", "not told apart": " =", "lower": "", NOT_APPLICABLE: "", None: ""}
 """What stands behind an accuracy in plain text."""
+AGENT = "agent"
+"""What an arm of another tool is called, whose results were imported."""
 COMPARED: frozenset[Place | None] = frozenset({"highest", "not told apart", "lower"})
 """Places of arms that are compared with others."""
 BEST: frozenset[Place | None] = frozenset({"highest", "not told apart"})
@@ -134,7 +136,7 @@ class AnswerMatrix:
     def subject(self) -> str:
         """What a row is called: an agent where other tools' results were imported, which may differ in anything; else a loop."""
         infos = [cell.arm.info for row in self.rows for cell in row.cells if cell is not None]
-        return "agent" if are_imported(infos) else "loop"
+        return AGENT if are_imported(infos) else "loop"
 
     @property
     def compared(self) -> list[int]:

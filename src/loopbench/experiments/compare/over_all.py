@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.statistics import VerdictWord, is_narrow
 from loopbench.text.counts import listed
-from loopbench.text.numbers import RELATIONS, interval, narrowly, shown_again
+from loopbench.text.numbers import RELATIONS, difference, interval, narrowly, shown_again
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
@@ -81,7 +81,7 @@ class OverAllSentences:
         if not own:
             return
         over = f"Over {every_profile(self.found)} together {self.standing.loop} is"
-        nearest = f"{own[0].b} ({interval(own[0].difference, 3)})"
+        nearest = f"{own[0].b} ({difference(own[0].difference, 3)})"
         if self.standing.is_best:
             best = f"{over}{narrowly(own, '')} better than every other {self.found.subject}"
             again = f"; {shown_again(own[0].difference)}" if narrowly(own[:1]) else ""

@@ -26,7 +26,7 @@ def over_estimates(found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[Answe
         yield AnswerSentence(f"No loop is among the best under {every}")
         return
     first, *others = best
-    stands = _stands(first, found.rows, columns)
+    stands = _stands(first, best, found.rows, columns)
     are = f"{listed([row.loop for row in others])} {'is' if len(others) == 1 else 'are'}"
     others_too = f"; {are} not told apart from the best" if others else ""
     cheaper = list(_cheaper_equals(first, found, costs))
@@ -34,12 +34,18 @@ def over_estimates(found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[Answe
     yield AnswerSentence(f"Under {every} {first.loop} {stands}{price}{others_too}", f"Under {every} {first.loop} {stands}")
 
 
-def _stands(loop: AnswerRow, rows: Sequence[AnswerRow], columns: Sequence[int]) -> str:
-    """Return how the accuracy of a loop that is among the best in every column stands to those of the others."""
+def _stands(loop: AnswerRow, best: Sequence[AnswerRow], rows: Sequence[AnswerRow], columns: Sequence[int]) -> str:
+    """Return how the accuracy of a loop that is among the best in every column stands to those of the others.
+
+    `best`: all loops that are. That it has the highest accuracy is said only where it is told apart from each other loop.
+    """
     if not all(place_of(loop, n) == "highest" for n in columns):
         return "is the most accurate or not told apart from the most accurate"
     is_tied = any(place_of(row, n) == "highest" for row in rows if row is not loop for n in columns)
-    return "is as accurate as any" if is_tied else "has the highest accuracy"
+    if is_tied:
+        return "is as accurate as any"
+    is_alone = len(best) == 1 and all(place_of(row, n) == "lower" for row in rows if row is not loop for n in columns)
+    return "has the highest accuracy" if is_alone else "has the highest mean accuracy, which not every loop is told apart from"
 
 
 def _cheaper_equals(loop: AnswerRow, found: AnswerMatrix, costs: Sequence[Pair]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
-from loopbench.text.numbers import interval, p_value, short_name, verdict
+from loopbench.text.numbers import difference, interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
 from .matrix import COMPARED, NOT_APPLICABLE, SIGNS, Place, places
@@ -166,7 +166,7 @@ def _has_templates(result: SeveralRuns) -> bool:
 def _pair(pair: Pair, profile: str, over: bool) -> tuple[str, ...]:
     """Return a pair's cells; `over`: with the interval that has templates as units."""
     names = (name.removesuffix(f"/{profile}") for name in (pair.a, pair.b))
-    intervals = (interval(pair.difference, 3), *([interval(pair.over_templates, 3)] if over else []))
+    intervals = (difference(pair.difference, 3), *([interval(pair.over_templates, 3)] if over else []))
     tested = (str(pair.difference.n), p_value(pair.p), p_value(pair.p_holm))
     return *names, *intervals, *tested, verdict(pair)
 

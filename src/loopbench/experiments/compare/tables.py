@@ -19,7 +19,17 @@ from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons
-from loopbench.text.numbers import chance_in_words, dollars, interval, limit_text, p_value, short_name, standing, verdict
+from loopbench.text.numbers import (
+    chance_in_words,
+    difference,
+    dollars,
+    interval,
+    limit_text,
+    p_value,
+    short_name,
+    standing,
+    verdict,
+)
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .answer import answer
@@ -258,7 +268,7 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
             *(known[arm][0] if arm in known else arm for arm in (pair.a, pair.b)),
             *([known[pair.a][1]] if apart else []),
             *([pair.metric] if of_several else []),
-            interval(pair.difference, METRICS[pair.metric].digits),
+            difference(pair.difference, METRICS[pair.metric].digits),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
+from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.runs.config import flag_of
-from loopbench.text.numbers import interval, limit_text
+from loopbench.text.numbers import dollars, interval, limit_text
 
 from .matrix import AnswerMatrix, AnswerRow
 from .sentence import AnswerSentence
@@ -26,12 +27,23 @@ class Reversal:
     """The other loop's arm minus that of the adopted one."""
     loop: str
     adopted: str
+    is_turned: bool
+    """Whether the other loop is no more accurate without a limit."""
+    uncached: tuple[float, float] | None
+    """What a trial of each costs on average in dollars without a cache, the other loop first; None where that is not known."""
 
     def told(self, found: AnswerMatrix) -> str:
-        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
+        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`.
+
+        A limit in dollars counts no cache, as the costs of the matrix may: so both mean costs are told as the limit counts them.
+        """
         written = limit_text(self.budget)
         most = f"${written} uncached" if found.unit == "cost_usd" else f"{written} tokens"
-        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
+        ahead = f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
+        if found.unit != "cost_usd" or self.uncached is None:
+            return ahead
+        own, other = map(dollars, self.uncached)
+        return f"{ahead} (uncached means: ${own} and ${other})"
 
 
 def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Mapping[str, str]) -> Iterator[AnswerSentence]:
@@ -47,8 +59,10 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
     path = ("trial_budget", "dollars" if found.unit == "cost_usd" else "tokens")
     each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
-    said = f"A tighter limit reverses the order: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
-    yield AnswerSentence(said, f"A tighter limit reverses the order: {shown[0].told(found)}")
+    what = "reverses the order" if all(one.is_turned for one in shown) else "tells them apart"
+    said = f"A tighter limit {what}: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
+    first = "reverses the order" if shown[0].is_turned else "tells them apart"
+    yield AnswerSentence(said, f"A tighter limit {first}: {shown[0].told(found)}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
@@ -59,5 +73,18 @@ def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile
             continue
         for pair in (turned for each in at.pairs for turned in (each, each.turned)):
             if pair.verdict.word == "better" and rows[pair.b].loop == adopted:
-                made.append(Reversal(at.budget, pair, rows[pair.a].loop, adopted))
+                made.append(_reversal(at.budget, pair, rows))
     return max(made, key=lambda each: (each.budget, each.pair.difference.value), default=None)
+
+
+def _reversal(budget: float, pair: Pair, rows: Mapping[str, AnswerRow]) -> Reversal:
+    """Return what a budget shows of a pair of arms, the first of which is ahead at it."""
+    own, other = (
+        next(cell.arm.summary.means for cell in rows[arm].cells if cell is not None and cell.arm.info.arm == arm)
+        for arm in (pair.a, pair.b)
+    )
+    spent = (own["nominal_usd"], other["nominal_usd"])
+    known = None if spent[0] is None or spent[1] is None else (spent[0].value, spent[1].value)
+    solved = (own[PRIMARY], other[PRIMARY])
+    is_turned = solved[0] is None or solved[1] is None or solved[0].value <= solved[1].value
+    return Reversal(budget, pair, rows[pair.a].loop, rows[pair.b].loop, is_turned, known)

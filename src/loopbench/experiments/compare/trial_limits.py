@@ -11,10 +11,12 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import CompareConfig
 from loopbench.text.counts import MAX_NAMES
-from loopbench.text.numbers import limit_text, short_name
+from loopbench.text.numbers import dollars, limit_text, short_name
 
 from .sentence import AnswerSentence
 
+_LOST_AT = frozenset({StopReason.BUDGET, StopReason.TIMEOUT})
+"""How trials end that spent more than they might, and so are not solved."""
 _LAST_CALL = ", not counting its last call"
 """What is said of a run by the rule before the present one: see `TRIAL_LIMITS_VERSION`."""
 
@@ -65,9 +67,37 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
         yield AnswerSentence(f"{holds}, which no trial reached", is_basis=True)
         return
     ordered = sorted(trials, key=lambda loop: -trials[loop])
-    shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
-    told = ", ".join(f"{loop} {trials[loop] or 'none'}" for loop in shown)
-    reached = told if shown is ordered else f"from {told}"
-    lost = limits.stops <= {StopReason.BUDGET, StopReason.TIMEOUT} and not limits.words.endswith(_LAST_CALL)
+    shown = ordered if len(ordered) <= MAX_NAMES + 1 else [loop for loop in ordered if trials[loop]][:MAX_NAMES]
+    rest = [trials[loop] for loop in ordered if loop not in shown]
+    told = [f"{loop} {trials[loop] or 'none'}" for loop in shown]
+    others = [f"{counted(len(rest), 'other')} {f'{sum(rest)} in all' if any(rest) else 'none'}"] if rest else []
+    reached = ", ".join([*told, *others])
+    lost = limits.stops <= _LOST_AT and not limits.words.endswith(_LAST_CALL)
     what = "trials that needed more, and so are not solved" if lost else "trials that ended there"
     yield AnswerSentence(f"{holds}; {what}: {reached}", is_basis=True)
+
+
+def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
+    """Return that a limit is below what every loop needs: none solved anything, and most trials of each ended at it. Else None."""
+    summaries = [arm.summary for arm in comparison.arms if arm.summary.scored]
+    stops = comparison.limits.stops
+    is_so = (
+        bool(summaries)
+        and bool(stops)
+        and all(
+            summary.accuracy is not None
+            and summary.accuracy.value == 0
+            and sum(summary.stops.get(stop, 0) for stop in stops) > summary.scored / 2
+            for summary in summaries
+        )
+    )
+    if not is_so or not stops <= _LOST_AT:
+        return None
+    unit = "nominal_usd" if all(summary.means["nominal_usd"] is not None for summary in summaries) else "tokens"
+    spent = [(mean.value, short_name(arm.info)) for arm in comparison.arms if (mean := arm.summary.means[unit]) is not None]
+    said = "Nothing was solved: the limit is below what every loop needs"
+    if spent:
+        least, loop = min(spent)
+        amount = f"${dollars(least)} uncached" if unit == "nominal_usd" else counted(round(least), "token")
+        said += f"; {loop}, which spent the least, had spent {amount} a trial when it was stopped"
+    return AnswerSentence(f"{said}. A run without the limit tells what a solved task takes", f"{said}: run without it first")

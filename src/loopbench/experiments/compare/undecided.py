@@ -9,7 +9,7 @@ from loopbench.metrics.comparison import Pair
 from loopbench.metrics.outlook import Chance
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
-from loopbench.text.numbers import chance_in_words, p_value
+from loopbench.text.numbers import chance_in_words
 
 from .air import is_still
 from .matrix import AnswerMatrix, AnswerRow, pairs_of
@@ -27,6 +27,14 @@ class _Plan:
     """How many, and under which profile."""
     chance: str
     decides: DecidingRun
+    alike: str
+    """That the run is likelier to show the two to be equivalent than to differ, as a clause; else empty."""
+
+    def between(self, loop: AnswerRow) -> str:
+        """Return what the run does, and the chance that it does."""
+        if self.alike:
+            return f"{self.tasks} would decide between {loop.loop} and {self.row.loop}{self.alike} ({self.chance})"
+        return f"{self.tasks} would tell {loop.loop} from {self.row.loop} ({self.chance})"
 
 
 MAX_TASKS = 100_000
@@ -36,6 +44,12 @@ MAX_TASKS = 100_000
 def _feasible(pair: Pair) -> Chance | None:
     """Return the size of a run that is likely to decide a pair; None where there is none that anybody can run."""
     return None if pair.outlook is None or pair.outlook.more.tasks > MAX_TASKS else pair.outlook.more
+
+
+def likelier_equivalent(pair: Pair) -> str:
+    """Return that the run that would decide a pair is likelier to show it to be equivalent than to differ; else empty."""
+    is_likelier = pair.outlook is not None and pair.outlook.is_likelier_equivalent
+    return f", most likely as equivalent within {pair.margin:g}" if is_likelier else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +70,13 @@ class UndecidedPairs:
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([self.loop.loop, *rows])}"
         if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
             yield AnswerSentence(f"{between}: {few}")
-            yield from self._of_these_tasks(undecided, alpha)
         elif (plan := self._soonest(undecided)) is None:
             yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
         else:
-            told_apart = f"{plan.tasks} would tell {self.loop.loop} from {plan.row.loop} ({plan.chance})"
-            decides = f"{plan.tasks} would decide ({plan.chance})" if len(rows) == 1 else told_apart
+            told_apart = plan.between(self.loop)
+            decides = f"{plan.tasks} would decide{plan.alike} ({plan.chance})" if len(rows) == 1 else told_apart
             brief = f"{'' if len(rows) == 1 else f'{between}: '}{told_apart.replace('chance about ', 'chance ')}"
             yield AnswerSentence(f"{between}: {decides}", brief, decides=plan.decides)
-
-    def _of_these_tasks(self, undecided: Sequence[tuple[Pair, AnswerRow]], alpha: float) -> Iterator[AnswerSentence]:
-        """Yield what the repeats of each pair show of the tasks that were run, which is nothing of any other task."""
-        for pair, row in undecided:
-            found = pair.within
-            if found is None:
-                continue
-            shown = "is no chance of the repeats" if found.p < alpha else "may be chance of the repeats"
-            p = p_value(found.p)
-            tasks = f"On these {counted(found.tasks, 'task')} alone{self.found.under(pair)}"
-            both = f"{self.loop.loop} solved {found.a:,.4g} of {found.trials:,} trials and {row.loop} {found.b:,.4g}"
-            tested = f"exact test within tasks, p {p if p.startswith('<') else f'= {p}'}"
-            yield AnswerSentence(f"{tasks} {both}, which {shown} ({tested}); of other tasks that says nothing")
 
     def confirming(self) -> Iterator[AnswerSentence]:
         """Yield which run would confirm, with other faults, what all profiles together show of the loop."""
@@ -102,4 +102,4 @@ class UndecidedPairs:
         size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))
         tasks = f"{counted(size.tasks, 'task')}{self.found.under(pair)}"
         chance = f"chance about {chance_in_words(size.chance)}"
-        return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance))
+        return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance), likelier_equivalent(pair))

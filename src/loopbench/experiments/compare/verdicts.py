@@ -17,10 +17,11 @@ from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, narrowly_by, standing
 
 from .air import STRESS, air, every_profile, what_disturbs
-from .matrix import BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
+from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
+from .these_tasks import TheseTasks
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
@@ -39,12 +40,23 @@ class Verdicts:
     """Pairs of loops over all profiles together."""
     alpha: float
     ties: TieBreaks
+    these: TheseTasks
 
     def told(self) -> Iterator[AnswerSentence]:
-        """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared."""
+        """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared.
+
+        Of tasks too few to speak for others, what their repeats show of them alone stands in the place of all that; where nothing
+        is decided of others, before it.
+        """
         compared = self.found.compared
         if not compared:
             return
+        these = [*self.these.told()]
+        others = [] if self.these.are_all_that_is_known else [*self._of_other_tasks(compared)]
+        is_open = all(pair.verdict.word == "undecided" for pair in self.accuracy)
+        yield from [*these, *others] if is_open else [*others, *these]
+
+    def _of_other_tasks(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
         best = self.found.rows[0]
         candidates = [row for row in self.found.rows if all(place_of(row, n) in BEST for n in compared)]
         named = self._worth_naming(candidates) if candidates else []
@@ -139,9 +151,10 @@ class Verdicts:
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
         several, prices = len(self.found.compared) > 1, self._prices
         under = f" under any {air(self.found)}" if several else ""
-        if all(pair.verdict.word == "undecided" for pair in self.accuracy):
+        if self._none_told_apart(named):
+            is_open = all(pair.verdict.word == "undecided" for pair in self.accuracy)
             together = any(pair.verdict.word != "undecided" for pair in self.pooled)
-            nothing = f"No {self.found.subject}" if together else f"Nothing is decided: no {self.found.subject}"
+            nothing = f"No {self.found.subject}" if together or not is_open else f"Nothing is decided: no {self.found.subject}"
             ends, apart = f"{prices.unknown()}{what_disturbs(self.found)}", f"{nothing} is told apart from another{under}"
             told, brief = self.ties.in_words(named[0], candidates)
             few = f"No {apart.partition(': no ')[2]}" if apart.startswith("Nothing") else apart
@@ -162,14 +175,19 @@ class Verdicts:
         brief = f"Adopt {named[0].loop}{harm}: {worse}{prices.saved(named[0])}{alone}"
         return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", brief, adopts=named[0].loop)
 
+    def _none_told_apart(self, named: Sequence[AnswerRow]) -> bool:
+        """Whether no pair is decided, or none but that some are equivalent, and every loop would be named."""
+        words = {pair.verdict.word for pair in self.accuracy}
+        return words <= {"undecided"} or (words <= {"undecided", "equivalent"} and len(named) == len(self.found.rows) > 2)
+
     def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
 
         `under`: behind what is said of every profile. `alone`: what ends the sentence.
         """
         prices, first = self._prices, named[0]
-        equal, equal_brief = self._equals(named, candidates), ""
         split, split_brief = self.ties.split(first, candidates) if len(named) == 1 else ("", "")
+        equal, equal_brief = self._equals(named, candidates, first.loop if split else "it"), ""
         if split:
             said, brief, them = f"{first.loop}{split}", f"{first.loop}{split_brief}", "them"
         else:
@@ -205,15 +223,15 @@ class Verdicts:
         full, brief = self.ties.in_words(named[0], candidates)
         return f"{told}{saved}{full}", f"{few}{brief}"
 
-    def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
-        """Return which candidates are shown to be equivalent to the one that is named, as a clause."""
+    def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], it: str) -> str:
+        """Return which candidates are shown to be equivalent to the one that is named, as a clause. `it`: what it is called."""
         if len(named) > 1:
             return ""
         equal = [row for row in candidates if row is not named[0] and self._equivalent(named[0], row)]
         if not equal:
             return ""
         margins = {f"{pair.margin:g}" for row in equal for pair in pairs_of(self.accuracy, named[0], row)}
-        return f", and it is equivalent to {listed([row.loop for row in equal])} within the margin of {min(margins)}"
+        return f", and {it} is equivalent to {listed([row.loop for row in equal])} within the margin of {min(margins)}"
 
     def _is_cheapest(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
         """Return what is known of the cost of the one loop that is named: the first of those that are is the cheapest."""
@@ -256,7 +274,8 @@ class Verdicts:
                 lost.setdefault(under, []).append(row.loop)
         if not lost:
             return
-        may_be_left_out = self.found.subject != "agent"  # of agents no other line of a short answer says it
+        is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.found.rows) - 1
+        may_be_left_out = self.found.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
         if len(lost) > MAX_NAMES - 1:
             every = listed([loop for loops in lost.values() for loop in loops])
             yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)

@@ -36,7 +36,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
 from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of
-from .hangs import HANG_TRIALS, all_hung, hang_words
+from .hangs import HANG_TRIALS, all_hung, hang_words, slowest_s
 from .names import short_arm
 
 VERSION = 1
@@ -51,6 +51,7 @@ MAX_HEAD_BYTES = 200
 
 Score = Annotated[float, Field(ge=0, le=1)]
 Amount = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
+Seconds = Annotated[float, Field(ge=0, lt=MAX_VALUE)]
 Amounts = Annotated[tuple[Amount | None, ...], FailFast()]  # a million wrong ones would take a gigabyte to say so
 Outcome = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")]
 Course = Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")]
@@ -156,6 +157,8 @@ class Baseline(_Part):
     """Digest of what all tasks have in common; empty if the blessed run told none of its tasks' digests."""
     task_digests: dict[str, str] = Field(default_factory=dict)
     """Task → digest of all that it is, by which a changed suite is told task by task."""
+    slowest_s: Seconds | None = None
+    """Wall time of the slowest scored trial, by which the gate knows one that hangs; None in an older baseline."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 
     @field_validator("metrics")
@@ -214,6 +217,7 @@ def bless(run: Results) -> Baseline:
             seed=manifest.seed,
             repeats=repeats,
             metrics=tuple(known),
+            slowest_s=slowest_s(run.records),
             shared_digest="" if manifest.task_digests is None else manifest.task_digests.shared,
             task_digests={} if manifest.task_digests is None else manifest.task_digests.tasks,
             arms={

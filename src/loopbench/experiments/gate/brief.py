@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -14,7 +15,7 @@ from .line_words import effect_in_words, margin_in_words, outcome_in_words, valu
 from .names import short_arm
 from .next_steps import next_steps
 from .outcome import PASSES, GateArm, GateResult, TaskChange
-from .outputs import change_counts, headline, literal, other_stops, task_lines_of
+from .outputs import brackets, change_counts, headline, literal, other_stops, task_lines_of
 from .stop_words import MAX_TRIALS, stops_alone
 
 MAX_ARMS = 12
@@ -44,11 +45,10 @@ def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
 
 
 def margins(result: GateResult) -> str:
-    """Return what each metric may lose, and what the brackets of the rows are; the long form has how they are corrected."""
+    """Return what each metric may lose, and what the brackets of the rows are."""
     each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
     estimated = any(line.outcome != "identical" for line in result.lines)
-    level = f"; brackets: one-sided {100 * (1 - result.alpha):g} % bounds{' toward worse' * (len(result.lines) > 1)}"
-    return f"margins: {', '.join(each)}{level * estimated}"
+    return f"margins: {', '.join(each)}{f'; {brackets(result)}' if estimated else ''}"
 
 
 def sentences(result: GateResult) -> list[str]:
@@ -86,9 +86,9 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
     `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
     """
     crashed = [change for change in result.stops if change.crashed]
-    lost = next((change for change in result.tasks if change.became == "worse"), None)
-    if lost is not None and not crashed and result.outcome in LOSSES:
-        shown = task_lines_of([_shown(result, lost)])
+    lost = _lost(result)
+    if lost and not crashed and result.outcome in LOSSES:
+        shown = task_lines_of([_shown(lost)])
     else:
         shown = other_stops(crashed or result.stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
@@ -97,10 +97,18 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
     return [*shown, *(left if result.outcome == "worse here" else [])]
 
 
-def _shown(result: GateResult, first: TaskChange) -> TaskChange:
+def _lost(result: GateResult) -> list[TaskChange]:
+    """Return the tasks that got worse, of the arms that are held to have got worse; of all, where no arm has such a row."""
+    worse = [change for change in result.tasks if change.became == "worse"]
+    arms = {line.arm for line in result.lines if line.outcome == result.outcome}
+    return [change for change in worse if change.arm in arms] or worse
+
+
+def _shown(lost: Sequence[TaskChange]) -> TaskChange:
     """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
-    cause = next(iter(result.causes), None)
-    found = next((change for change in result.tasks if change.became == "worse" and change.cause == cause), first)
+    causes = Counter(change.cause for change in lost if change.cause is not None)
+    cause = max(causes, key=lambda each: causes[each], default=None)
+    found = next(change for change in lost if change.cause == cause)
     return found if found.cause is None else replace(found, parts_at=None)
 
 

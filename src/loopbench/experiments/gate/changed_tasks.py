@@ -10,13 +10,16 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.divergence import cause_of, first_difference
 from loopbench.metrics.trajectory.losses import Loss
-from loopbench.metrics.trajectory.trajectory import course, signatures
+from loopbench.metrics.trajectory.trajectory import course, shortened, signatures
 from loopbench.runs.store.traces import read_trace
 
 from .baseline import TaskLine, measured
+from .hangs import hung
 from .outcome import Became, Side, TaskChange
 from .sides import Sides, show_command, stop_of
 
+NO_STEP = 0
+"""In the place of a step, which are counted from 1, where no trace has any."""
 _WORST_FIRST: tuple[Became, ...] = ("worse", "better", "other")
 
 
@@ -35,9 +38,16 @@ def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange
             continue
         record = records[trial.repeat]
         parts_at, loss = _divergence(folder, record, line, trial.counterpart, lost=_fell(was, now))
-        step, cause, detail = (None, None, "") if loss is None else (loss.step, loss.cause, loss.detail)
+        step, cause, detail = (None, None, "") if loss is None else (loss.step or None, loss.cause, loss.detail)
         command = show_command(folder, sides.arm, record)
         yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
+
+
+def _untraced(record: Record) -> Loss | None:
+    """Return what the record alone says: of a trial whose process was killed, as it hung, there is no trace."""
+    if not hung(record):
+        return None
+    return Loss("budget", f"its time was up{f' ({shortened(record.reason)})' if record.reason else ''}", step=NO_STEP)
 
 
 def _side(records: Mapping[int, Record]) -> Side:
@@ -107,5 +117,5 @@ def _divergence(folder: Path, record: Record, line: TaskLine, counterpart: int, 
         loss = cause_of(trace, record, baseline_steps) if lost else None
         own = [step.signature for step in course(trace)]
     except ValueError:
-        return None, None
+        return None, _untraced(record) if lost else None
     return first_difference(baseline_steps, own) if baseline_steps else None, loss

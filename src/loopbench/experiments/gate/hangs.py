@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.trajectory import shortened
@@ -13,6 +14,21 @@ from .names import short_arm
 
 HANG_TRIALS = 3
 """Trials, the first of an arm, that tell that it hangs if all of them end at their time limit."""
+
+MIN_LIMIT_S = 10.0
+"""Seconds that a trial may stall at least, however quick the blessed ones were."""
+TIMES_SLOWEST = 20
+"""Multiple of the slowest blessed trial's time that a trial may stall: another machine may be as much slower."""
+
+
+def slowest_s(records: Iterable[Record]) -> float:
+    """Return the wall time of the slowest scored trial, in seconds with three decimals; 0 where none is scored."""
+    return round(max((record.wall_s for record in records if record.status == "scored"), default=0.0), 3)
+
+
+def stall_limit_s(slowest: float) -> float:
+    """Return after how many seconds without a request or a call a trial counts as hanging, by the slowest blessed one's seconds."""
+    return max(MIN_LIMIT_S, float(math.ceil(TIMES_SLOWEST * slowest)))
 
 
 def hung(record: Record) -> bool:

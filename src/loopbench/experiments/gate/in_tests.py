@@ -35,7 +35,7 @@ from .next_steps import next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided as GateOnUndecided
 from .outputs import headline, literal
-from .running import run_unless_it_hangs
+from .running import run_unless_it_hangs, with_stall_limit
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -95,6 +95,8 @@ class LoopGate:
         experiment = self._prepared(loop, settings.settings)
         common = settings.common_tasks
         refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
+        if "trial_timeout_s" not in settings.settings:
+            experiment = with_stall_limit(experiment, baseline)
         found = self._run(experiment, baseline)
         judged = judge(found, baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
         judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))

@@ -25,7 +25,7 @@ from .hangs import hang_words
 from .larger import larger
 from .names import short_arm
 from .other_changes import differences, unjudged_bills, unjudged_sentences
-from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange
+from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .own_limits import held_open, other_loops, tested_lines
 from .sides import Sides
 from .unseen import SEED_ALONE, dice, is_changed, loop_differences, only_the_seed_differs, unseen
@@ -73,7 +73,7 @@ def judge(
         outcome=outcome,
         reasons=() if hung else reasons,
         arms=arms,
-        tasks=changes(run.folder, told, paired=case.paired),
+        tasks=_of_lost_arms_first(changes(run.folder, told, paired=case.paired), arms),
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
@@ -146,6 +146,12 @@ class _Case:
             return frozenset()
         entries = {arm.arm: arm for arm in self.manifest.arms}
         return frozenset(side.arm for side in self.sides if is_changed(self.baseline.arms[side.baseline_arm], entries[side.arm]))
+
+
+def _of_lost_arms_first(tasks: Sequence[TaskChange], arms: Iterable[GateArm]) -> tuple[TaskChange, ...]:
+    """Return changed tasks, those that got worse in an arm that is held to have done so before those in which another did."""
+    lost = {line.arm for arm in arms for line in arm.lines if line.outcome in ("regression", "worse here")}
+    return tuple(sorted(tasks, key=lambda change: (change.became != "worse", change.became == "worse" and change.arm not in lost)))
 
 
 def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool) -> str:

@@ -18,6 +18,7 @@ from loopbench.runs.store.files import RunError
 
 from .baseline import Baseline
 from .comparable import Incomparable, refuse_other
+from .running import with_stall_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class RerunSettings:
     allowed: Permissions = NO_PERMISSIONS
     """The user code, server and recording that the baseline names; server and recording may differ by now."""
     trial_timeout_s: float | None = None
-    """Time limit for one trial, in seconds, in the place of the baseline's."""
+    """Time limit for one trial, in seconds; None: the baseline's, or less where its trials were quick, see `with_stall_limit`."""
     runs: Path = Path("runs")
     common: bool = False
     """Where the suite has changed, the tasks that are the same in both are to be judged: they get the baseline's step limit."""
@@ -51,7 +52,7 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
-    return experiment
+    return experiment if settings.trial_timeout_s is not None else with_stall_limit(experiment, baseline)
 
 
 def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> CompareConfig:

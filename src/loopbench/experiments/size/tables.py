@@ -73,25 +73,28 @@ def _answer(sizing: Sizing, plan: SizeOption) -> str:
         few = counted(units, "task") if sizing.clusters is None else f"{counted(units, 'cluster')} of tasks"
         return f"{question}: {few} in the pilot are too few to tell; run about {FIRST_TASKS} first"
     if best is not None:
-        return f"{question}: {_tasks(best)} × {best.repeats} ({_flags(sizing, best)}), which is {_cost(best)}"
+        return f"{question}: {_times(best)} ({_flags(sizing, best)}), which is {_cost(best)}"
     if not plan.sizes:
         return f"{question}: no feasible number of tasks is enough"
     smallest = min(plan.sizes, key=lambda size: size.tasks)
     if smallest.tasks > MAX_TASKS:
         return f"{question}: more than {count(MAX_TASKS)} tasks, which in practice nobody can run"
     shortage = f"the suite's {count(sizing.suite_tasks or 0)} tasks are too few"
-    would_do = f"{_tasks(smallest)} × {smallest.repeats} would do, which is {_cost(smallest)}"
+    would_do = f"{_times(smallest)} would do, which is {_cost(smallest)}"
     fewest = min((size for size in plan.sizes if size.tasks <= MAX_TASKS), key=lambda size: size.trials)
     if fewest.trials > CHEAPER * smallest.trials:
         return f"{question}: {shortage}; {would_do}"
-    return (
-        f"{question}: {shortage}; {would_do}; with more tasks, fewer trials: {_tasks(fewest)} × {fewest.repeats}, {_cost(fewest)}"
-    )
+    return f"{question}: {shortage}; {would_do}; with more tasks, fewer trials: {_times(fewest)}, {_cost(fewest)}"
 
 
 def _tasks(of: Size | Sizing) -> str:
     """Return `1,240 tasks`, and in how many clusters they come where they share some."""
     return f"{count(of.tasks)} tasks" + ("" if of.clusters is None else f" in {count(of.clusters)} clusters")
+
+
+def _times(of: Size | Sizing) -> str:
+    """Return `1,240 tasks in 124 clusters × 2 repeats`."""
+    return f"{_tasks(of)} × {counted(of.repeats, 'repeat')}"
 
 
 def _flags(sizing: Sizing, size: Size) -> str:
@@ -146,7 +149,7 @@ def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
 
 
 def _pilot(sizing: Sizing) -> str:
-    return f"{_tasks(sizing)} × {sizing.repeats}, as in the pilot,"
+    return f"{_times(sizing)}, as in the pilot,"
 
 
 def _noise(sizing: Sizing) -> Table:
@@ -159,7 +162,7 @@ def _noise(sizing: Sizing) -> Table:
             (noise.arm, most + _change(sizing, noise.sd, sign=False), f"{most}± {_change(sizing, noise.band, sign=False)}", second)
         )
     width = 4 if any(row[3] for row in rows) else 3
-    title = f"How much two runs of one loop with fresh seeds differ, {_tasks(sizing)} × {sizing.repeats}"
+    title = f"How much two runs of one loop with fresh seeds differ, {_times(sizing)}"
     return Table(title, tuple(columns[:width]), tuple(row[:width] for row in rows))
 
 

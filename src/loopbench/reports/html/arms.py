@@ -10,7 +10,7 @@ from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
 from loopbench.protocol.counts import counted
-from loopbench.text.numbers import interval, p_value, short_name, verdict
+from loopbench.text.numbers import difference, interval, p_value, short_name, verdict
 
 from .charts import accuracy, forest
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragraph
@@ -132,7 +132,7 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -
             names.get(pair.a, pair.a),
             names.get(pair.b, pair.b),
             *([METRICS[pair.metric].label] if several else []),
-            interval(pair.difference, METRICS[pair.metric].digits),
+            difference(pair.difference, METRICS[pair.metric].digits),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words
+from loopbench.experiments.compare.on_tasks import OnTasks
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval
@@ -33,6 +34,8 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
         if defaults := defaults_sentence(results.manifest):
             said.append(Paragraph(defaults))
         said.append(matrix(found) if is_scored else Paragraph("No trial was scored."))
+        if found.on_tasks.is_shown:
+            said.append(_of_tasks(found.on_tasks))
     reading = how_to_read(notes(results.comparison))
     return PageSection("verdict", "Verdict", (*_banners(results), *said, *reading))
 
@@ -47,6 +50,16 @@ def matrix(found: ComparisonAnswer) -> Grid:
     of = "of each agent" if found.subject == "agent" else "under each fault profile"
     caption = f"Accuracy {of}, with its interval in brackets{order}{marks}"
     return Grid(caption, heads, tuple(_row(row, found) for row in found.rows))
+
+
+def _of_tasks(on: OnTasks) -> Grid:
+    """Return the table of loops and a few tasks, with the trials beyond the limit and mean costs."""
+    caption = (
+        f"{on.caption[0].upper()}{on.caption[1:]}; behind it the trials over the limit, if any, and what a trial cost on average"
+    )
+    cells = [[on.cell(row, task, has_limits=True, has_costs=True) for task in on.tasks] for row in on.found.rows]
+    rows = tuple((row.loop, *own) for row, own in zip(on.found.rows, cells, strict=True))
+    return Grid(caption, (on.found.subject, *on.tasks), rows)
 
 
 def _row(row: AnswerRow, found: ComparisonAnswer) -> tuple[Cell, ...]:

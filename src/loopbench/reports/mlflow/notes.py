@@ -11,6 +11,7 @@ from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
+from loopbench.experiments.compare.warned import warned
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
@@ -56,8 +57,9 @@ def note(found: Results) -> str:
 
 def _head(found: Results) -> str:
     comparison, effects = found.comparison, ablation_result(found)
-    warnings = [f"Warning: {warning}" for warning in comparison.warnings[:MAX_WARNINGS]]
-    if hidden := len(comparison.warnings) - len(warnings):
+    every = warned(comparison)
+    warnings = every[:MAX_WARNINGS]
+    if hidden := len(every) - len(warnings):
         warnings.append(f"{counted(hidden, 'more warning')}: {REPORT}")
     found_answer = found.answer
     said = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]

@@ -163,6 +163,8 @@ class ProgressCounts(Unwatched):
         self.began = time.monotonic()
         self._pace, self._tasks, self._has_looks = Pace(), len(experiment.tasks), experiment.manifest.looks is not None
         self._marks = deque([(self.began, 0)])
+        self.may_shrink = not self.before
+        """Whether the same command can be typed with fewer tasks."""
 
     def _add_earlier(self, experiment: Experiment) -> None:
         ends: dict[tuple[str, str, int], TrialEnd] = {}
@@ -183,7 +185,7 @@ class ProgressCounts(Unwatched):
     def _tell_duration(self, left_s: float) -> None:
         """Say how long a long run takes; a new run may be repeated with fewer tasks."""
         most = "at most " if self._has_looks else ""
-        hint = "" if self.before else fewer_tasks(self._tasks, left_s * self.total / max(1, self.total - self.done))
+        hint = "" if not self.may_shrink else fewer_tasks(self._tasks, left_s * self.total / max(1, self.total - self.done))
         self.noted(f"{most}{about(left_s)} to go for {counted(self.total - self.done, 'trial')}{hint}")
 
     @property
@@ -380,18 +382,20 @@ def _print(line: str) -> None:
 
 
 @contextmanager
-def watching(experiment: Experiment, *, quiet: bool) -> Iterator[Progress]:
-    """Show the progress of a run within the block."""
+def watching(experiment: Experiment, *, quiet: bool, may_shrink: bool = True) -> Iterator[Progress]:
+    """Show the progress of a run within the block. `may_shrink`: the command that runs it has a number of tasks."""
     if quiet:
         yield Unwatched()
     elif sys.stderr.isatty():
         live = Live(console=Console(file=sys.stderr), auto_refresh=False, transient=True)
         view = LiveView(experiment, live)
+        view.may_shrink = view.may_shrink and may_shrink
         live.update(view)
         with live, calling(view.draw):
             yield view
     else:
         lines = _Lines(experiment)
+        lines.may_shrink = lines.may_shrink and may_shrink
         try:
             with calling(lines.draw):
                 yield lines

@@ -79,9 +79,13 @@ class Pool:
     @property
     def in_flight(self) -> int:
         """Return how many trials to request at once, so that no worker waits for work."""
+        return self._links.workers * (self._share + (0 if self._waits else MAX_AHEAD))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether trials wait, for a model or for simulated delays, so that only several at once use the time."""
         config = self._job.config
-        waits = config.real_models or config.real_time
-        return self._links.workers * (self._share + (0 if waits else MAX_AHEAD))
+        return bool(config.real_models) or config.real_time
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Pool]:
@@ -161,7 +165,7 @@ class Pool:
         """Keep a worker alive, and replace it whenever it is lost."""
         try:
             while not self._closing:
-                worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
+                worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share, narrow=not self._waits)
                 try:
                     await self._serve(worker)
                 except WorkerLost as lost:
@@ -253,6 +257,8 @@ class Pool:
     def _done(self, worker: PoolWorker, number: int, outcome: FinishedTrial | NotRun) -> None:
         order = worker.orders.pop(number)
         worker.finished += 1
+        if not self._waits and isinstance(outcome, FinishedTrial):
+            worker.narrow = outcome.record.stop == StopReason.TIMEOUT
         self._barren = 0
         self._arm_deaths.trial_ended(order.trial.arm.name)
         if not order.done.done():

@@ -54,6 +54,9 @@ class PoolWorker:
     """Whether it has announced its end."""
     stuck: bool = False
     """Whether it must be killed."""
+    narrow: bool = False
+    """Whether it is given one trial at a time, since it has returned none, or the last one ran into its limit: trials that
+    hang together on one event loop do so one after the other, and none of their results gets out before the last."""
     finished: int = 0
     ready_at: float = field(default_factory=time.monotonic)
     silent_s: float = 0.0
@@ -76,6 +79,8 @@ class PoolWorker:
         """Return how many more trials it may be given."""
         if self.held:
             return 0
+        if self.narrow:
+            return 1 - len(self.orders)
         per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
         return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)
 

@@ -29,7 +29,7 @@ STUCK_S = 0.5
 GRACE_S = 1.0
 """Seconds beyond the time limit before a trial is interrupted."""
 HANGS_S = 10.0
-"""Seconds without a turn of the event loop after which the trial that holds it up is told."""
+"""Seconds without a turn of the event loop after which the trial that holds it up is told, or half of its limit if that is less."""
 HOPELESS_S = 5.0
 """Seconds after which an interruption counts as failed, and after which that is reported again."""
 MAX_PAUSE_S = 1.0
@@ -98,7 +98,7 @@ class HangingTrials:
 
     def said(self, trial: str, stuck_s: float) -> str:
         """Return what is to be said of a trial that has held an event loop up for so long; empty where that is nothing."""
-        if stuck_s < HANGS_S or not trial or trial in self._told:
+        if stuck_s < min(HANGS_S, self._limit_s / 2) or not trial or trial in self._told:
             return ""
         self._told.add(trial)
         return (

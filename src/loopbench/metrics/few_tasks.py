@@ -1,0 +1,54 @@
+"""What each arm did on each of a few tasks: of so few that a table of them is read, and says more than a mean."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .record import Record
+from .summary import METRICS, dollars
+
+MAX_FEW_TASKS = 8
+"""Tasks up to which each is told by itself, and repeats are tested for what they show of these tasks alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnTask:
+    """The scored trials of one arm on one task."""
+
+    arm: str
+    task: str
+    trials: int
+    solved: float
+    """Their scores together: of scores 0 and 1 the number of trials that were solved."""
+    stops: Mapping[str, int]
+    """Stop reason → trials."""
+    cost_usd: float | None
+    """Mean dollars of a trial, without luck with a cache; None where they are not known of each."""
+    tokens: float | None
+    """Mean tokens of a trial; None likewise."""
+
+
+def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
+    """Return what each arm did on each task, in the order of arms and tasks."""
+    made = []
+    for arm, records in by_arm.items():
+        tasks: dict[str, list[Record]] = {}
+        for record in records:
+            if record.status == "scored":
+                tasks.setdefault(record.task, []).append(record)
+        made += [_on_task(arm, task, tasks[task]) for task in sorted(tasks)]
+    return tuple(made)
+
+
+def _on_task(arm: str, task: str, own: Sequence[Record]) -> OnTask:
+    stops = Counter(record.stop for record in own if record.stop is not None)
+    cost, tokens = _mean([dollars(record) for record in own]), _mean([METRICS["tokens"](record) for record in own])
+    return OnTask(arm, task, len(own), math.fsum(record.accuracy for record in own), stops, cost, tokens)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
