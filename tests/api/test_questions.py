@@ -81,7 +81,7 @@ WHYS: list[list[str]] = [[], ["bare"], ["bare", "finish(parse_retries=0)"]]
 
 
 CALLS = re.compile(r"\.show\(|\.why\(|\.findings|\.to_json|loopbench\.ablate")
-COMMANDS = re.compile(r"loopbench (show|why|ablate)|: -v")
+COMMANDS = re.compile(r"loopbench (show|why|ablate)|: -v|: --all")
 
 
 @pytest.mark.parametrize("names", WHYS, ids=["sums", "an arm", "a pair"])
@@ -103,7 +103,7 @@ def test_why_and_size_read_a_run(pair: Loaded) -> None:
     assert repr(loopbench.why(pair.results.folder)) == repr(pair.why())
     assert why.finding is why
     causes, (only,) = why.causes, why.pairs
-    assert list(causes.columns) == ["arm", "against", "cause", "trials"]
+    assert list(causes.columns) == ["arm", "against", "cause", "trials", "lost", "solved_with", "solved", "p", "doubtful"]
     told = {arm: sum(by_cause.values()) for arm, by_cause in only.causes.items() if by_cause}
     assert causes[causes["against"].notna()].groupby("arm")["trials"].sum().to_dict() == told
     assert list(why.divergences["task"]) == [each.task for each in only.divergences]
@@ -131,14 +131,14 @@ def test_the_gate_judges_a_run_and_runs_again(pair: Loaded, tmp_path: Path) -> N
     assert common is not None
     assert (common.changed, common.added, common.removed) == ((), (), ())
     with pytest.raises(ValueError, match=r"^common_tasks: "):
-        loopbench.gate(path, pair, common_tasks="all")
+        loopbench.gate(path, pair, common_tasks="all")  # type: ignore[arg-type]
     again = loopbench.gate(path, runs=tmp_path / "again")
     assert again.finding.outcome == "identical"
     assert repr(again).splitlines()[0].lower().startswith("identical")
     with pytest.raises(ValueError, match="seed is for a new run"):
         loopbench.gate(path, pair, seed=3)
     with pytest.raises(ValueError, match=r"^tasks: it is the baseline's"):
-        loopbench.gate(path, tasks=3)
+        loopbench.gate(path, tasks=3)  # type: ignore[call-arg]
     path.write_text("{}", "utf-8")
     with pytest.raises(ValueError, match="not a baseline"):
         loopbench.bless(pair, path)

@@ -61,7 +61,10 @@ def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
     assert {arm: (int(lost), int(trials)) for arm, lost, trials, _ in sums} == {
         name: (arm["lost"], arm["trials"]) for name, arm in told.items()
     }
-    for arm, _, _, causes in sums:
+    for arm, _, _, listed in sums:
+        causes = re.sub(r" in doubt \([^)]*\)", "", listed).replace("; ", ", ")
+        doubted = {cause for cause, rate in told[arm]["base_rates"].items() if rate["doubtful"]}
+        assert {cause.strip() for cause in re.findall(r"([a-z ]+) \d+ in doubt", listed)} == doubted
         counts = re.findall(r"([a-z ]+?) (\d+)(?:, |$)", re.sub(r" \([^)]*\)", "", causes))
         assert dict(counts) == {k: str(v) for k, v in told[arm]["causes"].items()}
         for kind, many in re.findall(r"(\w+) (\d+)", "".join(re.findall(r"\(([^)]*)\)", causes))):
@@ -77,6 +80,14 @@ def test_pairs_causes_examples_and_tasks(compared):
     assert re.search(r"react_extract/flaky-format lost \d+: parse \d+", ended.out)
     assert re.search(r"could not be read \(wire\.\w+\); the loop did not ask again", ended.out)
     assert "Tasks of arithmetic under forgetful: 12, repeats: 1" in ended.out
+
+
+def test_more_is_told_with_v_and_nothing_less(compared):
+    short, full = (compared("why", "latest", *more).out.splitlines() for more in ((), ("-v",)))
+    assert all(line in full or line.startswith(("and ", "One arm: ", "A B; ")) for line in short)  # those say how to see more
+    pair = compared("why", "latest", "bare", "react_extract", "-v").out
+    assert "all: -v" not in pair
+    assert "wasted steps are those beyond the cheapest trial" in " ".join(pair.split())
 
 
 def test_the_command_below_an_example_shows_the_trial(compared):

@@ -17,6 +17,7 @@ from loopbench.metrics.statistics import (
     clopper_pearson,
     clustered_error,
     event_rate,
+    fisher_greater,
     log_ratios,
     standard_error,
     unit_count,
@@ -42,6 +43,15 @@ def finite(interval: Interval) -> bool:
 
 
 # Vectors: Wilson 1927, Miller 2024, Holm 1979; made with scipy and statsmodels.
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.data())
+def test_fisher_adds_up_the_chances_of_tables_as_far_apart(n, m, data):
+    a, b = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
+    ways = sum(math.comb(n, k) * math.comb(m, a + b - k) for k in range(a, min(n, a + b) + 1))
+    assert fisher_greater((a, n), (b, m)) == pytest.approx(ways / math.comb(n + m, a + b))
+    with pytest.raises(ValueError, match=" of "):
+        fisher_greater((n + 1, n), (b, m))
 
 
 def test_clopper_pearson_vectors():

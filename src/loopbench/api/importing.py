@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from loopbench.datasets.importing.frame import FrameTable
 from loopbench.experiments.compare.results import results
@@ -52,7 +52,23 @@ IMPORT_KINDS: Mapping[str, Kind] = {
 }
 """Setting → the kind of its values, checked here as some mean something else in other calls."""
 OWN = ("map", "scorer", "arm", "name", "format")
-SETTINGS = (*OWN, "models", "scale", "cluster", "errors_as_failures", "suite", "alpha", "margin", "runs", "replace")
+
+
+class ImportSettings(TypedDict, total=False):
+    """The settings of an import beside the named parameters."""
+
+    models: Sequence[str]
+    scale: str | Sequence[float | str] | None
+    cluster: str | None
+    errors_as_failures: bool
+    suite: str | None
+    alpha: float
+    margin: float
+    runs: str | Path
+    replace: bool
+
+
+SETTINGS = (*OWN, *ImportSettings.__annotations__)
 ELSEWHERE = {"max_left_out": "it is the command's, whose exit code it sets; here run.trials['status'] tells what was left out"}
 
 
@@ -65,7 +81,7 @@ def import_results(
     arm: str | Sequence[str] = (),
     name: str | None = None,
     format: str | None = None,  # noqa: A002
-    **settings: Any,
+    **settings: Unpack[ImportSettings],
 ) -> Loaded:
     """Read what other tools measured into a run directory, as `loopbench import` does, and return the run as `load` does.
 

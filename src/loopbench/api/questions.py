@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from loopbench import session
 from loopbench.experiments import gate as gates
@@ -49,6 +49,7 @@ from .objects import (
     profile_name,
     suite_name,
 )
+from .warned import warn_caller
 
 AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
@@ -56,8 +57,23 @@ AnyRun = str | Path | Loaded
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
-RERUN_SETTINGS = ("seed", "repeats", "trial_timeout_s", "runs", "allow", "base_url", "cassette")
 COMMON = "common_tasks"
+
+
+class RerunOptions(TypedDict, total=False):
+    """The settings of `gate`: those of a new run, and `common_tasks`."""
+
+    seed: int
+    repeats: int
+    trial_timeout_s: float
+    runs: str | Path
+    allow: Sequence[str]
+    base_url: str
+    cassette: str | Path
+    common_tasks: bool
+
+
+RERUN_SETTINGS = tuple(name for name in RerunOptions.__annotations__ if name != COMMON)
 RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
 OPTIMIZE_ELSEWHERE = {
     "profiles": "designs are optimized and compared under the same conditions: pass one as profile",
@@ -120,6 +136,8 @@ def ablate(
 def bless(run: AnyRun, baseline: str | Path) -> Path:
     """Write a run as the baseline file that `gate` compares later runs with, in the place of an older one; return its path.
 
+    A folder that does not exist is made, and a warning names it.
+
     Raises ValueError for a run that is no baseline, such as one that is not complete, and for a file that is something else.
     """
     path = Path(baseline)
@@ -127,7 +145,9 @@ def bless(run: AnyRun, baseline: str | Path) -> Path:
     with naming_files({"baseline": path}):
         new = gates.bless(gates.read_run(_loaded(run).results.folder))
         gates.replaced(path, new)  # a file that is not a baseline is not replaced
+        made = [] if path.parent.is_dir() else [f"made the folder {path.parent}"]
         gates.write_baseline(path, new)
+    warn_caller(made)
     return path
 
 
@@ -140,7 +160,7 @@ def gate(
     metrics: Mapping[str, float] = gates.DEFAULT_METRICS,
     alpha: float = 0.05,
     progress: bool | None = None,
-    **settings: Any,
+    **settings: Unpack[RerunOptions],
 ) -> GateAnswer:
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
@@ -156,7 +176,7 @@ def gate(
     with naming_files({"baseline": path}):
         blessed = gates.read_baseline(path)
     check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
-    common = settings.pop(COMMON, False)
+    common = settings.pop("common_tasks", False)
     gates.check_request(blessed, metrics, alpha)
     if run is None:
         folder = _run_again(blessed, path, loops, progress, {**settings, COMMON: common})

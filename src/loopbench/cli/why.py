@@ -39,7 +39,7 @@ class WhyOptions(OptionGroup):
     task: str | None = None
     """Task to explain, or a part of its id that no other has; others are left out."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
-    """Print what is notable about the tasks, too, and every pair of arms unless arms are named."""
+    """Print what is notable about the tasks, too, and, unless arms are named, every pair of arms and every cause."""
     show_all: Annotated[bool, typer.Option("--all")] = False
     """Print every trial and task, not only the first of each kind."""
 
@@ -74,16 +74,22 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
         _trial(found, find_record(found, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else why_lines.MAX_EXAMPLES
-    in_sums = a is None and not options.verbose and not options.show_all
-    pairs, arms = _for_sums(found) if in_sums and not output.as_json else _asked_for(found, a, b)
+    in_full = options.verbose or options.show_all
+    in_sums = a is None and not in_full and not output.as_json
+    pairs, arms = _for_sums(found) if in_sums else _asked_for(found, a, b)
     reasons = find(found, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
         print_shown(why_lines.sums(found, reasons, Shell(found.folder)))
+    elif a is None:
+        print_shown(why_lines.in_full(found, reasons, Shell(found.folder), show_all=options.show_all))
     else:
-        with_tasks = a is None or options.verbose or options.show_all or bool(reasons.untraced)
-        print_shown(why_lines.why(found, reasons, Shell(found.folder), show_all=options.show_all, with_tasks=with_tasks))
+        print_shown(
+            why_lines.why(
+                found, reasons, Shell(found.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
+            )
+        )
 
 
 def _asked_for(found: Results, a: str | None, b: str | None) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:

@@ -100,6 +100,25 @@ def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
     return Interval(events / n, low, high, n)
 
 
+def fisher_greater(one: tuple[int, int], other: tuple[int, int]) -> float:
+    """One-sided p-value of Fisher's exact test (1935): the chance that one share is this much larger, were both equal.
+
+    `one`, `other`: events, and the independent trials that they are of. Raises ValueError unless 0 <= events <= trials.
+    """
+    (a, n), (b, m) = one, other
+    if not (0 <= a <= n and 0 <= b <= m):
+        raise ValueError(f"{a!r} of {n!r} and {b!r} of {m!r}")
+    counts = np.arange(a, min(n, a + b) + 1)
+    logs = _log_choices(n, counts) + _log_choices(m, a + b - counts) - _log_choices(n + m, np.array([a + b]))
+    return min(float(np.exp(logs).sum()), 1.0)
+
+
+def _log_choices(n: int, k: NDArray[np.int64]) -> Floats:
+    """Return the logarithms of the numbers of ways to choose k of n."""
+    logs: Floats = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+    return logs
+
+
 def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
     """Mean over tasks of scores in [0, 1], `scores[task][repeat]`; never of zero width.
 

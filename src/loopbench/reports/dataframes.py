@@ -310,11 +310,10 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
 KEPT = frozenset(
     [
         *(PRIMARY, "steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens", "cost_usd"),
-        *("seconds", "wall_s", "simulated_s", "started_at", "attempt", "seed"),
-        *("false_success", "answer_unseen", "confidence", "over_templates", "recovery", "right_unseen"),
+        *("seconds", "wall_s", "started_at", "attempt", "confidence", "over_templates"),
     ]
 )
-"""Measures that every run's tables have, also those of an imported run that does not tell them."""
+"""Measures that every run's tables have, also those of an imported run that does not tell them, though others do."""
 
 _TIME = "datetime64[us, UTC]"
 _FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}

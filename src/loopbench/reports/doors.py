@@ -14,7 +14,9 @@ class Door(ABC):
     """What a reader types to see more of a run's losses."""
 
     all_of_a_cause: str
-    """To see every example of a cause, and every cause."""
+    """To see every example of a cause."""
+    more_causes: str
+    """To see every cause."""
     tasks: str
     """To see what is notable about the tasks."""
     choices: str
@@ -38,7 +40,8 @@ class Shell(Door):
     """The commands about one run directory."""
 
     folder: Path
-    all_of_a_cause = "-v"
+    all_of_a_cause = "--all"
+    more_causes = "-v"
     tasks = "-v"
 
     @property
@@ -64,6 +67,7 @@ class Python(Door):
     """The calls of a loaded run, which stands before the point of each."""
 
     all_of_a_cause = ".to_json()"
+    more_causes = ".causes"
     tasks = ".why().tasks"
     choices = "One arm: .why(ARM); two arms where they part: .why(A, B); counts of every pair: .why().pairs; tasks: .why().tasks"
 

@@ -71,12 +71,12 @@ def without_untold(
 ) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]:
     """Return rows and constant columns without measures that no row has, an interval's with its ends.
 
-    `kept`: measures that stay. Text, and names with a point such as `faults.landed`, stay as well.
+    `kept`: measures that stay, as text does.
     """
 
     def is_untold(name: str) -> bool:
         measure = next((name.removesuffix(end) for end in _ENDS if name.endswith(end) and name.removesuffix(end) in dtypes), name)
-        is_measure = "." not in name and dtypes.get(name) != "string" and measure not in kept
+        is_measure = dtypes.get(name) != "string" and measure not in kept
         return is_measure and all(row.get(measure) in (None, "") for row in rows)
 
     gone = {name for name in {*dtypes, *(name for row in rows for name in row)} if is_untold(name)}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.why.base_rates import BaseRates, doubts_in_words, split_by_doubt
 from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
 from loopbench.experiments.why.remedies import ProposedAblation, ablation_of
 from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
@@ -44,56 +45,84 @@ BESIDE = (
 """Why the counts of a pair and the sums may differ."""
 
 
-def sums(found: Results, reasons: Why, door: Door) -> Iterator[Shown]:
-    """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause."""
+def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> Iterator[Shown]:
+    """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause.
+
+    `in_full`: of each cause, those in doubt too, and without the ways to see more.
+    """
     yield OutputLine(found.title, "bold")
     if len(reasons.pairs) == 1:
-        yield from _only_pair(found.comparison, reasons.pairs[0], door)
+        yield from _only_pair(found.comparison, reasons, door)
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
     width = max((len(arm.arm) for arm in lost), default=0)
     for arm in lost:
-        known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds), how_they_ended(arm)]))
+        known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
         yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {known}' if known else ''}", hanging="  ")
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
-    for cause, many in total.most_common(MAX_CAUSES):
-        yield from _sum_of(cause, many, lost, found, door)
-    if len(total) > MAX_CAUSES:
-        yield OutputLine(f"\nand {counted(len(total) - MAX_CAUSES, 'more cause')}: {door.all_of_a_cause}", "dim")
+    told = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
+    told = told if in_full else told[:MAX_CAUSES]
+    for cause in told:
+        yield from _sum_of(cause, lost, found, door)
+    if len(total) > len(told):
+        yield OutputLine(f"\nand {counted(len(total) - len(told), 'more cause')}: {door.more_causes}", "dim")
     if reasons.untraced:
         yield from _untraced(found, reasons)
     if reasons.untraced and not total:
         for group in reasons.findings.groups:
             yield from _kinds(group, show_all=False)
-    yield OutputLine("")
-    yield Prose(door.choices, "dim")
+    if not in_full:
+        yield OutputLine("")
+        yield Prose(door.choices, "dim")
 
 
-def _counts(causes: Mapping[Cause, int], kinds: Kinds) -> str:
-    """Return how many trials each cause lost; no line breaks between a cause, or a kind of fault, and its number."""
-    told = ", ".join(counts_in_words(causes, kinds)).replace(" ", UNBROKEN)
-    return told.replace(f",{UNBROKEN}", ", ").replace(f"{UNBROKEN}(", " (")
+def _counts(causes: Mapping[Cause, int], kinds: Kinds, rates: BaseRates) -> str:
+    """Return how many trials each cause lost, and then those that are not shown to be one.
+
+    No line breaks between a cause, or a kind of fault, and its number.
+    """
+    standing, _ = split_by_doubt(causes, rates)
+    told = ", ".join(counts_in_words(standing, kinds)).replace(" ", UNBROKEN)
+    told = told.replace(f",{UNBROKEN}", ", ").replace(f"{UNBROKEN}(", " (")
+    return "; ".join(filter(None, [told, *doubts_in_words(causes, rates)]))
 
 
-def _sum_of(cause: Cause, many: int, lost: Sequence[ArmLosses], found: Results, door: Door) -> Iterator[Shown]:
-    """Yield what one cause lost to all arms: its kinds of fault, an example of the commonest one, and what may help."""
+def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door) -> Iterator[Shown]:
+    """Yield what one cause lost to all arms: its kinds of fault, an example of the commonest one, and what may help.
+
+    Where solved trials of every arm show it as often, only an example of it.
+    """
+    sure = [arm for arm in lost if _stands(arm, cause)]
+    doubted = [arm for arm in lost if cause in arm.causes and arm not in sure]
     kinds: Counter[str] = Counter()
-    for each in lost:
-        kinds.update(each.kinds.get(cause, {}))
+    for each in sure or doubted:
+        kinds.update(each.kinds[cause])
     main = max(kinds, key=lambda fault: (kinds[fault], fault))
-    examples = [(arm, each) for arm in lost for each in arm.examples if each.loss.cause == cause]
+    examples = [(arm, each) for arm in sure or doubted for each in arm.examples if each.loss.cause == cause]
     arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))  # others' merits tell most
-    shares = shares_in_words(dict(kinds.most_common()))
     yield OutputLine("")
-    yield Prose(f"{cause} lost {counted(many, 'trial')}{f': {shares}' if len(kinds) > 1 and shares else ''}", "bold", hanging="  ")
+    yield Prose(_headline(cause, sum(each.causes[cause] for each in sure), kinds), "bold", hanging="  ")
     yield Prose(f"in one, step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
     yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
     info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
-    if remedy := ablation_of(info, cause, found.manifest.settings, example.loss.fault):
+    if sure and (remedy := ablation_of(info, cause, found.manifest.settings, example.loss.fault)):
         yield from _remedy(remedy, arm, lost, door)
+
+
+def _stands(arm: ArmLosses, cause: Cause) -> bool:
+    """Return whether an arm lost trials to a cause, and solved trials do not show it as often."""
+    return cause in split_by_doubt(arm.causes, arm.base_rates)[0]
+
+
+def _headline(cause: Cause, many: int, kinds: Counter[str]) -> str:
+    """Return how many trials a cause lost, and by which kinds of fault; of none that solved trials show it as often."""
+    if not many:
+        return f"{cause} is not shown to be a cause: solved trials show it, too"
+    shares = shares_in_words(dict(kinds.most_common())) if len(kinds) > 1 else ""
+    return f"{cause} lost {counted(many, 'trial')}{f': {shares}' if shares else ''}"
 
 
 def _remedy(remedy: ProposedAblation, arm: ArmLosses, lost: Sequence[ArmLosses], door: Door) -> Iterator[Shown]:
@@ -108,8 +137,13 @@ def _remedy(remedy: ProposedAblation, arm: ArmLosses, lost: Sequence[ArmLosses],
     yield OutputLine(f"  {asks}: {door.ablate(remedy)}", "dim")
 
 
-def _only_pair(comparison: Comparison, pair: PairLosses, door: Door) -> Iterator[Shown]:
-    """Yield how the two arms of a run stand to each other: in accuracy, in trials, and what each lost that the other solved."""
+def _only_pair(comparison: Comparison, reasons: Why, door: Door) -> Iterator[Shown]:
+    """Yield how the two arms of a run stand to each other: in accuracy, in trials, and what each lost that the other solved.
+
+    The lost trials have the causes that the sums below give them, so that each has one name on the screen.
+    """
+    (pair,) = reasons.pairs
+    rates = {arm.arm: arm.base_rates for arm in reasons.arms}
     for tested in () if comparison.invalid else comparison.pairs:
         if tested.metric == PRIMARY:
             better = tested if tested.difference.value >= 0 else tested.turned
@@ -118,18 +152,40 @@ def _only_pair(comparison: Comparison, pair: PairLosses, door: Door) -> Iterator
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     yield Prose(f"{counted(trials, 'trial')} of both: {pair.counts}")
     for loser, winner, many in ((pair.a, pair.b, pair.only_b), (pair.b, pair.a, pair.only_a)):
-        if causes := _counts(pair.causes[loser], pair.kinds[loser]):
+        standing, doubted = split_by_doubt(pair.own_causes[loser], rates.get(loser, {}))
+        told = [_counts(standing, pair.own_kinds[loser], {}), f"in doubt: {_counts(doubted, {}, {})}" if doubted else ""]
+        if causes := "; ".join(filter(None, told)):
             yield Prose(f"where {winner} solved and {loser} lost {many}: {causes}", hanging="  ")
     yield OutputLine(f"{'with examples' if pair.divergences else 'task by task'}: {door.why(pair.a, pair.b)}", "dim")
     yield OutputLine("")
 
 
+def in_full(found: Results, reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
+    """Yield the sums, and below them the pairs, or the arms if there are no pairs, and the tasks."""
+    yield from sums(found, reasons, door, in_full=True)
+    yield from _explained(reasons, door, show_all=show_all)
+    for group in reasons.findings.groups:
+        yield from _group(group, show_all=show_all)
+
+
 def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
     yield OutputLine(found.title, "bold")
+    yield from _explained(reasons, door, show_all=show_all)
+    if reasons.untraced:
+        yield from _untraced(found, reasons)
+    for group in reasons.findings.groups if with_tasks else ():
+        yield from _group(group, show_all=show_all)
+    if not with_tasks:
+        yield OutputLine(f"\nTasks that one arm alone solved, or none, and false successes: {door.tasks}", "dim")
+
+
+def _explained(reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
+    """Yield the pairs, or the arms if there are no pairs."""
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
+    rates = {arm.arm: arm.base_rates for arm in reasons.arms}
     for pair in reasons.pairs:
-        yield from _pair(door, pair, in_short=in_short, show_all=show_all)
+        yield from _pair(door, pair, rates, in_short=in_short, show_all=show_all)
     if any(pair.divergences for pair in reasons.pairs):
         yield OutputLine("")
         yield Prose(BESIDE, "dim")
@@ -138,12 +194,6 @@ def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks:
         yield OutputLine("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
     for arm in reasons.arms if alone or not reasons.pairs else ():
         yield from _arm(door, arm, show_all=show_all)
-    if reasons.untraced:
-        yield from _untraced(found, reasons)
-    for group in reasons.findings.groups if with_tasks else ():
-        yield from _group(group, show_all=show_all)
-    if not with_tasks:
-        yield OutputLine(f"\nTasks that one arm alone solved, or none, and false successes: {door.tasks}", "dim")
     if in_short:
         yield OutputLine(f"\nEach cause with examples: {door.why('A', 'B')}", "dim")
 
@@ -172,7 +222,7 @@ class _Example:
         return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
 
 
-def _pair(door: Door, pair: PairLosses, *, in_short: bool, show_all: bool) -> Iterator[Shown]:
+def _pair(door: Door, pair: PairLosses, rates: Mapping[str, BaseRates], *, in_short: bool, show_all: bool) -> Iterator[Shown]:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
     yield OutputLine(f"\n{pair.a} against {pair.b}", "bold")
@@ -183,13 +233,8 @@ def _pair(door: Door, pair: PairLosses, *, in_short: bool, show_all: bool) -> It
             if not show_all:
                 mine = [each for cause in pair.causes[loser] for each in [one for one in mine if one.cause == cause][:MAX_EXAMPLES]]
             examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
-            yield from _causes(
-                door,
-                _head(f"{loser} lost {many}", pair.causes[loser], pair.kinds[loser]),
-                pair.causes[loser],
-                examples,
-                in_short=in_short,
-            )
+            lost = _LostTo(f"{loser} lost {many}", pair.causes[loser], pair.kinds[loser], rates.get(loser, {}))
+            yield from _causes(door, lost, examples, in_short=in_short)
 
 
 def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
@@ -198,34 +243,48 @@ def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
         for each in (arm.examples if show_all else _telling(arm))
     ]
     yield OutputLine(f"\n{arm.arm}", "bold")
-    head = _head(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds)
-    yield from _causes(door, head, arm.causes, examples, in_short=False)
+    lost = _LostTo(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds, arm.base_rates)
+    yield from _causes(door, lost, examples, in_short=False)
     if how := how_they_ended(arm):
         yield Prose(f"without a trace: {how}", indent="  ")
 
 
-def _head(lost: str, causes: Mapping[Cause, int], kinds: Kinds) -> str:
-    counts = _counts(causes, kinds)
-    return f"{lost}: {counts}" if counts else lost
+@dataclass(frozen=True, slots=True)
+class _LostTo:
+    """What an arm lost trials to, in sum."""
+
+    many: str
+    """How many trials it lost, in words."""
+    causes: Mapping[Cause, int]
+    kinds: Kinds
+    rates: BaseRates
+    """Of all trials of the arm, whoever else solved them."""
+
+    @property
+    def head(self) -> str:
+        """The number of trials, and by cause."""
+        counts = _counts(self.causes, self.kinds, self.rates)
+        return f"{self.many}: {counts}" if counts else self.many
+
+    def heading(self, cause: Cause, shown: int, door: Door) -> str:
+        """Return a cause, how many of its trials are shown where it is not all of them, and how many solved trials show it."""
+        many = self.causes[cause]
+        first = f" (first {shown} of {many}; all: {door.all_of_a_cause})" if shown < many else ""
+        return f"{cause}{first}{f'; of all its trials: {self.rates[cause].in_short}' if cause in self.rates else ''}"
 
 
-def _causes(door: Door, head: str, causes: Mapping[Cause, int], examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
-    yield Prose(head, hanging="  ")
+def _causes(door: Door, lost: _LostTo, examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
+    yield Prose(lost.head, hanging="  ")
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
-            yield OutputLine(f"  {example.cause}{_first_of(example.cause, causes, examples, door)}")
+            shown = sum(each.cause == example.cause for each in examples)
+            yield Prose(lost.heading(example.cause, shown, door), indent="  ", hanging="    ")
         last = example.cause
         yield Prose(
             f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
         )
         yield OutputLine(f"      {door.show(f'{example.arm}/{example.task}/{example.repeat}')}", "dim")
-
-
-def _first_of(cause: Cause, causes: Mapping[Cause, int], examples: Sequence[_Example], door: Door) -> str:
-    """Say how many of the trials that a cause lost are shown, where it is not all of them."""
-    shown = sum(example.cause == cause for example in examples)
-    return f" (first {shown} of {causes[cause]}; all: {door.all_of_a_cause})" if shown < causes[cause] else ""
 
 
 def _telling(arm: ArmLosses) -> Iterator[LostTrial]:
@@ -237,6 +296,8 @@ def _telling(arm: ArmLosses) -> Iterator[LostTrial]:
 
 # --- tasks ---
 
+WASTED = "Means per trial; wasted steps are those beyond the cheapest trial, of any arm, that solved the same task."
+"""What a column of the table is."""
 UNDISTURBED = (STILL, IMPORTED)
 """Profiles under which no fault can be why nobody solved a task."""
 _KINDS: Mapping[Kind, str] = {
@@ -269,6 +330,8 @@ def _group(group: GroupFindings, *, show_all: bool) -> Iterator[Shown]:
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
     known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
     if len(known) > 1:
+        if "wasted steps" in (columns[place] for place in known):
+            yield Prose(WASTED, "dim", indent="  ")
         yield Table("", tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.arms import pairs_named, required_arms
+from loopbench.experiments.why.base_rates import BaseRate
 from loopbench.experiments.why.why import Why, why
+from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.store.files import RunError
 from loopbench.text.output import UNBROKEN, Prose
 from loopbench.text.plain_text import plain, plain_line
@@ -23,7 +25,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-CAUSES = {"arm": "string", "against": "string", "cause": "string", "trials": "int64"}
+CAUSES = {
+    **dict.fromkeys(("arm", "against", "cause"), "string"),
+    **dict.fromkeys(("trials", "lost"), "int64"),
+    **dict.fromkeys(("solved_with", "solved"), "Int64"),
+    "p": "Float64",
+    "doubtful": "boolean",
+}
 DIVERGENCES = {
     **dict.fromkeys(("winner", "loser", "task"), "string"),
     **dict.fromkeys(("repeat", "step"), "int64"),
@@ -83,13 +91,21 @@ class ShownWhy(Why):
 
     @property
     def causes(self) -> pd.DataFrame:
-        """A row per arm and cause of lost trials: `arm`, `cause`, `trials`; of pairs also `against`, the arm that solved them."""
-        rows: list[tuple[str, str | None, str, int]]
-        rows = [(arm.arm, None, str(cause), many) for arm in self.arms for cause, many in arm.causes.items()]
+        """A row per arm and cause of lost trials: `arm`, `cause`, `trials`; of pairs also `against`, the arm that solved them.
+
+        `lost`: trials lost in all of which a trace tells the cause. Of an arm's own rows `solved_with` of `solved` trials show the
+        same; `p` is of Fisher's exact test; `doubtful`: not shown to be a cause. They are NA where only a lost trial can have it.
+        """
+        rows = [
+            _cause_row(arm.arm, None, arm.causes, cause) | _rate_row(arm.base_rates.get(cause))
+            for arm in self.arms
+            for cause in arm.causes
+        ]
         for pair in self.pairs:
             for arm, against in ((pair.a, pair.b), (pair.b, pair.a)):
-                rows += [(arm, against, str(cause), many) for cause, many in pair.causes[arm].items()]
-        return rows_frame([dict(zip(CAUSES, row, strict=True)) for row in rows], CAUSES)
+                causes = pair.causes[arm]
+                rows += [_cause_row(arm, against, causes, cause) | _rate_row(None) for cause in causes]
+        return rows_frame(rows, CAUSES)
 
     @property
     def divergences(self) -> pd.DataFrame:
@@ -126,6 +142,16 @@ class ShownWhy(Why):
         if self.is_sum:
             return why_lines.sums(self.run, self, Python())
         return why_lines.why(self.run, self, Python(), show_all=False, with_tasks=bool(self.untraced))
+
+
+def _cause_row(arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause) -> dict[str, Any]:
+    return {"arm": arm, "against": against, "cause": str(cause), "trials": causes[cause], "lost": sum(causes.values())}
+
+
+def _rate_row(rate: BaseRate | None) -> dict[str, Any]:
+    if rate is None:
+        return dict.fromkeys(("solved_with", "solved", "p", "doubtful"))
+    return {"solved_with": rate.solved, "solved": rate.of_solved, "p": rate.p, "doubtful": rate.is_doubtful}
 
 
 def text_lines(shown: why_lines.Shown) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from loopbench.experiments.optimize.prepare import prepare as prepare_optimizati
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.base_rates import doubts_in_words
+from loopbench.experiments.why.why import ArmLosses, why
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
@@ -76,11 +77,12 @@ def test_causes_are_counted_as_why_counts_them(breeze):
     assert [part.title for part in parts] == ["arithmetic, flaky-format", "arithmetic, flaky-tools"]
     rows = 0
     for part in parts:
-        sums, *unread, meanings, folded = part.blocks
+        sums, *unread, meanings, rates, folded = (block for block in part.blocks if block not in doubts_of(part, alone))
         assert isinstance(sums, Grid)
         assert isinstance(meanings, Items)
         assert [item.partition(": ")[0] for item in meanings.items] == list(sums.columns[2:])
         assert isinstance(folded, Folded)
+        check_rates(rates, part, alone)
         profile = part.title.partition(", ")[2]
         own = [arm for name, arm in alone.items() if name.endswith(f"/{profile}") and "parse" in arm.causes]
         assert len(unread) == bool(own)
@@ -104,6 +106,35 @@ def test_causes_are_counted_as_why_counts_them(breeze):
             assert {cause: count for cause, count in counts.items() if count} == dict(pair.causes[loser])
             rows += 1
     assert rows == sum(bool(count) for pair in explained.pairs for count in (pair.only_a, pair.only_b))
+
+
+def doubts_of(part: Subsection, alone: Mapping[str, ArmLosses]) -> list[Items]:
+    """Return the list of causes that are not shown to be one; none where every cause stands."""
+    profile = part.title.partition(", ")[2]
+    arms = [arm for name, arm in alone.items() if name.endswith(f"/{profile}")]
+    told = [f"{short(arm)}: {doubt}" for arm in arms for doubt in doubts_in_words(arm.causes, arm.base_rates)]
+    listed = [block for block in part.blocks if isinstance(block, Items) and " in doubt (" in " ".join(block.items)]
+    assert sorted(item for block in listed for item in block.items) == sorted(told)
+    return listed
+
+
+def short(arm: ArmLosses) -> str:
+    return arm.arm.partition("/")[0]
+
+
+def check_rates(folded: object, part: Subsection, alone: Mapping[str, ArmLosses]) -> None:
+    """The table has every base rate of the arms of its profile."""
+    assert isinstance(folded, Folded)
+    (grid,) = folded.blocks
+    assert isinstance(grid, Grid)
+    profile = part.title.partition(", ")[2]
+    arms = [arm for name, arm in alone.items() if name.endswith(f"/{profile}")]
+    rates = {(short(arm), str(cause)): rate for arm in arms for cause, rate in arm.base_rates.items()}
+    assert len(rates) == len(grid.rows) > 0
+    for name, cause, lost, solved, _, stands in (tuple(map(cell_text, row)) for row in grid.rows):
+        rate = rates.pop((name, cause))
+        assert (lost, solved) == (f"{rate.lost} of {rate.of_lost}", f"{rate.solved} of {rate.of_solved}")
+        assert stands == ("not shown" if rate.is_doubtful else "stands")
 
 
 def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):

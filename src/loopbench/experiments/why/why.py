@@ -26,6 +26,8 @@ from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
+from .base_rates import BaseRates, base_rates
+
 Example = TypeVar("Example")
 Group = tuple[str, str]
 """Suite and profile of an arm."""
@@ -56,6 +58,9 @@ class PairLosses:
     """The divergences, those of the most common causes first."""
     kinds: Mapping[str, Kinds]
     """Loser → what its causes came from."""
+    own_causes: Mapping[str, Mapping[Cause, int]] = field(repr=False)
+    """Loser → the causes of the same trials, each explained by itself, as the sums explain it."""
+    own_kinds: Mapping[str, Kinds] = field(repr=False)
 
     @property
     def counts(self) -> str:
@@ -74,6 +79,8 @@ class PairLosses:
             "tasks": self.tasks,
             "causes": {arm: dict(causes) for arm, causes in self.causes.items()},
             "kinds": {arm: _plain(kinds) for arm, kinds in self.kinds.items()},
+            "own_causes": {arm: dict(causes) for arm, causes in self.own_causes.items()},
+            "own_kinds": {arm: _plain(kinds) for arm, kinds in self.own_kinds.items()},
             "divergences": [item.to_json() for item in self.divergences],
         }
 
@@ -114,12 +121,15 @@ class ArmLosses:
     """Reason → errored trials, which are left out."""
     partly: int
     """Lost trials that have a part of the score: where scores are grades, hardly any trial has all of it."""
+    base_rates: BaseRates
+    """Cause → how many solved trials show it, too; without those that only a lost trial can have."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _plain(self.kinds)}
         untraced = {"ended": dict(self.ended), "errored": dict(self.errored), "partly": self.partly}
-        return {"arm": self.arm} | counts | untraced | {"examples": [example.to_json() for example in self.examples]}
+        rates = {"base_rates": {cause: rate.to_json() for cause, rate in self.base_rates.items()}}
+        return {"arm": self.arm} | counts | untraced | rates | {"examples": [example.to_json() for example in self.examples]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +298,8 @@ class _Collected:
         self._tasks: dict[tuple[str, str], set[str]] = {pair: set() for pair in pairs}
         self._parted: dict[tuple[str, str, str], _Tally[Divergence]] = {}
         """Tallies by pair and loser."""
+        self._own: dict[tuple[str, str, str], _Tally[LostTrial]] = {}
+        """The same trials, each by itself."""
         self._alone: dict[str, _Tally[LostTrial]] = {arm: _Tally() for arm in alone}
         self._ended: dict[str, Counter[str]] = {arm: Counter() for arm in alone}
 
@@ -329,12 +341,13 @@ class _Collected:
             return
         trial = read_trial(self.traces.read(record), record)
         subject = "agent" if self.groups[record.arm][1] == IMPORTED else "loop"
+        loss = explain(trial).of(subject)
+        trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)
         if record.arm in self._alone:
-            loss = explain(trial).of(subject)
-            trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)
             self._alone[record.arm].add((loss.cause, loss.fault), trial_alone, self.most, telling=solved_by)
         for pair, winner, winner_course in lost:
             if winner_course:
+                self._own.setdefault((*pair, record.arm), _Tally()).add((loss.cause, loss.fault), trial_alone, 0)
                 parted = divergence(winner, winner_course, trial) or _same_course(winner, trial)
                 tally = self._parted.setdefault((*pair, record.arm), _Tally())
                 tally.add((parted.cause, parted.fault), parted.of(subject), self.most)
@@ -346,6 +359,7 @@ class _Collected:
     def _pair(self, pair: tuple[str, str]) -> PairLosses:
         counts = self._counts[pair]
         tallies = {arm: self._parted.get((*pair, arm), _Tally[Divergence]()) for arm in pair}
+        own = {arm: self._own.get((*pair, arm), _Tally[LostTrial]()) for arm in pair}
         return PairLosses(
             a=pair[0],
             b=pair[1],
@@ -357,6 +371,8 @@ class _Collected:
             causes={arm: tally.counted for arm, tally in tallies.items()},
             divergences=tuple(example for tally in tallies.values() for example in tally.examples),
             kinds={arm: tally.kinds for arm, tally in tallies.items()},
+            own_causes={arm: tally.counted for arm, tally in own.items()},
+            own_kinds={arm: tally.kinds for arm, tally in own.items()},
         )
 
     def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
@@ -369,10 +385,11 @@ class _Collected:
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
+        rates = base_rates(self.traces, records, {arm: tally.counted for arm, tally in self._alone.items()})
         return tuple(
             ArmLosses(
                 *(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds),
-                *(self._ended[arm], errored[arm], partly[arm]),
+                *(self._ended[arm], errored[arm], partly[arm], rates[arm]),
             )
             for arm, tally in self._alone.items()
         )

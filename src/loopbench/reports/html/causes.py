@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.why.base_rates import LOST_ONLY, MAX_SOLVED, doubts_in_words
 from loopbench.experiments.why.kinds import numbers_in_words
 from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
 from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
@@ -145,7 +146,33 @@ def _sums(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: str) -> 
     split = [f"{names[arm.arm]}: {told}" for arm in arms if (told := numbers_in_words(arm.kinds.get("parse", {})))]
     unread = [Paragraph(f"Trials lost to replies that could not be read, by kind: {'; '.join(split)}.")] if split else []
     meanings = Items(tuple(f"{kind}: {meaning_of(kind, subject)}" for kind in kinds), "quiet")
-    return [Grid("Trials that were not solved, by cause", (subject, "lost", *kinds), rows), *unread, meanings]
+    grid = Grid("Trials that were not solved, by cause", (subject, "lost", *kinds), rows)
+    return [grid, *unread, meanings, *_base_rates(arms, names, subject)]
+
+
+def _base_rates(arms: Sequence[ArmLosses], names: Mapping[str, str], subject: str) -> list[Block]:
+    """Return how many solved trials show each cause, folded, and before it those that are not shown to be one."""
+    rows = tuple(
+        (
+            *(names[arm.arm], cause, f"{rate.lost} of {rate.of_lost}", f"{rate.solved} of {rate.of_solved}", f"{rate.p:.3f}"),
+            "not shown" if rate.is_doubtful else "stands",
+        )
+        for arm in arms
+        for cause, rate in arm.base_rates.items()
+    )
+    if not rows:
+        return []
+    doubts = [f"{names[arm.arm]}: {told}" for arm in arms for told in doubts_in_words(arm.causes, arm.base_rates)]
+    only = "; ".join(f"{cause}, since {reason}" for cause, reason in LOST_ONLY.items())
+    caption = (
+        f"Trials that show each cause; of solved ones at most {MAX_SOLVED} a run, evenly spread. "
+        f"p: Fisher's exact test, one-sided. Without a base rate: {only}"
+    )
+    columns = (subject, "cause", "lost trials", "solved trials", "p", "as a cause")
+    return [
+        *([Items(tuple(doubts))] if doubts else []),
+        Folded(f"Solved trials that show the same ({len(rows)})", (Grid(caption, columns, rows),)),
+    ]
 
 
 def _examples(losses: LossFindings) -> Grid | None:

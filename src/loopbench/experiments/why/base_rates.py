@@ -1,0 +1,126 @@
+"""How common the causes of an arm's losses are among the trials that it solved.
+
+The rules that name the cause of a loss are asked about solved trials, too: what would they have named, had the trial been lost? A
+cause that they name there as often has cost nothing that the counts can show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.metrics.record import Record
+from loopbench.metrics.record_table import where
+from loopbench.metrics.statistics import ALPHA, fisher_greater
+from loopbench.metrics.trajectory.causes import Cause
+from loopbench.metrics.trajectory.divergence import explain, read_trial
+from loopbench.runs.store.traces import Traces
+
+MAX_SOLVED = 240
+"""Solved trials of a run that are looked at, as many of each arm, evenly spread over its tasks: to read all takes several times as
+long as to explain the losses."""
+MIN_SOLVED = 30
+"""Solved trials of an arm that are looked at however many arms there are."""
+AS_OFTEN = 0.5
+"""Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
+LOST_ONLY: Mapping[Cause, str] = {
+    "budget": "a trial that overran its limits is never solved",
+    "crash": "a trial that crashed has no answer",
+    "other": "what is left is a wrong answer, or none",
+}
+"""Causes that only a lost trial can have → why; they have no base rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRate:
+    """How many lost and how many solved trials of an arm show one cause, each by itself."""
+
+    lost: int
+    """Lost trials that were lost to it."""
+    of_lost: int
+    """Lost trials with a trace."""
+    solved: int
+    """Solved trials in which the same rules name it."""
+    of_solved: int
+    """Solved trials that were looked at; at least one."""
+    is_sample: bool
+    """There are more solved trials with a trace."""
+
+    @property
+    def p(self) -> float:
+        """The chance of at least so many among the lost if solved trials had it as often: Fisher's exact test, one-sided."""
+        return fisher_greater((self.lost, self.of_lost), (self.solved, self.of_solved))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Not shown to be a cause: solved trials show it at least half as often, and the test does not tell the shares apart."""
+        return self.solved / self.of_solved >= AS_OFTEN * self.lost / self.of_lost and self.p >= ALPHA
+
+    @property
+    def in_short(self) -> str:
+        """The counts as `7 of 24 lost, 26 of 50 solved`."""
+        sampled = "a sample of " if self.is_sample else ""
+        return f"{self.lost} of {self.of_lost} lost, {self.solved} of {sampled}{self.of_solved} solved"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        counts = {"lost": self.lost, "of_lost": self.of_lost, "solved": self.solved, "of_solved": self.of_solved}
+        return counts | {"sample": self.is_sample, "p": self.p, "doubtful": self.is_doubtful}
+
+
+BaseRates = Mapping[Cause, BaseRate]
+
+
+def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Mapping[Cause, int]]) -> dict[str, BaseRates]:
+    """Return the base rates of each arm's causes; none of those in `LOST_ONLY`, nor of an arm without the trace of a solved trial.
+
+    `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
+    """
+    asked = {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)}
+    solved = where(records, lambda record: record.arm in asked and record.status == "scored" and record.accuracy >= 1)
+    known = Counter(record.arm for record in _traced(solved))
+    shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in asked}
+    most = max(MAX_SOLVED // len(asked), MIN_SOLVED) if asked else 0
+    for record in _spread(_traced(solved), known, most):
+        shown[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
+    return {arm: _rates(causes, shown.get(arm, Counter()), known[arm]) for arm, causes in named.items()}
+
+
+def _rates(named: Mapping[Cause, int], shown: Counter[Cause], known: int) -> BaseRates:
+    of_lost, of_solved = sum(named.values()), shown.total()
+    return {
+        cause: BaseRate(many, of_lost, shown[cause], of_solved, is_sample=of_solved < known)
+        for cause, many in named.items()
+        if of_solved and cause not in LOST_ONLY
+    }
+
+
+def _traced(records: Iterable[Record]) -> Iterator[Record]:
+    return (record for record in records if record.trace_at is not None)
+
+
+def _spread(records: Iterable[Record], known: Mapping[str, int], most: int) -> Iterator[Record]:
+    """Yield of each arm at most so many records, evenly spread over those that it has, in one pass through the file."""
+    met: Counter[str] = Counter()
+    for record in records:
+        place, many = met[record.arm], max(known[record.arm], most)
+        met[record.arm] += 1
+        if place * most // many != (place + 1) * most // many:
+            yield record
+
+
+def split_by_doubt(causes: Mapping[Cause, int], rates: BaseRates) -> tuple[dict[Cause, int], dict[Cause, int]]:
+    """Return the causes that stand, and those that are not shown to be one, since solved trials show them as often."""
+    doubted = {cause for cause, rate in rates.items() if rate.is_doubtful}
+    return (
+        {cause: many for cause, many in causes.items() if cause not in doubted},
+        {cause: many for cause, many in causes.items() if cause in doubted},
+    )
+
+
+def doubts_in_words(causes: Mapping[Cause, int], rates: BaseRates) -> list[str]:
+    """Return `fault not recovered 7 in doubt (7 of 24 lost, 26 of 50 solved)` for each that is not shown to be a cause."""
+    _, doubted = split_by_doubt(causes, rates)
+    return [f"{cause} {many} in doubt ({rates[cause].in_short})" for cause, many in doubted.items()]

@@ -1,0 +1,87 @@
+"""Base rates of causes: what the rules name in solved trials, and which causes are therefore not shown to be one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.run import run
+from loopbench.experiments.why import base_rates
+from loopbench.experiments.why.base_rates import LOST_ONLY, BaseRate, BaseRates, doubts_in_words, split_by_doubt
+from loopbench.experiments.why.why import why
+from loopbench.metrics.trajectory.divergence import explain, read_trial
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.store.traces import Traces
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    config = CompareConfig(
+        runs=tmp_path_factory.mktemp("rates"), mlflow=False, loops=("bare", "stateless"), profiles=("flaky-tools",), tasks=24
+    )
+    made = prepare(config)
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
+    traces, shown, solved = Traces(found.folder), Counter[tuple[str, str]](), Counter[str]()
+    for record in found.records:
+        if record.accuracy >= 1:
+            solved[record.arm] += 1
+            shown[record.arm, explain(read_trial(traces.read(record), record)).cause] += 1
+    rated = 0
+    for arm in why(found).arms:
+        assert set(arm.base_rates) == set(arm.causes) - set(LOST_ONLY)
+        for cause, rate in arm.base_rates.items():
+            assert (rate.lost, rate.of_lost) == (arm.causes[cause], arm.lost)
+            assert (rate.solved, rate.of_solved, rate.is_sample) == (shown[arm.arm, cause], solved[arm.arm], False)
+            rated += 1
+    assert rated > 1
+
+
+def test_of_many_solved_trials_as_many_of_each_arm_are_looked_at(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_rates, "MAX_SOLVED", 10)
+    monkeypatch.setattr(base_rates, "MIN_SOLVED", 3)
+    rates = [rate for arm in why(found).arms for rate in arm.base_rates.values()]
+    assert {(rate.of_solved, rate.is_sample) for rate in rates} == {(5, True)}
+    assert all(rate.in_short.endswith(" of a sample of 5 solved") for rate in rates)
+
+
+def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -> None:
+    made = prepare(
+        CompareConfig(runs=tmp_path, mlflow=False, loops=("bare",), profiles=("flaky-tools",), tasks=12, traces="failures")
+    )
+    run(made, Unwatched())
+    (arm,) = why(results(made.folder)).arms
+    assert arm.causes
+    assert not arm.base_rates
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.data())
+def test_a_cause_is_in_doubt_only_if_solved_trials_show_it_too(of_lost: int, of_solved: int, data: st.DataObject) -> None:
+    lost, solved = data.draw(st.integers(1, of_lost)), data.draw(st.integers(0, of_solved))
+    rate = BaseRate(lost, of_lost, solved, of_solved, is_sample=False)
+    if solved == 0:
+        assert not rate.is_doubtful
+    if solved / of_solved >= lost / of_lost:
+        assert rate.is_doubtful
+    standing, doubted = split_by_doubt({"parse": lost, "other": 1}, {"parse": rate})
+    assert standing | doubted == {"parse": lost, "other": 1}
+    assert ("parse" in doubted) == rate.is_doubtful
+    assert "other" in standing
+
+
+def test_errors_that_cost_nothing_are_not_called_a_cause() -> None:
+    idle, telling = BaseRate(7, 24, 26, 50, is_sample=False), BaseRate(9, 24, 0, 50, is_sample=False)
+    rates: BaseRates = {"fault not recovered": idle, "parse": telling}
+    assert doubts_in_words({"parse": 9, "other": 8, "fault not recovered": 7}, rates) == [
+        "fault not recovered 7 in doubt (7 of 24 lost, 26 of 50 solved)"
+    ]
