@@ -121,7 +121,7 @@ def test_a_plan_alone_is_carried_out(plan, tmp_path, text, led):
     (tmp_path / "one.plan").write_text(text)
     assert led in plan("check", "one.plan", "--tools", "shop", "--run-tools").out
     (tmp_path / "one.plan").write_text(text.replace("lamp", "sofa"))
-    assert "call 'c" in plan("check", "one.plan", "--tools", "shop", "--run-tools", code=1).out
+    assert "one.plan: task 'one', call 'c" in plan("check", "one.plan", "--tools", "shop", "--run-tools", code=1).out
 
 
 @pytest.mark.parametrize("text", ["price(item='lamp')\n", '{"calls": [], "answer": 1}', '["price(item=1)"]', ""])

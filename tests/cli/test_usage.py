@@ -39,6 +39,10 @@ MISTAKES = [
         "gate --baseline b.json --on-undecided skip",
         "--on-undecided: 'skip' is none of pass, fail, undecided; see loopbench gate --help",
     ),
+    (
+        "gate --baseline b.json --tasks 5",
+        "no option --tasks: a gate runs what its baseline ran; bless another run, of loopbench compare --tasks …; see ",
+    ),
     ("gate --base b.json", "no option --base; did you mean '--baseline'? see loopbench gate --help"),
     ("bless", "RUN is missing: run directory; see loopbench bless --help"),
     ("bless latest", "--output is missing: file to write; see loopbench bless --help"),

@@ -136,7 +136,7 @@ def _single(path: Path) -> Iterator[tuple[str, _Read | str]]:
         value = json_value(text) if text.lstrip()[:1] in ("{", "[") else text
         plan = read_plan("plan", value, None)
     except (ValueError, RecursionError) as error:
-        yield str(path), str(error) or "it is nested too deep"
+        yield str(path), str(error).removeprefix("column 'plan': ") or "it is nested too deep"
         return
     if not plan.calls:
         yield str(path), "there is no call in it"
@@ -171,7 +171,7 @@ async def _carried_out(found: PlanFindings, sound: Mapping[str, _Read], tools: O
     tasks = tuple(read.task for read in sound.values())
     suite = Suite("plans", "", tasks, tools.open)
     if found.is_alone:
-        return await _alone(found, suite)
+        return await _alone(found, next(iter(sound)), suite)
     setting, problems, yielded = bench(suite, tasks), list(found.problems), 0
     for where, read in sound.items():
         oracle = Oracle(read.task)
@@ -190,14 +190,14 @@ def _watched(oracle: Oracle) -> ReferenceAgent:
     return replace(ORACLE, loop=lambda _: oracle)
 
 
-async def _alone(found: PlanFindings, suite: Suite) -> PlanFindings:
+async def _alone(found: PlanFindings, where: str, suite: Suite) -> PlanFindings:
     """Carry out the plan of a file that has no right answer to hold the plan's against."""
     (task,) = suite.tasks
     try:
         made = await replay(task, suite)
         return replace(found, answer=planned_answer(task, made))
     except ValueError as error:
-        return replace(found, problems=(*found.problems, str(error)))
+        return replace(found, problems=(*found.problems, f"{where}: {error}"))
 
 
 def _refers(task: Task) -> bool:

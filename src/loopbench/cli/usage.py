@@ -17,6 +17,8 @@ _VALUE = re.compile(r"Option '?(--?[\w-]+)'? requires (?:an argument|\d+ argumen
 _NUMBER = re.compile(r"(?P<got>.*) is not a valid (?P<kind>int|float)\w*\.?", re.DOTALL)
 _CHOICE = re.compile(r"(?P<got>.*) is not one of (?P<known>.*?)\.?", re.DOTALL)
 _NUMBERS: Mapping[str, str] = {"int": "a whole number", "float": "a number"}
+FIXED_BY_BASELINE = ("--tasks", "--suite", "--data", "--tools", "--profile", "--model")
+"""Options of a comparison that a gate takes from its baseline."""
 MAX_HELP = 60
 """Characters of the help of what is missing."""
 
@@ -34,7 +36,7 @@ def _said(error: Any, context: Any) -> str:
     if getattr(error, "param", None) is not None:
         return _about(error)
     if (option := getattr(error, "option_name", None)) is not None and hasattr(error, "possibilities"):
-        return f"no option {option}{_meant_by(option, context)}"
+        return f"no option {option}{_of_the_baseline(option, context) or _meant_by(option, context)}"
     if found := _COMMAND.match(message):
         return f"no command {found[1]!r}{_asked(found[1], context.command.commands)}"
     if found := _EXTRA.match(message):
@@ -79,6 +81,13 @@ def _arguments(context: Any) -> str:
 def _metavar(param: Any) -> str:
     """Return what the help calls an argument."""
     return str(param.metavar or param.name).upper()
+
+
+def _of_the_baseline(option: str, context: Any) -> str:
+    """Return what to do instead of an option that would give a gate other tasks than its baseline has; empty for any other."""
+    if context is None or context.command_path != "loopbench gate" or option not in FIXED_BY_BASELINE:
+        return ""
+    return f": a gate runs what its baseline ran; bless another run, of loopbench compare {option} …"
 
 
 def _meant_by(option: str, context: Any) -> str:

@@ -33,5 +33,5 @@ def _refusal(call: PlannedCall, tool: Tool) -> str:
     try:
         tool.arguments.check(resolve(call.arguments, {}))
     except ToolArgumentError as error:
-        return next(argument_misfits(call, tool.parameters), str(error))
+        return next(argument_misfits(call, tool.parameters), str(error).removeprefix(f"Tool '{tool.name}': "))
     return ""

@@ -18,7 +18,7 @@ from loopbench.metrics.trajectory.causes import Cause
 from loopbench.metrics.trajectory.divergence import explain, read_trial
 from loopbench.runs.store.traces import Traces
 
-MAX_SOLVED = 240
+MAX_SOLVED = 150
 """Solved trials of a run that are looked at, as many of each arm, evenly spread over its tasks: to read all takes several times as
 long as to explain the losses."""
 MIN_SOLVED = 30
