@@ -37,7 +37,7 @@ from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import check_accuracy_margin
 from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.github import append_summary, error_annotation, in_actions, step_summary
-from loopbench.experiments.gate.next_steps import to_json
+from loopbench.experiments.gate.next_steps import let_through, to_json
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
@@ -197,6 +197,7 @@ def _judged(
     found = read_run(folder)
     judged = judge(found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks)
     judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]))
+    judged = let_through(judged, targets.counts[1].value, targets.counts[0].value)
     targets.write(judged)
     if options.run is None:
         write_report(found, told=not output.quiet)
@@ -251,13 +252,15 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
     for line in (*contents(new), *blessed_crashes(found.records)):
         print(plain(f"  {line}"))
+    if said:
+        print("in the place of the baseline that was there:")
+    for line in said:
+        print(plain(f"  {line}"))
     anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
     words = ["loopbench", "gate", *anew, "--baseline", str(output), *_tokens(found)]
     print(plain(f"gate it with: {shlex.join(words)}{_again(found)}"))
     if anew:
         print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
-    for line in said:
-        print(plain(f"  {line}"))
 
 
 def _tokens(found: Results) -> list[str]:

@@ -22,8 +22,9 @@ STYLES: Mapping[str, str] = {**dict.fromkeys((*PASSES, "within here"), "bold gre
 WORST = "bold red"
 MAX_NAMED = 1
 """Arms and metrics that the first line of the short form names: the rows below it have the others."""
-MAX_EXAMPLE = 2
-"""Lines of a trial that was lost; the command below it shows it whole."""
+MAX_EXAMPLE = 4
+"""Lines of a trial that was lost, which a sentence fits into; what a model or a tool wrote may be longer, and the command below it
+shows it whole."""
 
 
 def print_gate(judged: GateResult, *, verbose: bool) -> None:

@@ -60,7 +60,7 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     assert "<failure" in to_junit(judged)
     first, crash = github_annotations(judged)[:2]
     assert "2 trials crash now (KeyError: 'x')" in first
-    assert crash.startswith("::warning title=bare/clean%3A 2 of 24 trials crash now (KeyError%3A 'x')::")
+    assert crash.startswith("::error title=bare/clean%3A 2 of 24 trials crash now (KeyError%3A 'x')::")
     for said in (text(judged), to_markdown(judged), to_junit(judged)):
         assert f"bare/clean/{task(1)}/0" in said
         assert "loopbench show" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopbench.experiments.gate import github_annotations, headline, judge, to_junit
+from loopbench.experiments.gate import github_annotations, headline, judge, to_junit, to_markdown
 from loopbench.experiments.gate.github import append_summary
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
@@ -56,11 +56,32 @@ def test_a_crash_is_marked_at_its_line(altered, baseline, tmp_path, monkeypatch)
         return github_annotations(judge(altered(change), baseline))[1]
 
     titled = "title=bare/clean%3A 2 of 24 trials crash now ("
-    assert crashing_at("my_loop.py:14").startswith(f"::warning file=my_loop.py,line=14,{titled}")
+    assert crashing_at("my_loop.py:14").startswith(f"::error file=my_loop.py,line=14,{titled}")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
-    assert crashing_at("my_loop.py:14").startswith("::warning file=shop/my_loop.py,line=14,title=")
+    assert crashing_at("my_loop.py:14").startswith("::error file=shop/my_loop.py,line=14,title=")
     for other in ("none.py:14", "my_loop.py:x", f"{tmp_path}/shop/my_loop.py:14", "x" * 5000 + ":1", "\x00:1"):
-        assert crashing_at(other).startswith("::warning title=")
+        assert crashing_at(other).startswith("::error title=")
+
+
+def test_the_first_crash_is_an_error_where_the_outcome_rests_on_its_arm(altered, baseline):
+    kinds = [line.split(" ")[0] for line in github_annotations(judge(altered(crashing), baseline))]
+    assert kinds == ["::error", "::error", "::warning", "::warning", "::warning"]
+    beside = judge(altered(crashing), baseline)
+    other = next(arm.arm for arm in beside.arms if arm.arm != "bare/clean")
+    lost = tuple(
+        replace(arm, lines=tuple(replace(line, outcome="regression" if arm.arm == other else "undecided") for line in arm.lines))
+        for arm in beside.arms
+    )
+    assert [line.split(" ")[0] for line in github_annotations(replace(beside, arms=lost))][:2] == ["::error", "::warning"]
+
+
+def test_a_summary_begins_with_what_to_do_next_and_has_no_sizes_for_a_loss(altered, baseline):
+    judged = judge(altered(crashing), baseline)
+    page = to_markdown(replace(judged, bless="loopbench bless RUN -o b.json"))
+    head, _, rest = page.partition("### ")
+    assert "Fix the loop, or bless the run if the loss is meant:\n\n```text\nloopbench bless RUN -o b.json\n```" in head
+    assert "loopbench bless" not in rest
+    assert "tasks pass if all of them agree" not in page
 
 
 def test_junit_counts_crashes_as_the_first_line_does(altered, baseline):

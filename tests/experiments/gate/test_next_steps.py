@@ -9,10 +9,12 @@ import pytest
 
 from loopbench.cli import render_gate
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, to_junit
-from loopbench.experiments.gate.next_steps import next_steps
+from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
+from loopbench.experiments.gate.brief import examples
+from loopbench.experiments.gate.next_steps import let_through, next_steps
 from loopbench.experiments.gate.outputs import paragraphs
-from tests.experiments.gate.conftest import failing, task
+from loopbench.metrics.record import Record
+from tests.experiments.gate.conftest import ALL, failing, task
 
 FLAKY_ARM = "bare/flaky-tools"
 FLAKY = {"loops": ("bare",), "profiles": ("flaky-tools",), "repeats": 2}
@@ -71,9 +73,10 @@ def test_the_cases_are_what_their_names_say(cases):
 
 
 @pytest.mark.parametrize("name", ["identical", "pass", "worse here", "regression", "seed alone", "seed and loop", "undecided"])
-def test_a_gate_takes_twelve_lines_of_a_narrow_terminal(cases, name):
+def test_a_gate_takes_fourteen_lines_of_a_narrow_terminal_and_tells_its_example_whole(cases, name):
     lines = [line.plain for line in render_gate._brief(renamed(cases[name]), 80)]
-    assert len(lines) <= 12, "\n".join(lines)
+    assert len(lines) <= 14, "\n".join(lines)
+    assert not any(line.endswith("…") for line in lines)
     assert all(len(line) <= 80 or line.startswith("    loopbench ") for line in lines)
 
 
@@ -87,6 +90,35 @@ def test_a_loss_is_told_by_its_cause_then_a_trial_then_what_to_do_and_no_size(ca
     assert lines[-2:] == ["Fix the loop, or bless the run if the loss is meant:", f"    {judged.bless}"]
     assert sum(" show " in line for line in lines) == 1
     assert not any("A baseline of" in line or "--repeats" in line for line in lines)
+
+
+@pytest.mark.parametrize(("name", "by"), [("worse here", "--on-worse-here pass"), ("undecided", "--on-undecided pass")])
+def test_what_is_let_through_says_by_what_and_not_that_it_is_to_be_fixed(cases, name, by):
+    through = next_steps(let_through(cases[name], "pass", "pass"))
+    assert through[0].say.startswith(f"Let through by {by}.")
+    assert not any("Fix the loop" in line for step in through for line in step.lines)
+    assert let_through(cases[name], "fail", "fail") == cases[name]
+    asked = replace(cases[name], advice=replace(cases[name].advice, asker="test"))
+    assert 'pass"' in next_steps(let_through(asked, "pass", "pass"))[0].brief
+
+
+def test_in_a_test_what_is_undecided_names_a_lost_trial_and_the_command_that_shows_it(cases):
+    said = text(cases["undecided"])
+    lost = next(change for change in cases["undecided"].tasks if change.became == "worse")
+    assert f"- {FLAKY_ARM}/{lost.task} worse: " in said
+    assert said.count("loopbench show ") == 1
+
+
+def test_the_trial_that_is_shown_is_one_behind_the_outcome(altered, baseline):
+    """Whatever the order of the arms: the other one lost a task, too, which leaves it undecided."""
+    for lost, other in (("bare/clean", "finish/clean"), ("finish/clean", "bare/clean")):
+
+        def change(record: Record, lost: str = lost, other: str = other) -> Record:
+            return failing(*ALL, arm=lost)(failing(task(1), arm=other)(record))
+
+        judged = judge(altered(change), baseline)
+        assert {line.arm for line in judged.lines if line.outcome == "regression"} == {lost}
+        assert examples(judged)[0].startswith(f"- {lost}/")
 
 
 def test_another_seed_alone_leaves_nothing_to_bless_and_leads_back_to_the_baseline_s_own(cases):

@@ -53,6 +53,8 @@ class Advice:
     """The command that prints all of this judgement."""
     bless_latest: tuple[str, ...] = ()
     """The command that makes the next run the baseline."""
+    let_through: str = ""
+    """What lets this outcome count as a pass, in words of whoever asked; empty where nothing does."""
     larger: Larger | None = None
     """What is likely to decide what is open; None where nothing is."""
     unseen: tuple[tuple[str, str], ...] = ()

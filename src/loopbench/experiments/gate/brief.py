@@ -85,12 +85,13 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
 
     `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
     """
-    crashed = [change for change in result.stops if change.crashed]
+    stops = [change for change in result.stops if change.arm in result.arms_behind] or result.stops
+    crashed = [change for change in stops if change.crashed]
     lost = _lost(result)
     if lost and not crashed and result.outcome in LOSSES:
         shown = task_lines_of([_shown(lost)])
     else:
-        shown = other_stops(crashed or result.stops, 1, MAX_TRIALS)
+        shown = other_stops(crashed or stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_here) - 1
     left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
@@ -98,10 +99,9 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
 
 
 def _lost(result: GateResult) -> list[TaskChange]:
-    """Return the tasks that got worse, of the arms that are held to have got worse; of all, where no arm has such a row."""
+    """Return the tasks that got worse, of the arms that the outcome rests on; of all, where none of these lost any."""
     worse = [change for change in result.tasks if change.became == "worse"]
-    arms = {line.arm for line in result.lines if line.outcome == result.outcome}
-    return [change for change in worse if change.arm in arms] or worse
+    return [change for change in worse if change.arm in result.arms_behind] or worse
 
 
 def _shown(lost: Sequence[TaskChange]) -> TaskChange:
@@ -118,7 +118,19 @@ def text(result: GateResult) -> str:
     held = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
     said = [f"    {line}" if line.startswith(COMMANDS) else line for line in sentences(result)]
-    return "\n".join([headline(result), *columns, *changed(result, ""), *examples(result, ""), *whole, *held, *said])
+    shown = [*examples(result, ""), *_left_open(result)]
+    return "\n".join([headline(result), *columns, *changed(result, ""), *shown, *whole, *held, *said])
+
+
+def _left_open(result: GateResult) -> list[str]:
+    """Return the tasks that got worse where the outcome is open, the first with its cause and command, and the names of others."""
+    if result.outcome != "undecided" or not (lost := _lost(result)):
+        return []
+    first = _shown(lost)
+    others = [f"{short_arm(change.arm)}/{change.task}" for change in lost if change.trial != first.trial]
+    more = [f"and {len(others) - MAX_TRIALS} more"] * (len(others) > MAX_TRIALS)
+    likewise = [f"- likewise worse: {literal(', '.join([*others[:MAX_TRIALS], *more]))}"] * bool(others)
+    return [*task_lines_of([first]), *likewise]
 
 
 def _hidden_arms(result: GateResult) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.divergence import cause_of, first_difference
 from loopbench.metrics.trajectory.losses import Loss
 from loopbench.metrics.trajectory.trajectory import course, shortened, signatures
+from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import read_trace
 
 from .baseline import TaskLine, measured
@@ -41,6 +43,21 @@ def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange
         step, cause, detail = (None, None, "") if loss is None else (loss.step or None, loss.cause, loss.detail)
         command = show_command(folder, sides.arm, record)
         yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
+
+
+CUT_SHORT = (StopReason.MAX_STEPS, StopReason.UNFINISHED)
+"""Stops that say of no error that it ended the trial."""
+
+
+def _ended_early(record: Record, blessed: Sequence[str], own: Sequence[str]) -> Loss | None:
+    """Return that a trial ended where the blessed one, which had done and met all the same, went on: nothing that both met is the
+    cause. `blessed`, `own`: signatures of their steps, the end the last. None where that is not so."""
+    before, fewer = len(own) - 1, len(blessed) - len(own)
+    if record.stop not in CUT_SHORT or fewer <= 0 or list(blessed[:before]) != list(own[:before]):
+        return None
+    went_on = "which had met the same until then, and went on"
+    steps = counted(fewer, "step")
+    return Loss("termination", f"the loop ended ({record.stop}) {steps} before the blessed trial, {went_on}", len(own))
 
 
 def _untraced(record: Record) -> Loss | None:
@@ -116,6 +133,8 @@ def _divergence(folder: Path, record: Record, line: TaskLine, counterpart: int, 
         trace = read_trace(folder, record)
         loss = cause_of(trace, record, baseline_steps) if lost else None
         own = [step.signature for step in course(trace)]
+        if lost and (early := _ended_early(record, baseline_steps, own)) is not None:
+            loss = early
     except ValueError:
         return None, _untraced(record) if lost else None
     return first_difference(baseline_steps, own) if baseline_steps else None, loss

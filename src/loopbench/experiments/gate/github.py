@@ -43,8 +43,8 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes, the causes of lost
     tasks, and other stops.
 
-    A new crash is a warning whatever the outcome is; it counts all trials that crash, as the first line does, and marks the line in
-    the user's code.
+    A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It
+    counts all trials that crash, as the first line does, and marks the line in the user's code.
     """
     outcome = result.held_as(on_worse_here)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
@@ -53,9 +53,16 @@ def github_annotations(
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
+    groups = sorted(crash_groups(result), key=lambda found: found[0].arm not in result.arms_behind)  # stable: the largest first
+    decides = kind == "error" and bool(groups) and groups[0][0].arm in result.arms_behind
     crashed = [
-        _command("warning", crash_title(found, sizes.get(found[0].arm)), stop_text(found), place_in(found[0].reason))
-        for found in crash_groups(result)
+        _command(
+            "error" if decides and number == 0 else "warning",
+            crash_title(found, sizes.get(found[0].arm)),
+            stop_text(found),
+            place_in(found[0].reason),
+        )
+        for number, found in enumerate(groups)
     ]
     return [first, *[*crashed, *(_beside_crashes(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
 

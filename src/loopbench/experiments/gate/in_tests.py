@@ -31,7 +31,7 @@ from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check
 from .damaged import SUFFIX, DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
-from .next_steps import next_steps
+from .next_steps import let_through, next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided as GateOnUndecided
 from .outputs import headline, literal
@@ -162,7 +162,10 @@ class LoopGate:
 
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
+        judged = let_through(judged, settings.on_worse_here, on_undecided)
         self.say(headline(judged))
+        if judged.advice.let_through:
+            self.say(next_steps(judged)[0].brief)
         if judged.bless and judged.outcome in PASSES:
             for step in next_steps(judged)[:1]:
                 self.say(step.brief)

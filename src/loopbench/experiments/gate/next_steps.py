@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.metrics.gate import MORE
@@ -14,7 +14,7 @@ from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words, dollars
 
 from .advice import Advice, Larger
-from .outcome import PASSES, GateResult
+from .outcome import PASSES, GateResult, OnWorseHere
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
 """Outcome that is open → the setting that lets it through."""
@@ -45,6 +45,15 @@ class NextStep:
         return {"say": self.say, "commands": list(self.commands)}
 
 
+def let_through(result: GateResult, on_worse_here: OnWorseHere, on_undecided: str) -> GateResult:
+    """Return the result with what lets it count as a pass, where that is so: losses here, or what is undecided."""
+    held = result.held_as(on_worse_here)
+    by = [result.advice.option("on_worse_here", "pass")] * (held != result.outcome)
+    if held == "undecided":
+        by = [*by, result.advice.option("on_undecided", "pass")] if on_undecided == "pass" else []
+    return replace(result, advice=replace(result.advice, let_through=listed(by)))
+
+
 def next_steps(result: GateResult) -> list[NextStep]:
     """Return what can be done, the most useful first; nothing for an invalid run, whose reasons say it."""
     if result.outcome in PASSES:
@@ -64,7 +73,7 @@ def more_steps(result: GateResult) -> list[NextStep]:
     found, larger = [], result.advice.larger
     if larger is not None and (result.outcome == "worse here" or result.advice.differs):
         found.append(_larger_baseline(result.advice, larger))
-    if result.outcome in LET_THROUGH and result.advice.asker == "shell":
+    if result.outcome in LET_THROUGH and result.advice.asker == "shell" and not result.advice.let_through:
         outcomes = {line.outcome for line in result.lines}
         flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
         found.append(NextStep(f"{listed(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
@@ -77,6 +86,9 @@ def _after_a_loss(result: GateResult) -> NextStep:
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
         return NextStep("Fix the loop; a run in which every trial crashes or hangs cannot be blessed.")
+    if through := result.advice.let_through:
+        said = f"Let through by {through}. Bless the run if {meant} is meant"
+        return NextStep(f"{said}:", (result.bless,), f"{said}.")
     let = ""
     if result.outcome == "worse here" and result.advice.asker == "test":
         let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
@@ -89,6 +101,8 @@ def _after_a_loss(result: GateResult) -> NextStep:
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:
     advice = result.advice
+    if advice.let_through:
+        yield NextStep(f"Let through by {advice.let_through}.")
     if any(arm.limit_alone for arm in result.arms):
         yield _commanded(f"No trial ran under the new default limit{'; this gate does' * bool(advice.limited)}", advice.limited)
         if result.bless:
@@ -101,7 +115,7 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
             yield NextStep(f"Or {_decides(larger)}{how}")
     elif larger is not None:
         yield _larger_baseline(advice, larger)
-    if advice.asker == "test" and larger is not None:
+    if advice.asker == "test" and larger is not None and not advice.let_through:
         skip, passed = (advice.option("on_undecided", how) for how in ("skip", "pass"))
         yield NextStep(f"Where it is undecided, {skip} in the test skips it, and {passed} lets it pass.")
 

@@ -16,7 +16,7 @@ from .sides import Sides, TrialPair
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
 """Metrics that a trial may differ in while its score and stop stay, and what they are called."""
-COURSE = "moves"
+COURSE, ANSWERS = "moves", "answers"
 DETAILS = "details such as errors and faults met"
 BILLS = ("tokens", "cost_usd")
 """What is told where it changed much, and no margin judges it."""
@@ -28,20 +28,24 @@ def differences(folder: Path, pairs: Sequence[TrialPair]) -> tuple[str, ...]:
         return ()
     found = [word for metric, word in AMOUNTS.items() if not all(pair.same_value(metric) for pair in pairs)]
     traces = Traces(folder)
-    if any(_other_course(traces, pair) for pair in pairs):
+    courses = [_courses(traces, pair) for pair in pairs]
+    if any(was[:-1] != now[:-1] for was, now in courses):
         found.append(COURSE)
+    if any(was[-1:] != now[-1:] for was, now in courses):
+        found.append(ANSWERS)
     return tuple(found) or (DETAILS,)
 
 
-def _other_course(traces: Traces, pair: TrialPair) -> bool:
-    """Whether the moves or observations of a trial are others; where a trace is missing or damaged, nobody knows."""
+def _courses(traces: Traces, pair: TrialPair) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the signatures of a trial's steps then and now, the end, which has the answer, the last; nothing of both where a trace
+    is missing or damaged."""
     if pair.line.course is None:
-        return False
+        return (), ()
     try:
-        now = [step.signature for step in course(traces.read(pair.record))]
+        now = tuple(step.signature for step in course(traces.read(pair.record)))
     except ValueError:
-        return False
-    return list(signatures(pair.line.course[pair.record.repeat])) != now
+        return (), ()
+    return signatures(pair.line.course[pair.record.repeat]), now
 
 
 def unjudged_bills(side: Sides, judged: Collection[str]) -> dict[str, float]:

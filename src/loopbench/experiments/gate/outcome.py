@@ -64,6 +64,11 @@ class TaskChange:
     """The command that shows the trial; empty if it has no trace to show."""
 
     @property
+    def trial(self) -> tuple[str, str, int]:
+        """Arm, task and repeat."""
+        return self.arm, self.task, self.repeat
+
+    @property
     def became(self) -> Became:
         """The direction of its mean accuracy; other: another stop with the same accuracy."""
         was, now = self.was.mean, self.now.mean
@@ -233,6 +238,12 @@ class GateResult:
         if self.outcome != "worse here" or on_worse_here == "fail":
             return self.outcome
         return "undecided" if any(line.outcome == "undecided" for line in self.lines) else "pass"
+
+    @property
+    def arms_behind(self) -> frozenset[str]:
+        """The arms that the outcome rests on: those with a line of it, and those that hang; all where none is known."""
+        behind = {line.arm for line in self.lines if line.outcome == self.outcome} | {arm.arm for arm in self.arms if arm.hangs}
+        return frozenset(behind or {*(change.arm for change in self.tasks), *(change.arm for change in self.stops)})
 
     @property
     def causes(self) -> dict[str, int]:

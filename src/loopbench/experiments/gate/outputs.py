@@ -18,7 +18,7 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, listed
 from loopbench.text.plain_text import plain_line
-from loopbench.text.table import Table, markdown_item, markdown_page
+from loopbench.text.table import Table, markdown_block, markdown_item, markdown_page
 
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
@@ -70,17 +70,21 @@ def paragraphs(result: GateResult) -> list[str]:
         for line in result.lines
         if line.outlook is not None
     ]
+    steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
+    return [*_facts(result, sizes=[*outlooks, *remedies(result)]), *map(literal, steps)]
+
+
+def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
+    """Return the changes and the caveats; `sizes`: what more tasks may decide, which stands between."""
     said = (
         *crashes_alone(result),
         *stops_alone(result),
-        *outlooks,
-        *remedies(result),
+        *sizes,
         *filter(None, change_counts(result)),
         *result.notes,
         *result.details,
     )
-    steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
-    return [literal(line) for line in (*said, *steps)]
+    return [literal(line) for line in said]
 
 
 def for_a_server(result: GateResult) -> list[str]:
@@ -130,7 +134,10 @@ def other_stops(changes: Sequence[StopChange], most: int = MAX_TASKS, most_trial
 
 
 def to_markdown(result: GateResult) -> str:
-    """Return a Markdown page for a step's summary or a pull request."""
+    """Return a Markdown page for a step's summary or a pull request: the outcome, what to do next, then what it rests on.
+
+    What more tasks may decide stands there only where something is undecided.
+    """
     tables = [table(result)] if result.lines else []
     if result.tasks:
         columns = ("trial", "became", "was", "is", "first difference", "step", "cause", "detail", "to see it")
@@ -140,8 +147,18 @@ def to_markdown(result: GateResult) -> str:
         shown = stops[:MAX_TASKS]
         name = f"Trials with another stop ({len(shown)} of {len(stops)})"
         tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown))))
-    head, _, body = markdown_page(f"Gate: {result.outcome}", tables, paragraphs(result)).partition("\n\n")
-    return f"{head}\n\n{markdown_item(headline(result))}\n\n{body}"
+    sizes = [*remedies(result)] if result.outcome == "undecided" else []
+    head, _, body = markdown_page(f"Gate: {result.outcome}", tables, _facts(result, sizes)).partition("\n\n")
+    return "\n\n".join([head, markdown_item(headline(result)), *_step_blocks(result), body])
+
+
+def _step_blocks(result: GateResult) -> Iterator[str]:
+    """Yield what can be done next in Markdown: a sentence, and a block of the commands below it."""
+    for step in next_steps(result):
+        if step.say:
+            yield markdown_item(literal(step.say))
+        if step.commands:
+            yield markdown_block("\n".join(map(literal, step.commands)))
 
 
 # --- text ---

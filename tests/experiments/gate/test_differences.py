@@ -1,0 +1,49 @@
+"""Where a trial parts from its blessed counterpart: an early end that no fault explains, and answers that are others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.gate import Baseline
+from loopbench.experiments.gate.changed_tasks import _ended_early
+from loopbench.experiments.gate.other_changes import ANSWERS, COURSE, differences
+from loopbench.experiments.gate.sides import TrialPair
+
+BLESSED = ("a1", "b2", "c3", "d4")
+
+
+@pytest.mark.parametrize(
+    ("stop", "own", "step"),
+    [
+        ("max_steps", ("a1", "b2", "e5"), 3),
+        ("unfinished", ("a1", "e5"), 2),
+        ("max_steps", ("a1", "x9", "e5"), None),
+        ("max_steps", ("a1", "b2", "c3", "e5"), None),
+        ("error_valve", ("a1", "b2", "e5"), None),
+        ("finished", ("a1", "b2", "e5"), None),
+    ],
+)
+def test_a_loop_that_ends_where_the_blessed_one_went_on_is_told_by_that_and_not_by_what_both_met(wind, stop, own, step):
+    found = _ended_early(replace(wind.records[0], stop=stop), BLESSED, own)
+    assert (None if found is None else found.step) == step
+    if found is not None:
+        steps = f"{len(BLESSED) - len(own)} step{'s' * (len(BLESSED) - len(own) > 1)}"
+        assert (found.cause, steps in found.detail) == ("termination", True)
+
+
+def test_answers_that_are_others_are_told_beside_moves(wind: Results, baseline: Baseline):
+    record = wind.records[0]
+    line = baseline.arms[record.arm].tasks[record.task]
+    assert line.course is not None
+    steps = line.course[record.repeat].split()
+
+    def differ(course: list[str]) -> tuple[str, ...]:
+        courses = tuple(" ".join(course) if n == record.repeat else old for n, old in enumerate(line.course or ()))
+        return differences(wind.folder, [TrialPair(line.model_copy(update={"course": courses}), record)])
+
+    assert differ([*steps[:-1], "000000"]) == (ANSWERS,)
+    assert differ(["000000", *steps[1:]]) == (COURSE,)
+    assert differ(["000000", *steps[1:-1], "000000"]) == (COURSE, ANSWERS)
