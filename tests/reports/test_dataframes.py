@@ -168,12 +168,13 @@ def test_arms_and_pairs_are_the_comparison(drawn):
         for metric in METRICS:
             interval = arm.summary.means[metric]
             for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
-                assert same(row[f"{metric}{name}"], None if interval is None else getattr(interval, end))
+                assert same(row[f"{metric}{name}"], None if interval is None else interval.as_dict()[end])
             assert row[f"{metric}_n"] == (0 if interval is None else interval.n)
         assert {name: row[f"stops.{name}"] for name in arm.summary.stops} == arm.summary.stops
     for (_, row), pair in zip(run.pairs.iterrows(), run.comparison.pairs, strict=True):
         assert (row["a"], row["b"], row["metric"]) == (render_value(pair.a), render_value(pair.b), pair.metric)
-        assert (row["difference"], row["difference_low"]) == (pair.difference.value, pair.difference.low)
+        for end, name in (("value", ""), ("low", "_low"), ("high", "_high")):
+            assert same(row[f"difference{name}"], pair.difference.as_dict()[end])
         assert (row["p_holm"], row["verdict"]) == (pair.p_holm, pair.verdict.word)
         for size, name in product(("fewer", "more"), ("tasks", "trials", "cost_usd", "chance")):
             told = None if pair.outlook is None else getattr(getattr(pair.outlook, size), name)

@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "frameworks:list_frameworks",
         "List the frameworks: the version that `install` gives, the one that is installed, and their options.",
     ),
-    "plan check": ("plan:check", "Say what is wrong with the plans in a file, and whether they lead to the right answers."),
+    "plan check": ("plan:check", "Say what is wrong with the plans in a file, and which of them lead to the right answers."),
     "plan schema": ("plan:schema", "Print the JSON schema of a plan."),
     "suite learn": ("suite_learn:learn", "Write a run's suite with the calls of successful trials as plans."),
 }

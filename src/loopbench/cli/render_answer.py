@@ -13,9 +13,9 @@ from rich.text import Text
 from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
+from loopbench.experiments.compare.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCell, AnswerRow, Place, amount, cost_in_words
-from loopbench.experiments.compare.on_tasks import OnTasks
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS
@@ -109,7 +109,7 @@ def answer_lines(found: Results, width: int) -> Iterator[Text]:
     yield from sentences
 
 
-def task_lines(on: OnTasks, width: int) -> Iterator[Text]:
+def task_lines(on: FewTasksTable, width: int) -> Iterator[Text]:
     """Yield the table of loops and a few tasks below its caption: what each solved, with what was beyond the limit if it fits."""
     if not on.is_shown:
         return
@@ -130,7 +130,7 @@ class TaskForm:
     has_costs: bool = False
 
 
-def _task_cells(on: OnTasks, form: TaskForm) -> list[list[Text]]:
+def _task_cells(on: FewTasksTable, form: TaskForm) -> list[list[Text]]:
     """Return the heading and the rows of loops and tasks."""
     heads = [on.found.subject, *(plain_line(task) for task in on.tasks)]
     rows = [[Text(head, style="dim") for head in heads]]

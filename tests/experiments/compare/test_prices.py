@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.answer_json import answer_json
+from loopbench.experiments.compare.few_tasks_verdict import FewTasksVerdict
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.prices import Prices
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.these_tasks import TheseTasks
 from loopbench.experiments.compare.ties import TieBreaks
 from loopbench.experiments.compare.verdicts import Verdicts
 from loopbench.metrics.arm_info import ArmInfo
@@ -167,7 +167,7 @@ def test_frameworks_as_they_come_are_told_and_how_they_show_errors():
 
 def test_verdicts_of_no_pairs_say_nothing(spent):
     found = answer(spent({"a": (0.5, 1)}))
-    these = TheseTasks(found.on_tasks, (), Prices(found, ()), 0.05)
+    these = FewTasksVerdict(found.on_tasks, (), Prices(found, ()), 0.05)
     assert list(Verdicts(found, (), (), (), 0.05, TieBreaks(found, (), (), (), ()), these).told()) == []
 
 

@@ -14,15 +14,15 @@ from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
 from .exposure import exposures
+from .few_tasks_table import NO_TASKS, FewTasksTable
+from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, AnswerMatrix, matrix_of
 from .measured_forms import are_mixed, are_of_different_replies, fitting
-from .on_tasks import NO_TASKS, OnTasks
 from .over_estimates import over_estimates
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
 from .prices import Prices
 from .sentence import AnswerSentence
-from .these_tasks import TheseTasks
 from .ties import tie_breaks
 from .tighter import tighter_limits
 from .trial_limits import impossible_limit, limits_sentences
@@ -37,7 +37,7 @@ class ComparisonAnswer(AnswerMatrix):
     """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
 
     said: tuple[AnswerSentence, ...]
-    on_tasks: OnTasks = NO_TASKS
+    on_tasks: FewTasksTable = NO_TASKS
     """What each loop did on each task, where these are few and have repeats."""
 
     @property
@@ -55,7 +55,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if comparison.invalid:
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
     infos = [arm.info for arm in comparison.arms]
-    tasks = OnTasks(whole, comparison.on_tasks, comparison.limits)
+    tasks = FewTasksTable(whole, comparison.on_tasks, comparison.limits)
     if (beyond := impossible_limit(comparison)) is not None:
         said = (*limits_sentences(comparison), beyond)
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
@@ -108,8 +108,8 @@ def _pairs(comparison: Comparison, metric: str) -> tuple[Pair, ...]:
 def _verdicts(comparison: Comparison) -> Verdicts:
     found = _matrix(comparison)
     accuracy, costs = _pairs(comparison, PRIMARY), _pairs(comparison, found.unit)
-    tasks = OnTasks(found, comparison.on_tasks, comparison.limits)
-    these = TheseTasks(tasks, accuracy, Prices(found, costs), comparison.alpha)
+    tasks = FewTasksTable(found, comparison.on_tasks, comparison.limits)
+    these = FewTasksVerdict(tasks, accuracy, Prices(found, costs), comparison.alpha)
     return Verdicts(found, accuracy, costs, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
 
 

@@ -17,11 +17,11 @@ from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, narrowly_by, standing
 
 from .air import STRESS, air, every_profile, what_disturbs
+from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
-from .these_tasks import TheseTasks
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
@@ -40,7 +40,7 @@ class Verdicts:
     """Pairs of loops over all profiles together."""
     alpha: float
     ties: TieBreaks
-    these: TheseTasks
+    these: FewTasksVerdict
 
     def told(self) -> Iterator[AnswerSentence]:
         """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared.

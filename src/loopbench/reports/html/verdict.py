@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.answer import ComparisonAnswer
+from loopbench.experiments.compare.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words
-from loopbench.experiments.compare.on_tasks import OnTasks
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
 from loopbench.metrics.statistics import Interval
@@ -52,7 +52,7 @@ def matrix(found: ComparisonAnswer) -> Grid:
     return Grid(caption, heads, tuple(_row(row, found) for row in found.rows))
 
 
-def _of_tasks(on: OnTasks) -> Grid:
+def _of_tasks(on: FewTasksTable) -> Grid:
     """Return the table of loops and a few tasks, with the trials beyond the limit and mean costs."""
     caption = (
         f"{on.caption[0].upper()}{on.caption[1:]}; behind it the trials over the limit, if any, and what a trial cost on average"

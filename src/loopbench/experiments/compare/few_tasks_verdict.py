@@ -11,8 +11,8 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import p_value
 
+from .few_tasks_table import FewTasksTable
 from .matrix import AnswerRow, pairs_of
-from .on_tasks import OnTasks
 from .paired import FIRST_TASKS
 from .prices import Prices
 from .sentence import AnswerSentence
@@ -22,10 +22,10 @@ MIN_BEYOND = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class TheseTasks:
+class FewTasksVerdict:
     """The loops on tasks that speak for themselves alone. `accuracy`: pairs of arms."""
 
-    on: OnTasks
+    on: FewTasksTable
     accuracy: tuple[Pair, ...]
     prices: Prices
     alpha: float

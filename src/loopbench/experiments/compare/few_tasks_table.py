@@ -17,7 +17,7 @@ MAX_APART = 2
 
 
 @dataclass(frozen=True, slots=True)
-class OnTasks:
+class FewTasksTable:
     """The loops of a matrix on a few tasks with repeats."""
 
     found: AnswerMatrix
@@ -110,4 +110,4 @@ class OnTasks:
                     }
 
 
-NO_TASKS = OnTasks(AnswerMatrix((), (), "tokens", is_apart=False), (), NO_LIMITS)
+NO_TASKS = FewTasksTable(AnswerMatrix((), (), "tokens", is_apart=False), (), NO_LIMITS)
