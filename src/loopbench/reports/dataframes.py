@@ -351,6 +351,7 @@ _PAIRS = {
     **dict.fromkeys(("outlook.repeats", "look"), "Int64"),
     **{f"outlook.{size}.{name}": "Int64" for size in ("fewer", "more") for name in ("tasks", "trials")},
     **{f"outlook.{size}.{name}": "float64" for size in ("fewer", "more") for name in ("cost_usd", "chance")},
+    "outlook.equivalent": "float64",
 }
 _EFFECTS = {
     **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
