@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,10 +241,14 @@ def told() -> type[Told]:
     return Told
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def workers_of() -> Callable[[int], list[int]]:
-    """Finds the process ids of the workers that a process has now."""
-    return _workers_of
+    """Finds the process ids of the workers that a process has now, but those that it had before the test.
+
+    This process adopts the orphans of what other tests have killed: they may end a while later.
+    """
+    before = frozenset(_workers_of(os.getpid()))
+    return lambda parent: [worker for worker in _workers_of(parent) if worker not in before]
 
 
 def _workers_of(parent: int) -> list[int]:
