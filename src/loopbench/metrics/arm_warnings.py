@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 
 from .left_out import most_frequent
 from .record import Record
@@ -123,4 +123,4 @@ def of_each(numbers: Mapping[str, str], unit: str) -> str:
     """Return `9.2% of the trials of a, 5.0% of b and 2.5% of c`, of many arms the first ones and how many more there are."""
     told = [f"{number}{'' if place else f' {unit}'} of {name}" for place, (name, number) in enumerate(numbers.items())]
     shown = told if len(told) <= MAX_ARMS else [*told[: MAX_ARMS - 1], counted(len(told) - MAX_ARMS + 1, "more arm")]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    return joined(shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 
 Name = TypeVar("Name", bound=str)
 MAX_REASONS = 3
@@ -40,4 +40,4 @@ def listed(names: Sequence[str]) -> str:
     """Return `a`, `a and b`, `a, b and c`; of more than four names the first ones and how many others."""
     if len(names) > MAX_NAMES:
         return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} others"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return joined(names)

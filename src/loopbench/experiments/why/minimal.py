@@ -7,7 +7,7 @@ from typing import Any
 
 from loopbench.metrics.record import Record
 from loopbench.models.profiles import Profile
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 from loopbench.runs.store.files import RunError
 
 from .delta_debugging import MAX_RUNS, smallest_set
@@ -48,7 +48,7 @@ class MinimalFaults:
         if not few:
             return f"{self.trial} is lost without any fault too: the {many} that landed are not why ({runs})."
         named = [f"{kind} at {point}" for kind, _, point in (text.partition("@") for text in self.faults)]
-        listed = " and ".join([", ".join(named[:-1]), named[-1]] if few > 1 else named)
+        listed = joined(named)
         which = f"{few} of its {many} landed faults" if few < many else f"all of its {many} landed faults"
         which = "its one landed fault" if many == 1 else which
         proof = (
