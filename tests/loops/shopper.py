@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
+from loopbench.loops.bare import Bare
+from loopbench.loops.finish import Finish
+from loopbench.loops.phased import Phased
+from loopbench.loops.react_extract import ReactExtract
+from loopbench.loops.stateless import Stateless
 from loopbench.models.streaming import pieces
 from loopbench.protocol import (
     Act,
@@ -12,6 +17,7 @@ from loopbench.protocol import (
     Chunk,
     Completion,
     Inexpressible,
+    Loop,
     Move,
     PlanTask,
     Recovery,
@@ -28,6 +34,17 @@ from loopbench.protocol.digest import digest
 PRICES = {"tea": "41.5", "milk": "73.25"}
 ANSWER = "114.75"
 QUESTION = "What do both cost?"
+
+DESIGNS: dict[str, Callable[[], Loop]] = {
+    "bare": Bare,
+    "native": lambda: Bare(decision_format="native"),
+    "finish": lambda: Finish(max_steps=6),
+    "finish in parallel": lambda: Finish(max_steps=6, parallel_tools=True),
+    "phased": Phased,
+    "phased agent": lambda: Phased(tool_layout="agent"),
+    "react_extract": ReactExtract,
+    "stateless": Stateless,
+}
 
 
 def price(item: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.boundary import watched
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.finish import Finish
-from loopbench.loops.phased import Phased
-from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.resumable import Resumable
-from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (
     Act,
@@ -37,18 +34,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided, CallInvalid, ToolFinished, ToolStarted
-from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
-
-DESIGNS: dict[str, Callable[[], Loop]] = {
-    "bare": Bare,
-    "native": lambda: Bare(decision_format="native"),
-    "finish": lambda: Finish(max_steps=6),
-    "finish in parallel": lambda: Finish(max_steps=6, parallel_tools=True),
-    "phased": Phased,
-    "phased agent": lambda: Phased(tool_layout="agent"),
-    "react_extract": ReactExtract,
-    "stateless": Stateless,
-}
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 
 
 class Heard(Observer):

@@ -41,8 +41,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.events import RunEnded
-from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper
-from tests.loops.test_approval_events import DESIGNS
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 
 
 class TakesAllForErrors(ToolboxAround):

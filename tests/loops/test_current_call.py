@@ -25,7 +25,6 @@ from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
-from loopbench.loops.phased import Phased
 from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.loops.repeat_guard import RepeatGuard
@@ -35,17 +34,10 @@ from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
 from loopbench.protocol.events import ToolStarted
 from loopbench.runs.trial.setting import FinishedTrial
-from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 
-DESIGNS: dict[str, Callable[[], Loop]] = {
-    "bare": Bare,
-    "bare native": lambda: Bare(decision_format="native"),
-    "finish": lambda: Finish(max_steps=6),
-    "finish in parallel": lambda: Finish(max_steps=6, parallel_tools=True),
-    "phased": Phased,
-    "phased agent": lambda: Phased(tool_layout="agent"),
-    "react_extract": ReactExtract,
-    "stateless": Stateless,
+MADE: dict[str, Callable[[], Loop]] = {
+    **DESIGNS,
     "stateless in parallel": lambda: Stateless(execution_mode="parallel"),
     "guarded": lambda: Guarded(Bare(), tools="needed", writes="confirmed"),
     "repeat_guard": lambda: RepeatGuard(Finish(max_steps=6)),
@@ -100,11 +92,11 @@ class Shop:
 
 
 @pytest.mark.parametrize("approval", [False, True])
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", MADE)
 def test_a_call_that_is_made_again_after_a_kill_has_the_same_key(name: str, approval: bool) -> None:
     for end_at in (1, 2):
         shop = Shop(end_at, approval, blocking=False)  # in place: of two threads either could be the first
-        assert shop.work(DESIGNS[name]()) == ANSWER
+        assert shop.work(MADE[name]()) == ANSWER
         keys = shop.keys()
         assert {item: len(found) for item, found in keys.items()} == dict.fromkeys(PRICES, 1)
         assert keys["tea"] != keys["milk"]
@@ -114,13 +106,13 @@ def test_a_call_that_is_made_again_after_a_kill_has_the_same_key(name: str, appr
         assert attempts == (Counter({1: 2, 2: 1}) if approval else Counter({1: 3}))
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", MADE)
 def test_each_run_has_keys_of_its_own_and_the_ids_that_its_events_tell(name: str) -> None:
     shop, started = Shop(), list[ToolStarted]()
 
     async def twice() -> None:
         for _ in range(2):
-            events = run_events(DESIGNS[name](), Query(QUESTION), shop.tools, Shopper())
+            events = run_events(MADE[name](), Query(QUESTION), shop.tools, Shopper())
             started.extend([event async for event in events if isinstance(event, ToolStarted)])
 
     run_sync(twice())

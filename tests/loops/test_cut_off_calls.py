@@ -15,8 +15,8 @@ from loopbench.loops.resumable import CUT_OFF, Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopRun, Toolbox, ToolCall
 from loopbench.protocol.digest import digest
-from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper
-from tests.loops.test_approval_events import DESIGNS, Heard, again, giving_back, refunding
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
+from tests.loops.test_approval_events import Heard, again, giving_back, refunding
 
 
 class Killed(StopRun):

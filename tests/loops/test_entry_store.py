@@ -14,7 +14,7 @@ from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Query, Toolbox, ToolCall
-from tests.loops.test_approval_events import DESIGNS
+from tests.loops.shopper import DESIGNS
 
 Entry = dict[str, Any]
 

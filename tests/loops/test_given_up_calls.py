@@ -13,7 +13,8 @@ from loopbench.loops.resumable import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, RE
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Observer, Outcome, Query, RunEvent, Tool, Toolbox, ToolCall
 from loopbench.protocol.events import ToolFinished
-from tests.loops.test_approval_events import DESIGNS, again
+from tests.loops.shopper import DESIGNS
+from tests.loops.test_approval_events import again
 
 LET = {"pay": lambda arguments: False}
 
