@@ -85,9 +85,8 @@ class GateCommands:
         loops = tuple(typed) or (() if tuple(loops) == config.loops else loops)
         named = [word for loop in loops for word in ("--loop", loop)]
         settings = [*self._settings(config, paired=paired)]
-        allowed = config.model_copy(
-            update={"loops": (), "mlflow": False, "address": None} if loops else {"mlflow": False, "address": None}
-        )
+        others = {"loops": ()} if loops else {}
+        allowed = config.model_copy(update={"mlflow": False, "address": None, **others})
         again = shlex.split(" ".join(resume_flags(allowed)))
         return ("loopbench", "gate", "--baseline", self.file, *named, *settings, *self.rules.words(), *again, *self.runs())
 
