@@ -158,8 +158,8 @@ class Comparison:
     arms: tuple[ArmResult, ...]
     pairs: tuple[Pair, ...]
     """Without those that have no task in common for which the metric is known."""
-    warnings: tuple[str, ...]
-    """What weighs most comes first: what makes the run invalid, trials and tasks that means lack, costs that are not known."""
+    main_warnings: tuple[str, ...]
+    """What weighs most comes first: what makes the run invalid, then trials and tasks that means lack."""
     invalid: bool
     """Faults did not land as scheduled, an arm ran and no trial of it could be scored, a recording lacked what was asked, a broken
     tool excluded tasks, or no arm asked its model without crashing: no verdict of this run holds."""
@@ -175,6 +175,13 @@ class Comparison:
     """What each trial might spend at most, where the run itself set such limits."""
     on_tasks: tuple[OnTask, ...] = ()
     """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
+    cost_warnings: tuple[str, ...] = ()
+    """Costs that are not known of all trials; they weigh least."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All warnings; what weighs most comes first."""
+        return (*self.main_warnings, *self.cost_warnings)
 
     def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
         """The object that `compare --json` prints; what this module does not know comes from the caller."""
@@ -237,14 +244,16 @@ def compare(
         *partial,
         *left_out,
         *_unit_warnings(pairs, level),
-        *cost_warnings(summaries),
     ]
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded) or bool(unreplayable) or (any(dead) and all(dead))
     together = pooled_values(scores, agents) if paired else []
     pooled = family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
     on_tasks = on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else ()
-    return Comparison(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled), on_tasks=on_tasks)
+    costs = tuple(cost_warnings(summaries))
+    return Comparison(
+        *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)), on_tasks=on_tasks, cost_warnings=costs
+    )
 
 
 @dataclass(frozen=True, slots=True)

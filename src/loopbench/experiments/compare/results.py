@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from loopbench.metrics.arm_warnings import cost_warnings
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.harness import Harness, harness
 from loopbench.metrics.record import Record
@@ -162,7 +161,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared = replace(compared, pooled=())
     compared = replace(
         compared,
-        warnings=_by_weight(compared, _warnings(folder, manifest, records)),
+        main_warnings=(*compared.main_warnings, *_warnings(folder, manifest, records)),
         remarks=tuple(_remarks(manifest)),
         limits=trial_limits(manifest.config, manifest.versions),
     )
@@ -170,12 +169,6 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))
     return Results(folder, manifest, records, compared, at)
-
-
-def _by_weight(compared: Comparison, of_run: Iterable[str]) -> tuple[str, ...]:
-    """Return a comparison's warnings and those of its run; that costs are not known of all trials comes last."""
-    light = cost_warnings({arm.info.arm: arm.summary for arm in compared.arms})
-    return (*(each for each in compared.warnings if each not in light), *of_run, *light)
 
 
 def _warnings(folder: Path, manifest: Manifest, records: Sequence[Record]) -> Iterator[str]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from loopbench.metrics.arm_warnings import cost_warnings, of_each
+from loopbench.metrics.arm_warnings import of_each
 from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.text.counts import reasons
 
 
 def warned(comparison: Comparison) -> list[str]:
     """Return all warnings, a line each; that costs are not known of all trials comes last."""
-    light = cost_warnings({arm.info.arm: arm.summary for arm in comparison.arms})
-    heavy = [each for each in comparison.warnings if each not in light]
-    told = [each for each in comparison.warnings if each in light]
-    return [*(f"Warning: {each}" for each in heavy), *crashed(comparison.arms), *(f"Warning: {each}" for each in told)]
+    main, costs = ([f"Warning: {each}" for each in told] for told in (comparison.main_warnings, comparison.cost_warnings))
+    return [*main, *crashed(comparison.arms), *costs]
 
 
 def crashed(arms: Sequence[ArmResult]) -> list[str]:

@@ -65,7 +65,7 @@ def test_a_note_of_many_arms_says_how_much_it_leaves_to_the_report(run):
 
 
 def test_a_note_says_first_that_no_verdict_holds(run):
-    found = replace(run, comparison=replace(run.comparison, invalid=True, warnings=tuple(f"{n} of many" for n in range(9))))
+    found = replace(run, comparison=replace(run.comparison, invalid=True, main_warnings=tuple(f"{n} of many" for n in range(9))))
     first, *_ = said = tracking.note(found).split("\n\n")
     assert first == "**This run is invalid: none of its verdicts holds.**"
     assert "- 4 more warnings: report.html" in said[1]
