@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 
@@ -27,9 +28,17 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with explained_imports(f"{package}.{name}"):
-            return getattr(importlib.import_module(module_of[name]), name)
+            return getattr(_imported(module_of[name]), name)
 
     def listing() -> list[str]:
         return sorted(module_of)
 
     return load, listing, sorted(module_of)
+
+
+def _imported(module: str) -> ModuleType:
+    """Import a module. Raises ImportError for an AttributeError in it: `__getattr__` would say with that that a name is missing."""
+    try:
+        return importlib.import_module(module)
+    except AttributeError as error:
+        raise ImportError(f"{module} cannot be imported: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -195,6 +196,19 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     arms = {arm["loop"]: arm["accuracy"]["value"] for arm in json.loads(compared)["arms"]}
     assert arms["my_loop:MyLoop"] != arms["bare"]  # a first comparison shows something
     said_by(tmp_path, path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_loop.py")
+
+
+def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(loopbench, tmp_path):
+    assert loopbench("new", "loop", "my_loop").code == 0
+    file = tmp_path / "my_loop.py"
+    assert loopbench("check", "loop", "my_loop:MyLoop").code == 0
+    file.write_text(re.sub(r"\n    @bounded.*", "", file.read_text()))
+    ended = loopbench("check", "loop", "my_loop:MyLoop")
+    assert (ended.code, ended.out.count("FAILED")) == (1, 1)
+    assert "FAILED         typed answers" in ended.out
+    assert "the answer is 'hello'; it must be an int or None: decorate `run` with loopbench.loops.bounded" in " ".join(
+        ended.out.split()
+    )
 
 
 def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):

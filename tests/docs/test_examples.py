@@ -84,11 +84,3 @@ def test_loops_are_compared_in_one_call_offline(tmp_path: Path) -> None:
     said = offline(file, tmp_path)
     assert re.search(r"^(Adopt|Undecided between|Worse:) .*finish\(max_steps=12\)", said, re.MULTILINE)
     assert re.search(r"^__main__:Terse/flaky-format +lost \d+ of 40: parse \d+ \(\w+ \d+.*\)$", said, re.MULTILINE)
-
-
-def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL)
-    (text,) = (block for block in blocks if "SOURCE = " in block)
-    (tmp_path / "canal.py").write_text(text, "utf-8")
-    said = said_by(tmp_path, {"PATH": os.environ["PATH"]}, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools")
-    assert said.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"

@@ -102,6 +102,13 @@ def test_a_scorer_is_one_file(drop: Drop) -> None:
         scorer_named("half_rigth")
 
 
+def test_a_file_without_a_scorer_is_named(drop: Drop) -> None:
+    drop(scoring.SCORERS, "half_right", "SCORER = 0.5")
+    said = r"half_right\.py: SCORER must be a function of the options that returns the scorer; it is of the type float$"
+    with pytest.raises(ValueError, match=said):
+        scorer_named("half_right")
+
+
 def test_a_scorer_says_that_it_reads_the_end_state(drop: Drop) -> None:
     drop(scoring.SCORERS, "half_right", HALF.format(reads_state=True))
     assert reads_state("half_right(value=1)")
@@ -133,6 +140,49 @@ def test_measures_stand_in_tables_as_ever_and_money_last() -> None:
     assert [name for name in METRICS if name in ours] == ours
     columns = [found.label for name, found in measure.in_table_order(METRICS).items() if name in ours]
     assert columns == ["accuracy", "steps", "LM calls", "tokens", "seconds", "USD", "USD uncached"]
+
+
+DROPPED = """
+import sys
+from importlib import import_module
+
+package, folder, *sys.argv = sys.argv[1:]
+found = import_module(package)
+found.__path__ = [*found.__path__, folder]
+
+from loopbench.cli.main import main
+
+main()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("package", "code", "said", "command"),
+    [
+        (measure.MEASURES, "def MEASURE(record): ...", "MEASURE must be a Measure, such as Measure(", ["list", "metrics"]),
+        (measure.MEASURES, "MEASURES = ()", "MEASURE is missing; it must be a Measure, such as", ["compare", "--tasks", "2"]),
+        (
+            "loopbench.loops",
+            "LOOP = 7",
+            "LOOP must be a class, whose fields are the loop's options",
+            ["check", "loop", "wrong_file"],
+        ),
+        ("loopbench.datasets", "SUITE = 7", "SUITE must be a function that returns", ["compare", "--suite", "wrong_file"]),
+        ("loopbench.experiments.optimize.optimizers", "OPTIMIZER = 7", "OPTIMIZER must be a class", ["list", "optimizers"]),
+        ("loopbench.experiments.import_runs.formats", "FORMAT = 7", "FORMAT must be a Format", ["import", "wrong_file.py"]),
+    ],
+)
+def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
+    tmp_path: Path, package: str, code: str, said: str, command: list[str]
+) -> None:
+    (tmp_path / "wrong_file.py").write_text(f"{code}\n")
+    python = [sys.executable, "-c", DROPPED, package, str(tmp_path), "loopbench"]
+    ended = subprocess.run([*python, *command], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    assert ended.stderr.startswith("error: ")
+    assert f" {tmp_path / 'wrong_file.py'}: {said}" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert ended.returncode == 2
 
 
 @pytest.mark.thorough

@@ -10,7 +10,7 @@ from loopbench._lazy import lazy
 _HOMES = {
     "loopbench.loops.bare": ("Bare",),
     "loopbench.loops.bare_standalone": ("ToolRegistry", "arun_agent", "run_agent"),
-    "loopbench.loops.boundary": ("run_events",),
+    "loopbench.loops.boundary": ("bounded", "run_events"),
     "loopbench.loops.finish": (
         "Finish",
         "Module",

@@ -4,6 +4,7 @@ from loopbench.loops.bare import Bare as Bare
 from loopbench.loops.bare_standalone import ToolRegistry as ToolRegistry
 from loopbench.loops.bare_standalone import arun_agent as arun_agent
 from loopbench.loops.bare_standalone import run_agent as run_agent
+from loopbench.loops.boundary import bounded as bounded
 from loopbench.loops.boundary import run_events as run_events
 from loopbench.loops.checkpoint import ApprovalRequired as ApprovalRequired
 from loopbench.loops.checkpoint import Checkpoint as Checkpoint

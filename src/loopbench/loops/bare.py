@@ -30,6 +30,7 @@ from loopbench.protocol import (
     Reply,
     Request,
     Role,
+    RunsSync,
     StopReason,
     Toolbox,
     ToolCall,
@@ -42,7 +43,6 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_waiting
 
 from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .boundary import bounded
@@ -69,7 +69,7 @@ _ENCODER = Encoder(ensure_ascii=False)
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Bare(ToolSettings):
+class Bare(ToolSettings, RunsSync):
     """Think, act, observe. Raises ValueError for a limit below 1 (row B4-16)."""
 
     max_steps: int = 10
@@ -155,9 +155,6 @@ class Bare(ToolSettings):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
-
-    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

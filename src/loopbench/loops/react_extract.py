@@ -37,6 +37,7 @@ from loopbench.protocol import (
     Program,
     ProviderError,
     Query,
+    RunsSync,
     StopReason,
     Tool,
     Toolbox,
@@ -47,7 +48,7 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here, run_waiting
+from loopbench.protocol.threads import run_here
 
 from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
 
@@ -59,7 +60,7 @@ Trajectory = dict[str, Any]
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class ReactExtract(ToolSettings):
+class ReactExtract(ToolSettings, RunsSync):
     """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""
 
     max_iterations: int = 5
@@ -117,9 +118,6 @@ class ReactExtract(ToolSettings):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
-
-    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loopbench.protocol.modules import module_in, names_in
+from loopbench.protocol.modules import names_in, offered_by
 
 from .record import Record
 
@@ -46,10 +46,17 @@ class Measure:
 
 
 def measures() -> Mapping[str, Measure]:
-    """Return the measures by name, in their order."""
-    found: dict[str, Measure] = {name: module_in(MEASURES, name).MEASURE for name in names_in(MEASURES)}
-    listed = (replace(measure, name=name, label=measure.label or name) for name, measure in found.items())
+    """Return the measures by name, in their order. Raises ValueError, which names the file, for one that defines no measure."""
+    by_file = {name: offered_by(MEASURES, name, "MEASURE", _is_measure, _RIGHT) for name in names_in(MEASURES)}
+    listed = (replace(measure, name=name, label=measure.label or name) for name, measure in by_file.items())
     return {measure.name: measure for measure in sorted(listed, key=lambda measure: (measure.order, measure.name))}
+
+
+_RIGHT = "a Measure, such as Measure(lambda record: record.steps, order=100)"
+
+
+def _is_measure(offered: object) -> bool:
+    return isinstance(offered, Measure) and callable(offered.value)
 
 
 def in_table_order(listed: Mapping[str, Measure]) -> dict[str, Measure]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loopbench.protocol import HARNESS_STOPS
-from loopbench.protocol.modules import module_in, names_in
+from loopbench.protocol.modules import module_in, names_in, offered_by
 from loopbench.protocol.names import Spec, nearest, own_object, parse_spec
 
 from .answers import DEFAULT_TOLERANCE, equal
@@ -52,7 +52,7 @@ def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
         return _made(name, own, options)
     if name not in scorer_names():
         raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
-    return _made(name, module_in(SCORERS, name).SCORER, options)
+    return _made(name, offered_by(SCORERS, name, "SCORER", callable, "a function of the options that returns the scorer"), options)
 
 
 def reads_state(spec: str) -> bool:

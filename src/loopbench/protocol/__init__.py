@@ -22,7 +22,7 @@ _HOMES = {
         "TextLine",
         "json_object",
     ),
-    "loopbench.protocol.loop": ("ForeignLoop", "Loop", "WrappedLoop", "run_sync"),
+    "loopbench.protocol.loop": ("ForeignLoop", "Loop", "RunsSync", "WrappedLoop", "run_sync"),
     "loopbench.protocol.model": (
         "ContextOverflow",
         "DEFAULT_SAMPLING",

@@ -22,6 +22,7 @@ from loopbench.protocol.grammar import TextLine as TextLine
 from loopbench.protocol.grammar import json_object as json_object
 from loopbench.protocol.loop import ForeignLoop as ForeignLoop
 from loopbench.protocol.loop import Loop as Loop
+from loopbench.protocol.loop import RunsSync as RunsSync
 from loopbench.protocol.loop import WrappedLoop as WrappedLoop
 from loopbench.protocol.loop import run_sync as run_sync
 from loopbench.protocol.model import DEFAULT_SAMPLING as DEFAULT_SAMPLING

@@ -35,7 +35,10 @@ class Loop(Protocol):
 
     @property
     def stops(self) -> frozenset[StopReason]:
-        """The stop reasons that this configuration can reach, apart from the harness's own."""
+        """The stop reasons that this configuration can reach on a query that has no type, apart from the harness's own.
+
+        On a query with a type any loop may also stop as `parse_failed`: its answer may be none of the type.
+        """
 
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]: ...
 
@@ -64,8 +67,18 @@ class ForeignLoop(Protocol):
         """Files that decide what the program does, beside its packages and the module of the loop's class."""
 
 
+class RunsSync:
+    """Gives a loop `run_sync`, by which code that is no coroutine runs it."""
+
+    __slots__ = ()
+
+    def run_sync(self: Loop, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        """Run the loop on the caller's thread, also in a cell of a notebook. Raises RuntimeError inside any other coroutine."""
+        return run_waiting(self.run(query, tools, model, observer))
+
+
 @dataclass(frozen=True, slots=True)
-class WrappedLoop:
+class WrappedLoop(RunsSync):
     """A loop around another, whose stops, prompts and limits it has; override `run`, and what else is to be different.
 
     A design's own options follow `loop`.
@@ -104,9 +117,6 @@ class WrappedLoop:
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, loop=self.loop.with_step_limit(tool_steps))
-
-    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_waiting(self.run(query, tools, model, observer))
 
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return await self.loop.run(query, tools, model, observer)

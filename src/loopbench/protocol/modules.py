@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 
 def names_in(package: str) -> tuple[str, ...]:
@@ -16,6 +18,24 @@ def names_in(package: str) -> tuple[str, ...]:
 def module_in(package: str, name: str) -> ModuleType:
     """Return one of these modules, imported."""
     return import_module(f"{package}.{name}")
+
+
+def offered_by(package: str, name: str, attribute: str, is_right: Callable[[Any], bool], right: str) -> Any:
+    """Return what one of these modules offers under the name that its folder asks for, such as `MEASURE`.
+
+    `right`: what it must be, in words. Raises ValueError, which names the file, where it is missing or `is_right` refuses it.
+    """
+    module = module_in(package, name)
+    if not hasattr(module, attribute):
+        raise ValueError(f"{module.__file__}: {attribute} is missing; it must be {right}")
+    offered = getattr(module, attribute)
+    if not is_right(offered):
+        raise ValueError(f"{module.__file__}: {attribute} must be {right}; it is {_described(offered)}")
+    return offered
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of the type {type(value).__name__}"
 
 
 @lru_cache(maxsize=64)  # scorers are named once per trial

@@ -6,7 +6,6 @@ Code is imported only for names in a configuration or on the command line, never
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +23,7 @@ from loopbench.datasets.task import Suite
 from loopbench.protocol import Loop, Optimizable, with_program
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.installed import plugins_of
+from loopbench.protocol.modules import offered_by
 from loopbench.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
@@ -107,6 +107,13 @@ _READERS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 """Ending of a file → the suite that reads it."""
 
 
+_OFFERED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "LOOP": (inspect.isclass, "a class, whose fields are the loop's options"),
+    "SUITE": (callable, "a function that returns the suite"),
+}
+"""What a file of ours defines under each name: whether it is right, and that in words."""
+
+
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
@@ -116,7 +123,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         if name in builtin_names(place):
             package, attribute = PACKAGES[place]
             with needed_by(f"{kind} {name}"):
-                found: Callable[..., Any] = getattr(importlib.import_module(f"{package}.{name}"), attribute)
+                found: Callable[..., Any] = offered_by(package, name, attribute, *_OFFERED[attribute])
             return found
     plugins = {point.name: point for point in plugins_of(f"loopbench.{kind}s")}
     if name in plugins:

@@ -105,6 +105,13 @@ class Terse(Own):
         return Cut(tools)
 
 
+class Untyped(Own):
+    """Answers what its model says, whatever the type of the query."""
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return await super().run(query.for_design, tools, model, observer)
+
+
 class Busybody(Own):
     """Calls a tool after the answer."""
 
@@ -116,11 +123,11 @@ class Busybody(Own):
 
 
 class Mumbler(Own):
-    """Loses the last character of an answer."""
+    """Loses the last character of a text for an answer."""
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         outcome = await super().run(query, tools, model, observer)
-        return outcome if outcome.answer is None else replace(outcome, answer=str(outcome.answer)[:-1])
+        return replace(outcome, answer=outcome.answer[:-1]) if isinstance(outcome.answer, str) else outcome
 
 
 class Deaf(Own):
@@ -165,8 +172,9 @@ class Peeking(Own):
         frame: Any = sys._getframe()
         while frame is not None and "trial" not in frame.f_locals:
             frame = frame.f_back
-        hint = "" if frame is None else f"\nThe answer is {frame.f_locals['trial'].task.expected}."
-        return await super().run(replace(query, text=query.text + hint), tools, model, observer)
+        if frame is not None:
+            query = replace(query, text=f"{query.text}\nThe answer is {frame.f_locals['trial'].task.expected}.")
+        return await super().run(query, tools, model, observer)
 
 
 @dataclass(frozen=True)

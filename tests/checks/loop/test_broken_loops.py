@@ -63,6 +63,7 @@ from tests.checks.loop.broken_runs import (
     Text,
     Twice,
     Unfrozen,
+    Untyped,
     Vague,
     speaking,
 )
@@ -76,7 +77,12 @@ BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
     ("no state", Shared, "at the same time as others"),
     ("tool errors", Terse, "the frobnicator is jammed"),
     ("finishing", Busybody, "add was called after the model had answered"),
-    ("finishing", Mumbler, "the answer is ''; 8 is right"),
+    ("finishing", Mumbler, "the answer is 'n'; 'no' is right"),
+    (
+        "typed answers",
+        Untyped,
+        "stops as finished: the answer is 'hello'; it must be an int",
+    ),
     ("once", Twice, "add 2 times instead of 1 was run"),
     ("cancellation", Deaf, "returned an Outcome with stop max_steps"),
     ("cancellation", Stubborn, "did not end within"),

@@ -77,7 +77,7 @@ def test_what_is_written_keeps_every_law_under_its_own_name(folder, name):
 def test_it_imports_the_public_contracts_only_and_forgets_the_template():
     source = Path(template_loop.__file__).read_text()
     modules = [node.module for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    assert [module for module in modules if module and module.startswith("loopbench")] == ["loopbench.protocol"]
+    assert [module for module in modules if module and module.startswith("loopbench")] == ["loopbench.loops", "loopbench.protocol"]
 
 
 def test_nothing_of_the_template_is_left(folder):

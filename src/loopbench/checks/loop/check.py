@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from loopbench.protocol import ForeignLoop, Loop, run_sync
 
-from . import codecs, contract, endings, honesty, interruption, prompts
+from . import codecs, contract, endings, honesty, interruption, prompts, typed_answers
 from .apart import can_be_apart, finding_apart
 from .law import HUNG, Broken, Finding, Law, NotApplicable, hung
 from .scene import error_summary
@@ -23,6 +23,11 @@ LAWS: tuple[Law, ...] = (
         "finishing",
         "an undisturbed run is right, stops as finished, and calls no tool after its answer",
         contract.finishing,
+    ),
+    Law(
+        "typed answers",
+        "the answer to a query with a type is an instance of it, or there is none",
+        typed_answers.typed_answers,
     ),
     Law("once", "each call that the model decides on is made once", contract.once),
     Law("cancellation", "run lets CancelledError through at once, and leaves no task or tool running", interruption.cancellation),

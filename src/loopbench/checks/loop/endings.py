@@ -238,7 +238,7 @@ def _result_problem(finished: FinishedRun, *, may_raise: bool) -> str:
 
 
 async def stops(loop: Loop) -> None:
-    """Every stop that the loop declares is reached, and no other occurs.
+    """Every stop that the loop declares is reached, and no other occurs, on queries without a type; `typed_answers` has the others.
 
     Reports count runs by stop: an impossible or undeclared stop misleads their readers.
     """

@@ -18,8 +18,7 @@ TEST = '''\
 """The laws that every loop must keep, held against {name}."""
 
 from loopbench.checks.loop import check_loop
-
-from {module} import {design}
+{separation}from {module} import {design}
 
 
 def test_every_law_holds():
@@ -65,8 +64,12 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
     codec = f"{design.removesuffix('Loop')}Codec"
     text = text.replace("template_loop", name).replace("TemplateLoop", design).replace("ObjectCodec", codec)
-    _write(loop, f"{text}\n\nLOOP = {design}\n" if is_built_in else text)
-    _write(test, TEST.format(name=name, module=module, design=design))
+    if is_built_in:
+        text = text.replace("from loopbench.loops import bounded", "from loopbench.loops.boundary import bounded")
+        text = f"{text}\n\nLOOP = {design}\n"
+    _write(loop, text)
+    separation = "" if packages[:1] == ["loopbench"] else "\n"  # imports of another package stand apart
+    _write(test, TEST.format(name=name, module=module, design=design, separation=separation))
     return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from loopbench.loops import bounded
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -23,6 +24,7 @@ from loopbench.protocol import (
     Reply,
     Request,
     Role,
+    RunsSync,
     StopReason,
     Toolbox,
     ToolCall,
@@ -83,7 +85,7 @@ CODEC = ObjectCodec()
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateLoop:
+class TemplateLoop(RunsSync):
     """Decide: the options. Every field, with the line under it, is an option: --loop 'template_loop:TemplateLoop(max_steps=5)'."""
 
     max_steps: int = 10
@@ -109,6 +111,7 @@ class TemplateLoop:
         """The limit of a comparison: so many steps with tools, and the reply that answers."""
         return replace(self, max_steps=tool_steps + 1)
 
+    @bounded  # checks the arguments, tells events, makes an instance of a query's type
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         listed = [f"{tool.name}{json.dumps(tool.parameters.get('properties'))}: {tool.description}" for tool in tools]
         asked = query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"

@@ -13,4 +13,4 @@ from .entry import CatalogueEntry
 
 def entries() -> list[CatalogueEntry]:
     places = [*((MEASURES, name) for name in measures()), *((SCORERS, name) for name in scorer_names())]
-    return [CatalogueEntry(name, (inspect.getdoc(module_in(place, name)) or "").splitlines()[0]) for place, name in places]
+    return [CatalogueEntry(name, (inspect.getdoc(module_in(place, name)) or "").partition("\n")[0]) for place, name in places]

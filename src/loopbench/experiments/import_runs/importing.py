@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from loopbench.protocol.counts import counted
-from loopbench.protocol.modules import module_in, names_in
+from loopbench.protocol.modules import names_in, offered_by
 from loopbench.runs.folders import RUNS, new_folder
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.store.files import TRACES, TRIALS
@@ -47,7 +47,10 @@ MAX_REASONS = 20
 
 def known_formats() -> Mapping[str, Format]:
     """Return the formats of the files in `formats/` by name, in the order of the files."""
-    formats: list[Format] = [module_in(FORMATS_PACKAGE, name).FORMAT for name in names_in(FORMATS_PACKAGE)]
+    formats: list[Format] = [
+        offered_by(FORMATS_PACKAGE, name, "FORMAT", lambda offered: isinstance(offered, Format), "a Format")
+        for name in names_in(FORMATS_PACKAGE)
+    ]
     return {item.name: item for item in formats}
 
 

@@ -17,7 +17,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 from loopbench.dspy_seam.program import LoopProgram
-from loopbench.protocol.modules import module_in, names_in
+from loopbench.protocol.modules import names_in, offered_by
 from loopbench.runs.options import Option, options_of
 
 from .compiling import Workshop, compiled, loud, score, share
@@ -84,5 +84,14 @@ def bootstrap_metric(threshold: float | None) -> Callable[..., Any]:
 
 
 def built_in() -> tuple[type[BuiltIn], ...]:
-    """Return the optimizers of the package `optimizers`, sorted by file name: each file names its class in `OPTIMIZER`."""
-    return tuple(module_in(OPTIMIZERS, name).OPTIMIZER for name in names_in(OPTIMIZERS))
+    """Return the optimizers of the package `optimizers`, sorted by file name: each file names its class in `OPTIMIZER`.
+
+    Raises ValueError, which names the file, for one that does not.
+    """
+    return tuple(
+        offered_by(OPTIMIZERS, name, "OPTIMIZER", _is_optimizer, "a class derived from BuiltIn") for name in names_in(OPTIMIZERS)
+    )
+
+
+def _is_optimizer(offered: object) -> bool:
+    return isinstance(offered, type) and issubclass(offered, BuiltIn)

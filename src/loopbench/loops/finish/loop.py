@@ -28,6 +28,7 @@ from loopbench.protocol import (
     Reply,
     Request,
     Role,
+    RunsSync,
     Sampling,
     StopReason,
     Toolbox,
@@ -37,7 +38,6 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_waiting
 from loopbench.protocol.values import error_text
 
 from .codec import ReadCall, XmlCodec, native_codec, read_calls
@@ -73,7 +73,7 @@ REFUSALS = frozenset({"refused", "bad_request"})
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Finish(ToolSettings):
+class Finish(ToolSettings, RunsSync):
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
 
     max_steps: int | None = None
@@ -169,9 +169,6 @@ class Finish(ToolSettings):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
-
-    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

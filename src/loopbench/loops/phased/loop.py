@@ -7,9 +7,8 @@ from typing import Self
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
-from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Toolbox
+from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Toolbox
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_waiting
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
@@ -23,7 +22,7 @@ from .run import Surroundings
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Phased(PhasedOptions):
+class Phased(PhasedOptions, RunsSync):
     """Phases around a tool executor."""
 
     @property
@@ -62,9 +61,6 @@ class Phased(PhasedOptions):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)
-
-    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

@@ -15,11 +15,11 @@ from loopbench.dspy_seam import ThroughPredictor, program_of
 from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
 from loopbench.loops.tool_settings import ToolSettings
-from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, StopReason, Tool, Toolbox
+from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
 from loopbench.protocol.program import merged
-from loopbench.protocol.threads import run_here, run_waiting
+from loopbench.protocol.threads import run_here
 
 from .agent import ManualAgentLoop
 from .manager import Activity, ActivityManager
@@ -36,7 +36,7 @@ _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Stateless(ToolSettings):
+class Stateless(ToolSettings, RunsSync):
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
     max_iterations: int = 10
@@ -130,9 +130,6 @@ class Stateless(ToolSettings):
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
-
-    def run_sync(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return run_waiting(self.run(query, tools, model, observer))
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:

@@ -248,7 +248,8 @@ class Pool:
         elif "spent" in said:
             self._spent(*said["spent"])
         elif "threads" in said:
-            worker.worn_out = worker.worn_out or said["threads"] > MAX_THREADS + said["alive"] * MAX_THREADS
+            # Calls of the trials under way count among its threads and may still return: as many are allowed for each such trial.
+            worker.worn_out = worker.worn_out or said["threads"] > MAX_THREADS * (1 + said["alive"])
             self._retire(worker)
         elif "ended" in said:
             self._ended(said["ended"])

@@ -1,0 +1,100 @@
+"""CONTRIBUTING.md: whoever follows it adds a loop, a suite, a scorer and a measure that work. Its own code is carried out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopbench.metrics.summary import METRICS
+from tests.prepared import said_by
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+WHOLE_FILES = dict(re.findall(r"This is the whole of `([\w/]+\.py)`:\n\n```python\n(.*?)```", PAGE, re.DOTALL))
+"""Path → code of the files that the page has from their first line to their last."""
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+AT_HOME = {"PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A checkout in which files are added: the package, and the settings of ruff."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src/loopbench", tmp_path / "src/loopbench", ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "tests/loops").mkdir(parents=True)
+    return tmp_path
+
+
+def said_in(checkout: Path, *command: str) -> str:
+    """Return what a command prints that imports the checkout's package."""
+    environment = {**AT_HOME, "PYTHONPATH": str(checkout / "src"), "HOME": str(checkout / "home")}
+    words = [sys.executable, "-m", *command]
+    done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def passes_ruff(checkout: Path, *paths: str) -> None:
+    said_in(checkout, "ruff", "check", "--no-cache", *paths)
+    said_in(checkout, "ruff", "format", "--no-cache", "--check", *paths)
+
+
+def test_every_block_of_code_is_a_whole_file_that_a_test_here_adds() -> None:
+    assert WHOLE_FILES.keys() == {"canal.py", "metrics/measures/repeated_calls.py", "metrics/scorers/brief.py"}
+    assert sorted(WHOLE_FILES.values()) == sorted(BLOCKS)
+
+
+def test_the_orders_that_are_taken_are_named() -> None:
+    orders = [measure.order for measure in METRICS.values()]
+    assert f"those of loopbench have {min(orders)} to {max(orders)}" in PAGE
+
+
+def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
+    (tmp_path / "canal.py").write_text(WHOLE_FILES["canal.py"], "utf-8")
+    said = said_by(tmp_path, AT_HOME, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools")
+    assert said.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"
+
+
+def _task(text: str, scorer: str) -> dict[str, object]:
+    """Return a task whose right answer is the text, which its plan gives."""
+    plan = {"calls": [], "answer": text}
+    return {"id": text, "question": f"Say {text}.", "answer": text, "plan": plan, "scorer": scorer}
+
+
+@pytest.mark.thorough
+def test_a_scorer_and_a_measure_are_one_file_each(copy: Path) -> None:
+    files = [path for path in WHOLE_FILES if path.startswith("metrics/")]
+    for path in files:
+        (copy / "src/loopbench" / path).write_text(WHOLE_FILES[path], "utf-8")
+    passes_ruff(copy, *(f"src/loopbench/{path}" for path in files))
+    listed = said_in(copy, "loopbench", "list", "metrics")
+    for path in files:
+        assert re.search(rf"^{Path(path).stem}\t", listed, re.MULTILINE)
+    cases = [("one", 1), ("two words", 1), ("three", 3)]
+    tasks = [_task(text, f"brief(words={most})") for text, most in cases]
+    (copy / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks), "utf-8")
+    run = ["--suite", "jsonl", "--data", "tasks.jsonl", "--loop", "bare", "--no-mlflow", "--quiet", "--json"]
+    (arm,) = json.loads(said_in(copy, "loopbench", "compare", *run))["arms"]
+    assert arm["accuracy"]["value"] == pytest.approx(2 / 3)
+    assert arm["repeated_calls"]["value"] == 0
+
+
+@pytest.mark.thorough
+def test_a_new_loop_of_ours_keeps_every_law_and_passes_its_test_and_ruff(copy: Path) -> None:
+    (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
+    said_in(copy, "loopbench", *command.split())
+    test = copy / "tests/loops/test_yours.py"
+    (copy / "src/loopbench/loops/test_yours.py").rename(test)  # as the page says
+    passes_ruff(copy, "src/loopbench/loops/yours.py", "tests/loops/test_yours.py")
+    checked = said_in(copy, "loopbench", "check", "loop", "yours")
+    assert checked.splitlines()[-1] == "yours: every law holds"
+    assert "not applicable" not in checked
+    said_in(copy, "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(test))
