@@ -400,19 +400,19 @@ def flipped(apart: float) -> Check:
 
 
 def equivalent(apart: float) -> Check:
-    return lambda scene, generator: PairedFlip(_apart(scene, generator, apart), scene.clusters).p_within(MARGIN) < ALPHA
+    return lambda scene, generator: PairedFlip(_apart(scene, generator, apart), scene.clusters).p_equivalence(MARGIN) < ALPHA
 
 
 def lost_one_way(scene: Scene, generator: Generator) -> bool:
     """Of tasks (templates) that a always solves, b never solves a share as large as the margin: nothing else differs."""
     lost = scene.shared((generator.random(scene.units) < MARGIN).astype(float))
-    return PairedFlip(lost, scene.clusters).p_within(MARGIN) < ALPHA
+    return PairedFlip(lost, scene.clusters).p_equivalence(MARGIN) < ALPHA
 
 
 def equal_steps(scene: Scene, generator: Generator) -> bool:
     """The true difference is the margin."""
     a, b = _two_sizes(scene, generator)
-    return PairedFlip(b - a, scene.clusters, reach=None).p_within((RATIO - 1) * MEAN_STEPS) < ALPHA
+    return PairedFlip(b - a, scene.clusters, reach=None).p_equivalence((RATIO - 1) * MEAN_STEPS) < ALPHA
 
 
 def _arms(scene: Scene, generator: Generator, apart: float, arms: int) -> dict[str, TaskValues]:

@@ -62,7 +62,7 @@ def test_one_pair_pays_nothing_for_its_two_questions():
     """A difference cannot be 0 and reach the margin at once."""
     pair = PairedFlip([1.0] * 8 + [0.0] * 200)
     (found,) = judge_family([(pair, 0.1)])
-    assert (found.p_holm, found.p_within_holm) == (pair.p_difference, pair.p_within(0.1))
+    assert (found.p_holm, found.p_equivalence_holm) == (pair.p_difference, pair.p_equivalence(0.1))
     assert found.level == 0.05
 
 
@@ -71,5 +71,5 @@ def test_a_pair_counts_until_both_of_its_nulls_are_rejected():
     sure, close = PairedFlip([1.0] * 12 + [0.0] * 400), PairedFlip([1.0] * 6 + [0.0] * 34)
     first, second = judge_family([(sure, 0.1), (close, 0.01)])
     assert first.p_holm == pytest.approx(2 * sure.p_difference)
-    assert first.p_within_holm == pytest.approx(2 * sure.p_within(0.1))
+    assert first.p_equivalence_holm == pytest.approx(2 * sure.p_equivalence(0.1))
     assert (second.p_holm, second.level) == (close.p_difference, 0.05)

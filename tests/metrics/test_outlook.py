@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.metrics.comparison import family, paired_test
+from loopbench.metrics.comparison import paired_test, pairs_of_family
 from loopbench.metrics.outlook import CHANCES, MAX_TIMES, REPEATS, MoreRepeats, gate_outlook, gate_repeats, pair_outlook
 from loopbench.metrics.power import Levels, Spread, spread
 from loopbench.metrics.summary import TaskValues
@@ -113,7 +113,7 @@ def test_fresh_runs_are_decided_as_often_as_the_outlook_says():
             return first, second
 
         def word(a: TaskValues, b: TaskValues) -> str:
-            return family("accuracy", {("a", "b"): paired_test("accuracy", a, b, 0.05)}, 0.05)[0].verdict.word
+            return pairs_of_family("accuracy", {("a", "b"): paired_test("accuracy", a, b, 0.05)}, 0.05)[0].verdict.word
 
         pilot = runs(120)
         found = spread(*pilot)

@@ -41,7 +41,7 @@ def test_an_interval_holds_0_unless_the_test_rejects_at_its_level(d, alpha, reac
 def test_equivalence_is_both_bounds_within_the_margin(d, alpha, margin, reach, data):
     pair = PairedFlip(d, clustered(d, data), reach=reach)
     low, high = pair.bounds(alpha)
-    found = pair.p_within(margin)
+    found = pair.p_equivalence(margin)
     assume(abs(found - alpha) > 1e-9 and min(abs(low + margin), abs(high - margin)) > 1e-9 and margin < pair.reach)
     assert (found < alpha) == (-margin < low and high < margin)
     if 0.5**pair.units < alpha:
@@ -78,7 +78,7 @@ def test_turning_the_arms_turns_the_interval(d, reach, data):
     one, other = there.interval(), back.interval()
     assert (other.value, other.low, other.high) == pytest.approx((-one.value, -one.high, -one.low), abs=1e-9)
     assert there.p_difference == pytest.approx(back.p_difference)
-    assert there.p_within(0.1) == pytest.approx(back.p_within(0.1))
+    assert there.p_equivalence(0.1) == pytest.approx(back.p_equivalence(0.1))
 
 
 @given(d=st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=2, max_size=20), copies=st.integers(2, 4))
@@ -137,9 +137,9 @@ def test_amounts_have_at_least_students_interval_of_the_clustered_error(values, 
 
 
 def test_amounts_that_do_not_vary_are_as_sure_as_a_sign_test():
-    assert PairedFlip([0.0] * 4, reach=None).p_within(0.1) == 0.0625
-    assert PairedFlip([0.0] * 5, reach=None).p_within(0.1) == 0.03125
-    assert PairedFlip([0.2] * 50, reach=None).p_within(0.1) == pytest.approx(1.0)
+    assert PairedFlip([0.0] * 4, reach=None).p_equivalence(0.1) == 0.0625
+    assert PairedFlip([0.0] * 5, reach=None).p_equivalence(0.1) == 0.03125
+    assert PairedFlip([0.2] * 50, reach=None).p_equivalence(0.1) == pytest.approx(1.0)
     assert PairedFlip([1.0] * 8, reach=None).p(0.0, "greater") == pytest.approx(0.5**8)
 
 
@@ -167,14 +167,14 @@ def test_a_loss_of_the_margin_in_single_tasks_is_called_equivalent_no_more_often
     """Exactly, for every number of tasks: the chance that so few are lost that all looks well."""
     for n in range(20, 600, 19):
         counts = range(min(n, 60))
-        called = [k for k in counts if PairedFlip([-1.0] * k + [0.0] * (n - k)).p_within(margin) < alpha]
+        called = [k for k in counts if PairedFlip([-1.0] * k + [0.0] * (n - k)).p_equivalence(margin) < alpha]
         assert sum(stats.binom.pmf(k, n, margin) for k in called) <= alpha
 
 
 def test_many_gains_outweigh_what_a_few_tasks_might_lose():
     """Twenty of a hundred better: nobody asks for the 149 tasks that would show equality."""
     assert PairedFlip([1.0] * 20 + [0.0] * 80).p(-0.02, "greater") < 0.001
-    assert PairedFlip([0.0] * 148).p_within(0.02) > 0.05 > PairedFlip([0.0] * 149).p_within(0.02)
+    assert PairedFlip([0.0] * 148).p_equivalence(0.02) > 0.05 > PairedFlip([0.0] * 149).p_equivalence(0.02)
 
 
 @pytest.mark.parametrize(

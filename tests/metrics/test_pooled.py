@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, Pair, compare, family, paired_test
+from loopbench.metrics.comparison import Comparison, Pair, compare, paired_test, pairs_of_family
 from loopbench.metrics.pooled import mean_over_profiles
 from loopbench.metrics.summary import TaskValues
 
@@ -50,7 +50,7 @@ def test_pooled_over_one_profile_is_that_profile(compared, scores):
         for loop, each in zip(loops, scores, strict=True)
     }
     tests = {(pair.a, pair.b): paired_test("accuracy", values[pair.a], values[pair.b], 0.02) for pair in own}
-    assert family("accuracy", tests, 0.05) == [pair for pair in own if pair.metric == "accuracy"]
+    assert pairs_of_family("accuracy", tests, 0.05) == [pair for pair in own if pair.metric == "accuracy"]
 
 
 @given(st.lists(SCORES, min_size=2, max_size=3), st.integers(2, 4))

@@ -137,7 +137,7 @@ def test_where_the_middle_falls_on_its_bound_the_power_is_about_a_half(only_a, o
     low, high = pair.bounds(alpha)
     if abs(low + margin) > 1e-6:
         assert (pass_power(*planned) > 0.5) == (low > -margin)
-    assert (equivalence_power(*planned) > 0.5) <= (pair.p_within(margin) < alpha)
+    assert (equivalence_power(*planned) > 0.5) <= (pair.p_equivalence(margin) < alpha)
     if high < 0 and low <= -margin and pair.p(0.0, "less") < alpha / 2:
         assert regression_power(*planned[:4], Levels(alpha, alpha)) > 0.3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.answer import answer
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
+from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
 from loopbench.metrics.within_tasks import within_tasks
 from loopbench.protocol import StopReason
@@ -57,6 +59,16 @@ def compared(record, solved, *, tasks=3, limits=NO_LIMITS, stops=()):
     records = [each for loop, scores in solved.items() for each in trials(record, f"{loop}/rough", scores, tasks)]
     ended = [replace(each, stop=stop) for each, stop in zip(records, stops, strict=False)] + records[len(stops) :]
     return replace(compare(ended, infos), limits=limits)
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), st.lists(st.booleans(), min_size=6, max_size=6), min_size=2, max_size=5))
+def test_in_a_comparison_p_is_multiplied_by_the_number_of_pairs_that_are_tested_so(record, solved):
+    pairs = [pair for pair in compared(record, solved, tasks=2).pairs if pair.metric == PRIMARY]
+    assert len(pairs) == math.comb(len(solved), 2)
+    for pair in pairs:
+        alone = within_tasks(*(trials(record, arm, solved[arm[0]], tasks=2) for arm in (pair.a, pair.b)))
+        assert alone is not None
+        assert pair.within == replace(alone, p=min(1.0, alone.p * len(pairs)))
 
 
 def test_an_answer_tells_what_repeats_show_of_tasks_that_are_too_few(record):

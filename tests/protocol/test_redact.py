@@ -36,6 +36,18 @@ def test_redacting_twice_is_redacting_once(text, environ):
     assert redact(once, environ) == once
 
 
+@given(
+    st.sampled_from(["api_key=", "Bearer ", "token: "]),
+    st.sampled_from(["q1w2e3r4t5y6/", "q1w2e3."]),
+    st.sampled_from(
+        ["ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3gH6", "sk-proj-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3gH6", "AKIAQ3EGRXYZABCD2345"]
+    ),
+    st.sampled_from(["=q9w8e7r6", ""]),
+)
+def test_a_key_within_what_is_announced_as_one_leaves_nothing_of_the_longer_one(announced, before, key, after):
+    assert redact(f"{announced}{before}{key}{after} is refused", {}) == f"{announced}{MARK} is refused"
+
+
 @given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz ,.()'\n", max_size=200))
 def test_prose_is_left_alone(text):
     assert redact(text, {"OPENAI_API_KEY": "sk-live-0123456789", "PATH": text, "SHORT_TOKEN": text[:7]}) == text

@@ -50,9 +50,9 @@ class ArmResult:
     summary: ArmSummary
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; None for what is not known."""
+        """Return plain JSON, with None for what is not known."""
         info, summary = self.info, self.summary
-        made: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "arm": info.arm,
             "loop": info.loop,
             "options": {name: _plain(value) for name, value in info.options.items()},
@@ -66,9 +66,9 @@ class ArmResult:
             "excluded": summary.excluded,
             "tasks": summary.tasks,
         }
-        made["over_templates"] = _interval(summary.over_templates)
-        made |= {metric: _interval(mean) for metric, mean in summary.means.items()}
-        return made | {
+        fields["over_templates"] = _interval(summary.over_templates)
+        fields |= {metric: _interval(mean) for metric, mean in summary.means.items()}
+        return fields | {
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
             "retries": dict(summary.retries),
@@ -125,10 +125,10 @@ class Pair:
     def turned(self) -> Pair:
         """The same pair with b as its first arm: b minus a, and the opposite verdict."""
         over = None if self.over_templates is None else self.over_templates.turned
-        found = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
+        opposite = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
         within = None if self.within is None else replace(self.within, a=self.within.b, b=self.within.a)
         difference = self.difference.turned
-        return replace(self, a=self.b, b=self.a, difference=difference, over_templates=over, verdict=found, within=within)
+        return replace(self, a=self.b, b=self.a, difference=difference, over_templates=over, verdict=opposite, within=within)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
@@ -225,13 +225,13 @@ def compare(
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
-        found = family(metric, tests, alpha, look)
-        pairs.extend(_within(_with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
+        found = pairs_of_family(metric, tests, alpha, look)
+        pairs.extend(_with_repeats(_with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
     dead = [*map(dead_arm_warning, compared)]
-    summaries, same_air = {arm.info.arm: arm.summary for arm in compared}, _alike(compared)
+    summaries, same_air = {arm.info.arm: arm.summary for arm in compared}, _under_same_conditions(compared)
     apart, partial = overlap_warnings({name: summary.tasks for name, summary in summaries.items()}, _common(matched, pairs))
     warnings = [
         *lacking,
@@ -248,7 +248,7 @@ def compare(
     short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
     invalid = short or bool(unrecorded) or bool(unreplayable) or (any(dead) and all(dead))
     together = pooled_values(scores, agents) if paired else []
-    pooled = family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
+    pooled = pairs_of_family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
     on_tasks = on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else ()
     costs = tuple(cost_warnings(summaries))
     return Comparison(
@@ -284,28 +284,31 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
-def family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
-    """The pairs of one metric, decided together; without those that could not be tested."""
+def pairs_of_family(
+    metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float, look: LookLevel = ONCE
+) -> list[Pair]:
+    """Return the pairs of one metric, decided together as one family; a pair that could not be tested is left out."""
     return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha, look)
 
 
 def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
-    """The same where two arms may meet more than once."""
-    judgements = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
+    """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once."""
+    decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
     pairs = []
-    for (names, test), own in zip(tests, judgements, strict=True):
-        advantage = own.difference.value if metric in _MORE_IS_BETTER else -own.difference.value
-        found = verdict(advantage, own.p_holm, own.p_within_holm, alpha)
-        over = (
-            None if test.over_templates is None else replace(test.over_templates.interval(own.level), n=test.over_templates.units)
+    for (names, test), decided in zip(tests, decisions, strict=True):
+        advantage = decided.difference.value if metric in _MORE_IS_BETTER else -decided.difference.value
+        word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
+        over = test.over_templates
+        over_templates = None if over is None else replace(over.interval(decided.level), n=over.units)
+        pair = Pair(
+            *(*names, metric, decided.difference, test.flip.units, decided.p, decided.p_holm, test.margin, word, decided.level)
         )
-        decided = Pair(*names, metric, own.difference, test.flip.units, own.p, own.p_holm, test.margin, found, own.level)
-        pairs.append(replace(decided, over_templates=over))
+        pairs.append(replace(pair, over_templates=over_templates))
     return pairs
 
 
 def undecided(pair: Pair) -> Pair:
-    """The same, nothing being decided yet."""
+    """Return the pair without its verdict and its outlook, as it stands before anything is decided."""
     return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
 
 
@@ -331,8 +334,10 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
 def _with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
-    """Undecided pairs with what may decide them: sizes of a run of the two alone, which is a family of one pair. Of a pair with too
-    few units to show any difference nothing is known that would tell a size."""
+    """Return the pairs; each undecided one with the sizes at which a run of its two arms alone may decide it.
+
+    A pair with too few units to show any difference stays without: nothing that is known of it tells a size.
+    """
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     made = []
     for pair in pairs:
@@ -346,18 +351,21 @@ def _with_outlook(
     return made
 
 
-def _within(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> list[Pair]:
-    """Pairs on few tasks, or with too few units to show any difference, with what their repeats show of these very tasks
-    (Bonferroni)."""
-    few = sum(_asks_within(pair, alpha) for pair in pairs)
-    made = []
+def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> list[Pair]:
+    """Return the pairs; each one whose tasks are too few with what its repeats show of these very tasks.
+
+    The p of that test is multiplied by the number of such pairs (Bonferroni).
+    """
+    tested = sum(_needs_repeats(pair, alpha) for pair in pairs)
+    completed = []
     for pair in pairs:
-        found = within_tasks(by_arm[pair.a], by_arm[pair.b]) if _asks_within(pair, alpha) else None
-        made.append(pair if found is None else replace(pair, within=replace(found, p=min(1.0, found.p * few))))
-    return made
+        shown = within_tasks(by_arm[pair.a], by_arm[pair.b]) if _needs_repeats(pair, alpha) else None
+        completed.append(pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested))))
+    return completed
 
 
-def _asks_within(pair: Pair, alpha: float) -> bool:
+def _needs_repeats(pair: Pair, alpha: float) -> bool:
+    """Whether a pair's tasks are so few that only its repeats may show anything."""
     return pair.difference.n <= MAX_FEW_TASKS or too_few_units(pair.units, alpha)
 
 
@@ -382,7 +390,7 @@ def dead_arm_warning(arm: ArmResult) -> str:
     return ""
 
 
-def _alike(arms: Sequence[ArmResult]) -> list[tuple[str, str]]:
+def _under_same_conditions(arms: Sequence[ArmResult]) -> list[tuple[str, str]]:
     """Return the pairs of arms of one suite and profile, also those of which one never asked its model."""
     return [(a.info.arm, b.info.arm) for a, b in combinations(arms, 2) if _comparable(a.info, b.info)]
 
@@ -398,7 +406,7 @@ def too_few_units(units: int, alpha: float) -> bool:
 
 
 def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
-    """Pairs with so few units that the sign-flip test's smallest p, 2/2ⁿ, is alpha or more, and without repeats that show some."""
+    """Warn of pairs that cannot show any difference: they have too few units, and no repeats were tested in their place."""
     few = [pair for pair in pairs if pair.metric == PRIMARY and pair.within is None and too_few_units(pair.units, alpha)]
     if not few:
         return []
@@ -414,7 +422,7 @@ def _interval(interval: Interval | None) -> dict[str, float | int | None] | None
 
 
 def _plain(value: Any) -> Any:
-    """An option as JSON can say it: infinities and dates become text."""
+    """Return an option's value as JSON can express it: infinities and dates become text."""
     try:
         canonical_json(value)
     except (TypeError, ValueError):

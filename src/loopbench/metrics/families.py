@@ -38,7 +38,7 @@ class PairDecision:
     """Two-sided p of the sign-flip test."""
     p_holm: float
     """The same, adjusted."""
-    p_within_holm: float
+    p_equivalence_holm: float
     """Adjusted p of the two one-sided tests against the margin."""
     level: float
     """At which the family tested for a difference; where it has one pair and is looked at once, alpha."""
@@ -54,7 +54,7 @@ def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA
     At one `look` of several, each p is first what it says of all looks (`LookLevel.overall`), and levels are those of that look.
     The same boundary serves both tests: it is exact for the two-sided one, and keeps a little of alpha for one-sided ones.
     """
-    p_values = [(pair.p_difference, pair.p_within(margin)) for pair, margin in tests]
+    p_values = [(pair.p_difference, pair.p_equivalence(margin)) for pair, margin in tests]
     steps = _steps([(look.overall(p), look.overall(within)) for p, within in p_values], alpha)
     return [
         PairDecision(pair.interval(level := look.nominal(step.level)), p, step.p_holm, within.p_holm, level)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
-from .comparison import Comparison, Pair, family, paired_test
+from .comparison import Comparison, Pair, paired_test, pairs_of_family
 from .paired import SCORES
 from .record import Record
 from .statistics import Interval
@@ -176,7 +176,7 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
     tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], margin) for d in designs}
-    tested = {(pair.a, pair.b): pair for pair in family(PRIMARY, tests, alpha)}
+    tested = {(pair.a, pair.b): pair for pair in pairs_of_family(PRIMARY, tests, alpha)}
     return Gains(
         tuple(Gain(d.design, accuracy[d.before], accuracy[d.after], tested.get((d.after, d.before))) for d in designs),
         _ranking({d.design: accuracy[d.before] for d in designs}, before, alpha, margin),
@@ -199,7 +199,7 @@ def _values(records: Sequence[Record]) -> dict[str, TaskValues]:
 def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
     known = {name: found for name, found in accuracy.items() if found is not None}
     tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(known, 2)}
-    pairs = tuple(family(PRIMARY, tests, alpha))
+    pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
     apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
     means = {name: round(found.value, 9) for name, found in known.items()}  # sums of equal scores differ with their order
     ordered = sorted(known, key=lambda name: -means[name])
@@ -220,7 +220,7 @@ def _gains_by_task(before: TaskValues, after: TaskValues) -> TaskValues:
 def _interactions(by_design: Mapping[str, TaskValues], alpha: float, margin: float) -> list[Pair]:
     pairs = combinations(by_design, 2)
     tests = {(a, b): paired_test(PRIMARY, by_design[a], by_design[b], margin, reach=2 * SCORES) for a, b in pairs}
-    return family(PRIMARY, tests, alpha)
+    return pairs_of_family(PRIMARY, tests, alpha)
 
 
 def _turned(pair: Pair) -> Pair:

@@ -58,7 +58,7 @@ class PairedFlip:
         found = self._sides[side].p(toward)
         return min(found, null) if toward < 0 else max(found, null)
 
-    def p_within(self, margin: float) -> float:
+    def p_equivalence(self, margin: float) -> float:
         """The larger p of two one-sided tests that the mean lies within ±margin (Schuirmann 1987)."""
         return max(self.p(-margin, "greater"), self.p(margin, "less"))
 

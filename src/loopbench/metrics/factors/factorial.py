@@ -250,7 +250,7 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
 
 def _verdict(metric: str, decision: PairDecision, alpha: float) -> Verdict:
     advantage = decision.difference.value if metric in GAINS else -decision.difference.value
-    return verdict(advantage, decision.p_holm, decision.p_within_holm, alpha)
+    return verdict(advantage, decision.p_holm, decision.p_equivalence_holm, alpha)
 
 
 def _at(factor: Factor, level: int) -> str:
