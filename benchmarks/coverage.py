@@ -23,7 +23,7 @@ from scipy import stats
 
 from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
-from loopbench.metrics.comparison import AT_BUDGET, family, paired_test
+from loopbench.metrics.comparison import AT_BUDGET, paired_test, pairs_of_family
 from loopbench.metrics.harness import Crossed
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.permutation import sign_flip
@@ -431,14 +431,14 @@ def any_pair(scene: Scene, generator: Generator) -> bool:
     """Whether the verdicts tell any two of five equal arms apart."""
     arms = _arms(scene, generator, 0.0, 5)
     tests = {(a, b): paired_test(AT_BUDGET, arms[a], arms[b], MARGIN) for a, b in combinations(arms, 2)}
-    return any(pair.verdict.word in ("better", "worse") for pair in family(AT_BUDGET, tests, ALPHA))
+    return any(pair.verdict.word in ("better", "worse") for pair in pairs_of_family(AT_BUDGET, tests, ALPHA))
 
 
 def any_equivalent(scene: Scene, generator: Generator) -> bool:
     """Whether the first of five arms, better than the others by the margin, is called equivalent to any."""
     arms = _arms(scene, generator, MARGIN, 5)
     tests = {("0", b): paired_test(AT_BUDGET, arms["0"], arms[b], MARGIN) for b in arms if b != "0"}
-    return any(pair.verdict.within_margin for pair in family(AT_BUDGET, tests, ALPHA))
+    return any(pair.verdict.within_margin for pair in pairs_of_family(AT_BUDGET, tests, ALPHA))
 
 
 def any_wrong(scene: Scene, generator: Generator) -> bool:
@@ -449,7 +449,7 @@ def any_wrong(scene: Scene, generator: Generator) -> bool:
     tests = {(a, b): paired_test(AT_BUDGET, arms[a], arms[b], MARGIN) for a, b in combinations(arms, 2)}
     return any(
         pair.verdict.within_margin or pair.verdict.word == "worse" if pair.a == "0" else pair.verdict.word in ("better", "worse")
-        for pair in family(AT_BUDGET, tests, ALPHA)
+        for pair in pairs_of_family(AT_BUDGET, tests, ALPHA)
     )
 
 

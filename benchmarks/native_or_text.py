@@ -27,7 +27,7 @@ from published_replies import CATEGORIES, PROSE, Question, is_failure, json_rows
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.metrics.comparison import Pair, family, paired_test
+from loopbench.metrics.comparison import Pair, paired_test, pairs_of_family
 from loopbench.metrics.statistics import ALPHA, accuracy_interval
 from loopbench.metrics.summary import PRIMARY, TaskValues
 from loopbench.text.numbers import interval, p_value
@@ -102,7 +102,7 @@ def of_models(scores: Mapping[tuple[str, str], Scores]) -> str:
         for model in names
         for harness in (TEXT, PARDONED)
     }
-    found = {(pair.a, pair.b): pair for pair in family(PRIMARY, tests, ALPHA)}
+    found = {(pair.a, pair.b): pair for pair in pairs_of_family(PRIMARY, tests, ALPHA)}
     lines = [
         (
             model,

@@ -23,7 +23,7 @@ from scipy import optimize, special
 
 from loopbench.experiments.size.pilot import as_shares
 from loopbench.metrics import gate
-from loopbench.metrics.comparison import family, paired_test
+from loopbench.metrics.comparison import paired_test, pairs_of_family
 from loopbench.metrics.power import (
     Spread,
     difference_power,
@@ -199,7 +199,7 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
         (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
         return line.outcome == case.decision
     test = paired_test("accuracy", a, b, case.margin)
-    (pair,) = family("accuracy", {("a", "b"): test}, ALPHA)
+    (pair,) = pairs_of_family("accuracy", {("a", "b"): test}, ALPHA)
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
 
 
@@ -288,7 +288,7 @@ def run_course(course: Course, rng: np.random.Generator) -> Ended:
         tests = {
             (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], course.margin) for a, b in combinations(range(len(seen)), 2)
         }
-        pairs = family("accuracy", tests, ALPHA, LookLevel(tuple(shares[:look])))
+        pairs = pairs_of_family("accuracy", tests, ALPHA, LookLevel(tuple(shares[:look])))
         kept = {names: word for names, word in words.items() if word != "undecided"}
         words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs} | kept
         if "undecided" not in words.values() or share == 1:

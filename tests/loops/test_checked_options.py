@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.loops import Bare, Finish, ReactExtract
+from loopbench.loops import Bare, Finish, ReactExtract, Stateless
 from loopbench.loops.repeat_guard import RepeatGuard
 
 
@@ -19,6 +19,10 @@ from loopbench.loops.repeat_guard import RepeatGuard
         (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
         (Bare, {"max_step": 3}, r"^Bare: unknown option 'max_step'; did you mean 'max_steps'\?"),
         (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
+        (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
+        (Bare, {"decision_format": 7}, "^Bare: decision_format must be one of json, fields, native, not 7$"),
+        (Finish, {"forced_finish": None}, "^Finish: forced_finish must be one of both, tool_choice, xml, off, not None$"),
+        (Stateless, {"response_style": "long"}, "response_style must be one of concise, detailed, None, not 'long'$"),
         (RepeatGuard, {"warn": 3}, r"^RepeatGuard: unknown option 'warn'; did you mean 'warn_at'\?"),
     ],
 )

@@ -107,10 +107,6 @@ class Bare(ToolSettings, RunsSync):
             raise ValueError(f"max_consecutive_errors must be at least 1 or None, not {self.max_consecutive_errors}")
         if self.answer_retries < 0:
             raise ValueError(f"answer_retries must be 0 or more, not {self.answer_retries}")
-        if self.decision_format not in FORMATS:
-            raise ValueError(f"decision_format must be one of {', '.join(FORMATS)}, not {self.decision_format!r}")
-        if self.fences not in ("refuse", "read"):
-            raise ValueError(f"fences must be one of refuse, read, not {self.fences!r}")
 
     @property
     def name(self) -> str:

@@ -273,6 +273,7 @@ def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:
 
 
 def _read_object(text: str) -> dict[str, Any]:
+    """Read a reply that is one JSON object. Raises WireError in the seed's words, which the model reads (row B4-6)."""
     try:
         data = from_json(text)
     except ValueError as error:

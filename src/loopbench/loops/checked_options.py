@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from loopbench.protocol.names import nearest
@@ -40,8 +40,20 @@ def checked_options(design: Design) -> Design:
 def _check_all(design: type, given: Mapping[str, Any]) -> None:
     hints = _options(design)
     doubtful = {name: value for name, value in given.items() if name in hints and not _has_plain_type(value, hints[name])}
+    for name, value in doubtful.items():
+        if (choices := _choices(hints[name])) and value not in choices:
+            raise ValueError(f"{design.__name__}: {name} must be one of {', '.join(map(str, choices))}, not {value!r}")
     if doubtful:
         import_module("loopbench.loops.option_types").check_types(design, hints, doubtful)
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Return the values that an option may have where its type lists them; empty where it does not."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    listed = [(None,) if part is NoneType else _choices(part) for part in parts]
+    return tuple(choice for choices in listed for choice in choices) if all(listed) else ()
 
 
 def _has_plain_type(value: Any, hint: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from loopbench.protocol import (
     Completion,
@@ -18,7 +18,7 @@ from loopbench.protocol import (
     WireError,
     json_object,
 )
-from loopbench.protocol.wire import from_json, read_once, to_json
+from loopbench.protocol.wire import read_object, read_once, to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools
 
     @read_once
     def parse(self, reply: Reply) -> Understanding:
-        data = _read_object(reply.text)
+        data = read_object(reply.text)
         intent, tools = data.get("intent"), data.get("tools")
         if not isinstance(intent, str):
             raise WireError('"intent" must be text')
@@ -75,7 +75,7 @@ Reply with one JSON object and nothing else: {"confirmed": true or false, "reaso
 
     @read_once
     def parse(self, reply: Reply) -> Completion:
-        data = _read_object(reply.text)
+        data = read_object(reply.text)
         confirmed, reason = data.get("confirmed"), data.get("reason", "")
         if not isinstance(confirmed, bool):
             raise WireError('"confirmed" must be true or false')
@@ -85,13 +85,3 @@ Reply with one JSON object and nothing else: {"confirmed": true or false, "reaso
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         return Grammar(((json_object({"confirmed": {"type": "boolean"}, "reason": {"type": "string"}}),),))
-
-
-def _read_object(text: str) -> dict[str, Any]:
-    try:
-        data = from_json(text)
-    except ValueError as error:
-        raise WireError(f"The reply is no JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise WireError("The reply must be one JSON object")
-    return data

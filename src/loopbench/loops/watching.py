@@ -76,7 +76,7 @@ class WatchedModel(WrappedModel):
     """A model whose requests and replies are told; it streams every reply where the observer wants that and the model can."""
 
     def __init__(self, model: Model, tools: Toolbox, watching: Watching) -> None:
-        """`tools`: those that calls are checked against."""
+        """Make a model that tells what it is asked and replies. `tools`: those that calls are checked against."""
         super().__init__(model)
         self._tools = tools
         self._watching = watching

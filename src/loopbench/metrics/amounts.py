@@ -23,7 +23,7 @@ mean covers nearest to 0.95."""
 
 
 def mean_interval(means: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
-    """Mean over tasks of a quantity that is never negative, with its interval; low is cut at 0.
+    """Return the mean over tasks of a quantity that is never negative, with its interval, whose low end is cut at 0.
 
     One task, or tasks that are all equal, show no spread: then low = value = high. Units so few that even the sign test of all of
     them could not be sure enough, under 6 at an alpha of 0.05, have no interval: its ends are infinite. Raises ValueError for no
@@ -55,7 +55,7 @@ class AmountLaw:
         self._skew = min(SKEW_FACTOR * skew / math.sqrt(self._n), 0.0)  # a lower bound is too near where the lower tail is long
 
     def p(self, bound: float) -> float:
-        """Of the null that the mean is at most `bound`."""
+        """Return the p-value of the null hypothesis that the mean is at most `bound`."""
         rounding = NO_SPREAD * max(abs(bound), self._largest)
         if self._error <= rounding:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
@@ -64,11 +64,11 @@ class AmountLaw:
         return max(found, 0.5**self._n)
 
     def low(self, alpha: float) -> float:
-        """The bound at which p is alpha; infinite where none is."""
+        """Return the bound at which p is alpha, minus infinity where no bound has such a p."""
         return -math.inf if 0.5**self._n > alpha else self.spread_low(alpha)
 
     def spread_low(self, alpha: float) -> float:
-        """The same without the least p."""
+        """Return the bound that the spread of the units alone gives, whatever p their number can have at the least."""
         if self._n == 1:
             return self._mean
         t = student_quantile(alpha, self._n - 1)
@@ -76,12 +76,12 @@ class AmountLaw:
 
 
 def _transformed(t: float, skew: float) -> float:
-    """t + skew t²/3 + skew² t³/27 + skew/6 (Hall 1992): nearly normal, and rising with t; `skew`: skewness over √n."""
+    """Return t + skew t²/3 + skew² t³/27 + skew/6, nearly normal and rising with t (Hall 1992). `skew`: skewness over √n."""
     return t + skew * t**2 / 3 + skew**2 * t**3 / 27 + skew / 6
 
 
 def _untransformed(value: float, skew: float) -> float:
-    """The t whose transform is `value`."""
+    """Return the t whose transform is `value`."""
     if abs(skew) < NO_SPREAD:
         return value
     return 3 / skew * (float(np.cbrt(1 + skew * (value - skew / 6))) - 1)

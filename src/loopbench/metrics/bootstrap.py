@@ -26,7 +26,7 @@ def bca(
     seed: int = 0,
     left_out: Callable[[], Floats] | None = None,
 ) -> tuple[float, float]:
-    """Bias-corrected and accelerated bootstrap interval over units (Efron 1987), (low, high): what `scipy.stats.bootstrap` gives.
+    """Return the bias-corrected and accelerated interval (low, high) over units (Efron 1987), as `scipy.stats.bootstrap` does.
 
     `left_out` gives the estimates without each unit where there is a shorter way than to count all others. A draw that allows no
     estimate counts as one that gives that of the whole sample. Where the correction does not exist (units that are all equal, an
@@ -72,7 +72,7 @@ def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Flo
 
 
 def _left_out(statistic: Statistic, units: int) -> Floats:
-    """The estimate without each unit."""
+    """Return the estimate without each unit in turn."""
     rows = _rows(units)
     found = []
     for start in range(0, units, rows):
@@ -142,7 +142,7 @@ def without_each(parts: Floats) -> Floats:
 
 
 def unit_sums(values: Floats, clusters: Clusters) -> Floats:
-    """Sums over the tasks of each unit, `values[task, …]` to `[unit, …]`."""
+    """Return the sums of `values[task, …]` over the tasks of each unit, as `[unit, …]`."""
     groups = unit_groups(clusters, len(values))
     if groups is None:
         return values

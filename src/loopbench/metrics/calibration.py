@@ -66,7 +66,7 @@ class Calibration:
     """(coverage, risk): the share of trials that is kept, the most confident first, and how many of these are wrong."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "arm": self.arm,
             "scored": self.scored,
@@ -116,7 +116,7 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
 
 
 def _units(records: Sequence[Record], tasks: Mapping[str, str]) -> NDArray[np.int64]:
-    """The unit of inference of each record, from 0; `tasks`: task → cluster."""
+    """Return the number, from 0, of each record's unit of inference. `tasks`: task → cluster."""
     groups = unit_groups(list(tasks.values()), len(tasks))
     numbers = {task: place if groups is None else int(groups[place]) for place, task in enumerate(tasks)}
     return np.array([numbers[record.task] for record in records])
@@ -145,7 +145,7 @@ class Histogram:
         return Histogram(self.levels, whole.right - self.right, whole.wrong - self.wrong)
 
     def drawn(self, counts: Floats) -> Histogram:
-        """One row per draw, from counts[draw, unit]."""
+        """Return one row per draw, from counts[draw, unit]."""
         return Histogram(self.levels, counts @ self.right, counts @ self.wrong)
 
 
@@ -163,7 +163,7 @@ def histogram(confidence: Sequence[float], right: Sequence[bool], units: Sequenc
 
 
 def brier(found: Histogram) -> Floats:
-    """Mean of (confidence - outcome)² (Brier 1950)."""
+    """Return the mean of (confidence - outcome)² (Brier 1950)."""
     squares = found.right @ (1 - found.levels) ** 2 + found.wrong @ found.levels**2
     return np.asarray(squares / (found.right + found.wrong).sum(-1), dtype=np.float64)
 
@@ -200,7 +200,7 @@ def aurc(found: Histogram) -> Floats:
 
 
 def bins(found: Histogram) -> list[Bin]:
-    """What a reliability diagram shows, of the first row."""
+    """Return what a reliability diagram shows of the first row."""
     right, total, places = found.right[0], found.right[0] + found.wrong[0], _bins_of(found.levels)
     made = []
     for place in range(BINS):

@@ -131,7 +131,7 @@ class Pair:
         return replace(self, a=self.b, b=self.a, difference=difference, over_templates=over, verdict=opposite, within=within)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "a": self.a,
             "b": self.b,

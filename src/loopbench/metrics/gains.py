@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ class Gain:
     """After minus before, adjusted over the designs: `better` is a gain. None where no task was scored in both arms."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; None for what is not known."""
+        """Return plain JSON, with None for what is not known."""
         tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
@@ -65,7 +65,7 @@ class Ranked:
     """The designs that it is not told apart from beyond chance."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "design": self.design,
             "place": self.place,
@@ -129,7 +129,7 @@ class Gains:
             if (pair.a, pair.b) == (after, before):
                 return pair
             if (pair.a, pair.b) == (before, after):
-                return _turned(pair)
+                return pair.turned
         return None
 
     @property
@@ -163,7 +163,7 @@ class Gains:
 
 
 def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[Arms]) -> Gains:
-    """What became of each design, at the comparison's level and margin.
+    """Return what optimization made of each design, at the comparison's level and margin.
 
     Raises ValueError for an arm that the comparison does not have.
     """
@@ -212,7 +212,7 @@ def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskV
 
 
 def _gains_by_task(before: TaskValues, after: TaskValues) -> TaskValues:
-    """What each task gained that was scored in both arms, within [-1, 1]."""
+    """Return what each task gained, within [-1, 1]; only tasks that were scored in both arms count."""
     old, new = before.means, after.means
     return TaskValues({task: [new[task] - old[task]] for task in old if task in new}, before.clusters)
 
@@ -221,20 +221,6 @@ def _interactions(by_design: Mapping[str, TaskValues], alpha: float, margin: flo
     pairs = combinations(by_design, 2)
     tests = {(a, b): paired_test(PRIMARY, by_design[a], by_design[b], margin, reach=2 * SCORES) for a, b in pairs}
     return pairs_of_family(PRIMARY, tests, alpha)
-
-
-def _turned(pair: Pair) -> Pair:
-    """b against a."""
-    found = pair.difference
-    turned: Mapping[str, Literal["better", "worse"]] = {"better": "worse", "worse": "better"}
-    word = turned.get(pair.verdict.word, pair.verdict.word)
-    return replace(
-        pair,
-        a=pair.b,
-        b=pair.a,
-        difference=Interval(-found.value, -found.high, -found.low, found.n),
-        verdict=replace(pair.verdict, word=word),
-    )
 
 
 # --- the gain that the optimizer saw ---
@@ -253,16 +239,16 @@ class DevGain:
         return self.after - self.before
 
     def optimism(self, gain: Gain) -> float | None:
-        """How much more than on the locked tasks; None where nothing is known of those."""
+        """Return how much larger this gain is than `gain`, that on the locked tasks; None where that is not known."""
         return None if gain.test is None else self.gain - gain.test.difference.value
 
     def to_json(self) -> dict[str, float | int]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {"before": self.before, "after": self.after, "gain": self.gain, "tasks": self.tasks}
 
 
 def dev_gain(before: Mapping[str, float], after: Mapping[str, float]) -> DevGain | None:
-    """Means over the tasks (task → score) known of both programs; None if absent."""
+    """Return the means over the tasks whose scores are known of both programs (task → score); None if one has no scores."""
     tasks = sorted(before.keys() & after.keys())
     if not tasks:
         return None
@@ -282,7 +268,7 @@ class Cost:
     dollars: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
 
 
@@ -318,7 +304,7 @@ class Amortised:
     """The smallest number of tasks at which a solved one costs less than before, all counted; None: never, or not known."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "tasks": self.tasks,
             "per_task": self.use.per_task.to_json(),
@@ -328,7 +314,7 @@ class Amortised:
 
 
 def amortised(once: Cost, before: Use, after: Use, tasks: int) -> Amortised:
-    """`once`: what the optimization cost in all. Raises ValueError for no tasks."""
+    """Return what a task costs with the optimization shared out. `once`: what that cost in all. Raises ValueError for no tasks."""
     if tasks < 1:
         raise ValueError(f"a cost cannot be spread over {tasks} tasks")
     spread = _each(lambda optimization, use: optimization / tasks + use, once, after.per_task)
@@ -356,7 +342,7 @@ def break_even(once: float, before: float, after: float, accuracy_before: float,
 
 
 def _each(make: Callable[..., float | None], *costs: Cost) -> Cost:
-    """Unit by unit; None where one of them is."""
+    """Return a cost unit by unit, with None in each unit in which a cost that it is made of is not known."""
 
     def of(values: Sequence[float | None]) -> float | None:
         return None if any(value is None for value in values) else make(*values)

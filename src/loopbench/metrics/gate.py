@@ -54,7 +54,7 @@ class Bounds:
     high: float
 
     def to_json(self) -> dict[str, float | None]:
-        """Plain JSON; None for what is infinite."""
+        """Return plain JSON, with None for what is infinite."""
         found = {"value": self.value, "low": self.low, "high": self.high}
         return {name: number if math.isfinite(number) else None for name, number in found.items()}
 
@@ -140,7 +140,7 @@ class GateLine:
         return self.effect.value < self.margin if self.may_rise else self.effect.value > -self.margin
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "metric": self.metric,
             "outcome": self.outcome,
@@ -184,8 +184,8 @@ def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
 
 
 def overall(lines: Sequence[GateLine]) -> RunOutcome:
-    """Any regression is one of the whole, else any loss here, else an undecided line leaves the whole undecided, and so does no
-    line at all.
+    """Return the outcome of all lines together: a regression if any line is one, else a loss here, else undecided if a line is, or
+    if there is no line.
 
     A line that is `within here` stands beside a score that got better, so that the whole is `better here`.
     """
@@ -221,7 +221,7 @@ def agreeing_tasks(margin: float, alpha: float = ALPHA) -> int:
 
 
 def _outcome(held: Held, line: GateLine, within: bool) -> LineOutcome:
-    """The first that holds. `within`: the bound toward worse lies within the margin."""
+    """Return the first outcome that holds. `within`: the bound toward worse lies within the margin."""
     if held.identical:
         return "identical"
     if within:
@@ -280,7 +280,7 @@ def _change(held: Held) -> _Change:
 
 
 def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine:
-    """A bound is drawn at the level of the test that it shows: toward worse at alpha, the other one at what the family leaves."""
+    """Return a line whose bound toward worse is at alpha, and whose other bound is at the level that the family leaves."""
     pair, worse, is_gain = change.effect, step.p_holm < alpha, held.metric in GAINS
     toward, other = pair.bounds(alpha), pair.bounds(step.level)
     line = GateLine(
@@ -309,7 +309,7 @@ def _better(line: GateLine, change: _Change, alpha: float) -> bool:
 
 
 def _tasks(held: Held) -> list[str]:
-    """Those known on both sides."""
+    """Return the tasks of which the metric is known both in the run and in the baseline."""
     tasks = [task for task in held.run.values if task in held.baseline.values]
     if not tasks:
         raise ValueError(f"{held.arm}: no task whose {held.metric} is known on both sides")
@@ -317,8 +317,9 @@ def _tasks(held: Held) -> list[str]:
 
 
 def _typical(held: Held) -> float:
-    """Geometric mean over tasks of run / baseline. Of both as many trials are taken as the side with fewer has: the logarithm of a
-    mean grows with their number (Jensen), and a run of more repeats would look dearer.
+    """Return the geometric mean over tasks of run / baseline, from as many trials of each as the side with fewer has.
+
+    The logarithm of a mean grows with the number of trials (Jensen): a run of more repeats would look dearer.
     """
     tasks = _tasks(held)
     old, new = ([side.values[task] for task in tasks] for side in (held.baseline, held.run))
@@ -342,7 +343,7 @@ def _with_outlook(line: GateLine, held: Held, alpha: float, lines: int) -> GateL
 
 
 def _spread_of_shares(held: Held) -> Spread | None:
-    """How run - baseline varies, or baseline - run of a harm: what is above 0 is better."""
+    """Return how run - baseline varies, or baseline - run where the metric is a harm, so that above 0 is better."""
     return spread(held.run, held.baseline) if held.metric in GAINS else spread(held.baseline, held.run)
 
 

@@ -85,7 +85,7 @@ class MoreRepeats:
     nobody can tell chance within tasks from differences between them."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return asdict(self)
 
 
@@ -185,6 +185,6 @@ def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | No
 
 
 def _plain(number: float) -> int:
-    """Rounded up to two digits."""
+    """Return a number rounded up to two digits."""
     step = int(10 ** max(math.floor(math.log10(number)) - 1, 0))
     return math.ceil(number / step) * step

@@ -66,7 +66,7 @@ def _tails_of_few(sums: bytes) -> FlipTails:
 
 
 def _tails(sums: Floats) -> FlipTails:
-    """The test of sums that are not 0."""
+    """Return the tails of the sign-flip test of sums, none of which is 0."""
     steps = _steps(sums)
     if steps is None:
         return FlipTails(_saddlepoint(sums), _saddlepoint(-sums))
@@ -81,7 +81,7 @@ def _flip_steps(steps: NDArray[np.int64]) -> FlipTails:
 
 
 def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
-    """[sum] → its probability, where each size counts with a chance of one half."""
+    """Return the probability of each sum, from 0, where each size counts with a chance of one half."""
     law = np.ones(1)
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
         if count == 1:  # which nearly all sizes of costs have: the same sums in fewer calls
@@ -100,7 +100,7 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
 
 
 def _coins(n: int) -> Floats:
-    """The binomial law of n fair coins."""
+    """Return the chance of each number of heads among n fair coins."""
     heads, gammaln = np.arange(n + 1.0), special.gammaln
     return np.asarray(
         np.exp(gammaln(n + 1) - gammaln(heads + 1) - gammaln(n - heads + 1) - n * math.log(2)),
@@ -136,7 +136,7 @@ def _denominator(sums: Floats) -> int:
 
 
 def _is_whole(values: Floats) -> NDArray[np.bool_]:
-    """Of each value whether it is a whole number other than 0, but for rounding."""
+    """Return for each value whether it is a whole number other than 0, rounding errors aside."""
     size = np.abs(values)
     return np.asarray((size > 0.5) & (np.abs(values - np.rint(values)) < _NEAR * np.maximum(1.0, size * 1e-3)), dtype=np.bool_)
 

@@ -75,7 +75,7 @@ class Spread:
 
     @property
     def design_effect(self) -> float:
-        """How many tasks count for as much as one independent task."""
+        """How many of these tasks count for as much as one independent task would."""
         return design_effect(self.tasks / self.units, self.icc)
 
     def variance(self, repeats: int, difference: float = 0.0) -> float:
@@ -112,7 +112,7 @@ def design_effect(size: float, icc: float) -> float:
 def difference_power(
     units: int, difference: float, variance: float, alpha: float = ALPHA, *, step: float = 0.0, drawn: float = 1.0
 ) -> float:
-    """Chance that the two-sided sign-flip test shows a difference.
+    """Return the chance that the two-sided sign-flip test shows a difference.
 
     Under random signs the sum of differences has the variance Σd², as in Connor's formula. `step`: `Spread.step`, the correction
     for continuity.
@@ -127,7 +127,7 @@ def difference_power(
 def equivalence_power(
     units: int, difference: float, variance: float, margin: float, alpha: float = ALPHA, *, scores: bool = True
 ) -> float:
-    """Chance that both one-sided tests against the margin pass (Schuirmann 1987)."""
+    """Return the chance that both one-sided tests against the margin reject, which shows equivalence (Schuirmann 1987)."""
     center, deviation, half = _interval(units, abs(difference), variance, alpha, scores)
     limit = _passing(units, half, margin, alpha, scores)
     return max(0.0, _below(-limit, center, deviation) - _below(limit, center, deviation))
@@ -143,7 +143,7 @@ def pass_power(
     scores: bool = True,
     drawn: float = 1.0,
 ) -> float:
-    """Chance that the gate passes a true advantage: its one-sided lower bound lies above -margin."""
+    """Return the chance that the gate passes a true advantage: that its one-sided lower bound lies above -margin."""
     center, deviation, half = _interval(units, difference, variance, alpha, scores)
     return 1.0 - _below(_passing(units, half, margin, alpha, scores), center, math.sqrt(drawn) * deviation)
 
@@ -174,7 +174,7 @@ def regression_power(
 
 
 def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int | None:
-    """The fewest units, at least 2, with so much power, which must grow with them; None where MAX_UNITS are too few."""
+    """Return the fewest units, at least 2, with this power, which must grow with them; None where MAX_UNITS are too few."""
     high = 2
     while power_of(high) < power:
         if high == MAX_UNITS:
@@ -188,7 +188,7 @@ def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int 
 
 
 def smallest(power_of: Callable[[float], float], most: float, power: float = POWER) -> float | None:
-    """The smallest size of a difference, to 1/1000 of `most`, with so much power; None where `most` is too small."""
+    """Return the smallest difference, to 1/1000 of `most`, that is shown with this power; None where `most` is too small."""
     if power_of(most) < power:
         return None
     steps = 1_000
@@ -291,7 +291,7 @@ def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = AL
 
 
 def tasks_of(units: int, found: Spread) -> int:
-    """Tasks in so many units, with as many to a unit as there were."""
+    """Return how many tasks make so many units, if each unit has as many tasks as it had in the pilot."""
     return math.ceil(units * found.tasks / found.units)
 
 
@@ -320,14 +320,14 @@ def _degrees(units: Floats) -> float:
 
 
 def _unusual(d: Sequence[float], usual: float, clusters: Sequence[str]) -> int:
-    """Units with a task that differs by something else than what is usual, beyond a rounding error."""
+    """Count the units with a task whose difference is not the usual one, rounding errors aside."""
     apart = np.abs(np.subtract(d, usual)) > NO_SPREAD
     groups = unit_groups(clusters, len(d))
     return int(apart.sum() if groups is None else np.unique(groups[apart]).size)
 
 
 def _within(tasks: Sequence[Sequence[float]]) -> float | None:
-    """Mean variance of single trials around their task's mean; None where no task has two."""
+    """Return the mean variance of single trials around their task's mean; None where no task has two trials."""
     repeated = [float(np.var(values, ddof=1)) for values in tasks if len(values) > 1]
     return math.fsum(repeated) / len(repeated) if repeated else None
 
@@ -382,7 +382,7 @@ def _least_mean(units: int, margin: float, alpha: float) -> float:
 
 
 def _below(limit: float, center: float, deviation: float) -> float:
-    """Chance that a normal value falls below a limit."""
+    """Return the chance that a normal value falls below a limit."""
     if deviation == 0:
         return float(center < limit)
     return float(special.ndtr((limit - center) / deviation))
@@ -390,11 +390,11 @@ def _below(limit: float, center: float, deviation: float) -> float:
 
 @lru_cache(maxsize=64)
 def _fewest_signs(alpha: float) -> int:
-    """Units whose signs all agree by chance, 2⁻ⁿ, more rarely than alpha."""
+    """Return the fewest units whose signs all agree by chance, 2⁻ⁿ, more rarely than alpha."""
     return math.floor(-math.log2(alpha)) + 1
 
 
 @lru_cache(maxsize=64)
 def _z(tail: float) -> float:
-    """The normal quantile with so much above it."""
+    """Return the normal quantile above which this share of the values lies."""
     return -float(special.ndtri(tail))

@@ -48,7 +48,7 @@ class FaultRecord:
         return self.kind.partition(".")[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "kind": self.kind,
             "point": self.point,

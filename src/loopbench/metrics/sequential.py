@@ -66,7 +66,7 @@ class Looks:
         return {task: look for look in range(1, self.count + 1) for task in self.stage(look)}
 
     def level(self, look: int) -> LookLevel:
-        """What a look, from 1, has of alpha."""
+        """Return what a look, counted from 1, may spend of alpha."""
         return LookLevel(tuple(end / len(self.order) for end in self.ends[:look]))
 
     def seen(self, look: int) -> frozenset[str]:
@@ -104,12 +104,12 @@ class Looked:
     """Ended before the last look, every pair being decided."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return asdict(self)
 
     @property
     def remark(self) -> str:
-        """What a reader has to know of the numbers."""
+        """What a reader has to know of the numbers of a run that was looked at."""
         share = f"level {self.level:.2g}, what is left to it of alpha (O'Brien-Fleming-type spending)"
         if self.between:
             return f"On the way to look {self.reached + 1} of {self.planned}: nothing is decided before it; {share}."

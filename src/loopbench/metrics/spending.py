@@ -107,7 +107,7 @@ def _table(shares: tuple[float, ...]) -> Floats:
 
 
 def _interpolated(x: Floats, y: Floats) -> Callable[[float], float]:
-    """Linear in logarithms; below the first point in proportion."""
+    """Return a function that is linear between the points in logarithms, and in proportion below the first point."""
 
     def found(at: float) -> float:
         if at <= x[0]:

@@ -46,7 +46,7 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Those of its ends that a chart can show."""
+        """Those of the interval's ends that are finite, so that a chart can show them."""
         return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
     def as_dict(self) -> dict[str, float | int | None]:
@@ -140,7 +140,7 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
 
 
 def _effective_number(units: Floats, value: float) -> float:
-    """How many 0/1 scores say as much of their mean as these units do."""
+    """Return how many scores of 0 or 1 would tell their mean as exactly as these units tell theirs."""
     rare = 1 - units if value > 0.5 else units
     n = len(rare) + 1
     mean = (float(rare.sum()) + 1) / n
@@ -154,7 +154,7 @@ def standard_error(values: ArrayLike) -> float:
 
 
 def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["miller", "CR0", "CR1"] = "CR1") -> float:
-    """Error of a mean of clustered values.
+    """Return the standard error of a mean of clustered values.
 
     `miller`: Miller 2024 (arXiv:2411.00640, §2.2). `CR0`: (1/n)√Σ_c(Σ_i(x_ic - x̄))² (Liang & Zeger 1986). `CR1`: CR0 x √(G/(G-1))
     for G clusters, what Inspect reports. Raises ValueError for one cluster.
@@ -235,7 +235,7 @@ def chance_again(difference: Interval) -> float:
 
 
 def unit_count(clusters: Sequence[str]) -> int:
-    """How many units of inference tasks of these clusters make."""
+    """Return how many units of inference the tasks make that belong to these clusters."""
     groups = unit_groups(clusters, len(clusters))
     return len(clusters) if groups is None else int(groups.max()) + 1
 
@@ -262,12 +262,12 @@ def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
 
 
 def z_quantile(tail: float) -> float:
-    """The normal quantile with so much above it."""
+    """Return the normal quantile above which this share of the values lies."""
     return -float(special.ndtri(tail))
 
 
 def student_quantile(tail: float, df: int) -> float:
-    """The same of Student's t."""
+    """Return the quantile of Student's t above which this share of the values lies."""
     return -float(special.stdtrit(df, tail))
 
 

@@ -72,12 +72,12 @@ class FaultCounts:
 
     @property
     def due(self) -> int:
-        """Scheduled ones that should have landed."""
+        """How many of the scheduled faults should have landed."""
         return self.scheduled - self.unmet
 
     @property
     def short(self) -> bool:
-        """Landed under 95 % of those due: the treatment did not take place."""
+        """Whether fewer than 95 % of the faults that were due have landed, so that the treatment did not take place."""
         return 100 * self.landed < 95 * self.due
 
 
@@ -144,7 +144,7 @@ class ArmSummary:
 
     @property
     def errored_share(self) -> float:
-        """Errored trials among those that were to be scored."""
+        """The share of errored trials among those that were to be scored."""
         return self.errored / max(self.scored + self.errored, 1)
 
 
@@ -168,7 +168,7 @@ class TaskValues:
 
     @cached_property
     def means(self) -> dict[str, float]:
-        """Task → mean over its repeats."""
+        """The mean of each task over its repeats, by task."""
         return {task: math.fsum(values) / len(values) for task, values in self.values.items()}
 
 
@@ -235,7 +235,7 @@ def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float 
 
 
 def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
-    """The summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
+    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
     scored = where(records, _is_scored)
     statuses = Counter(record.status for record in alike(records))
     faults = count_faults(scored)
@@ -362,5 +362,5 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _counted(counter: Counter[str]) -> dict[str, int]:
-    """Sorted by name, so that equal records in any order give an equal summary."""
+    """Return the counts sorted by name, so that equal records in any order give an equal summary."""
     return {name: counter[name] for name in sorted(counter)}

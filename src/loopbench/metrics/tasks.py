@@ -34,7 +34,7 @@ class TaskFinding:
     """Calls made again after they had given a result, in all trials; None: not counted."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "task": self.task,
             "kinds": list(self.kinds),
@@ -63,7 +63,7 @@ class ArmFinding:
     """Calls per trial that were made again after they had given a result."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "arm": self.arm,
             "flaky": list(self.flaky),
@@ -93,7 +93,7 @@ class GroupFindings:
         return tuple(task.task for task in self.notable if kind in task.kinds)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "suite": self.suite,
             "profile": self.profile,
@@ -111,7 +111,7 @@ class TaskFindings:
     groups: tuple[GroupFindings, ...]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return [group.to_json() for group in self.groups]
 
 

@@ -55,7 +55,7 @@ class CostPoint:
     """Share of the bootstrap draws of units in which it is on the front."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "arm": self.arm,
             "accuracy": self.accuracy.as_dict(),
@@ -75,7 +75,7 @@ class Front:
     points: tuple[CostPoint, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "suite": self.suite,
             "profile": self.profile,
@@ -101,7 +101,7 @@ class AtBudget:
     """Adjusted over all pairs and budgets of the group and unit (Holm); none of more than 16 arms."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "suite": self.suite,
             "profile": self.profile,
@@ -123,7 +123,7 @@ class PerSolved:
     """Its upper end is infinite where a draw of tasks may hold no solved one; None where nothing was solved."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; None for what is infinite."""
+        """Return plain JSON, with None for what is infinite."""
         return {"arm": self.arm, "unit": self.unit, "value": None if self.value is None else self.value.as_dict()}
 
 
@@ -140,7 +140,7 @@ class Views:
     """Of the arms with repeats."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "fronts": [found.to_json() for found in self.fronts],
             "budgets": [found.to_json() for found in self.budgets],
@@ -159,7 +159,7 @@ def views(
     margin: float = MARGIN,
     seed: int = 0,
 ) -> Views:
-    """All views of one record per trial. `budgets`: what `at_budgets` found, if it is known; `seed`: of the bootstrap draws."""
+    """Return all views of records, one per trial. `budgets`: what `at_budgets` found, if known; `seed`: of the draws."""
     scored = _scored(records, arms)
     groups = _groups(arms, scored)
     return Views(
@@ -203,12 +203,12 @@ class _Group:
         return replace(self, tasks=tuple(task for task, _ in kept), clusters=tuple(cluster for _, cluster in kept))
 
     def values(self, arm: str, metric: Callable[[Record], float | None]) -> list[Sequence[float]]:
-        """[task][repeat]"""
+        """Return an arm's values of a metric, as [task][repeat]."""
         found = task_values(self.arms[arm], metric).values
         return [found[task] for task in self.tasks]
 
     def means(self, metric: Callable[[Record], float | None]) -> Floats:
-        """[task, arm]"""
+        """Return the task means of a metric, as [task, arm]."""
         return np.array([[math.fsum(task) / len(task) for task in self.values(arm, metric)] for arm in self.arms]).T
 
 
@@ -228,7 +228,7 @@ def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> 
 
 
 def _known(records: Sequence[Record], unit: Unit) -> bool:
-    """The cost of every trial is known, and not always nothing."""
+    """Whether the cost of every trial is known in this unit, and some trial cost anything."""
     costs = [COSTS[unit](record) for record in distinct(records)]
     return all(cost is not None and 0 <= cost < MAX_VALUE for cost in costs) and any(costs)
 

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from loopbench.models.server import McpPages, OwnRequest, ServedTrial, Server, WrongMethod
+from loopbench.models.server import McpPages, OwnRequest, ServedTrial, Server
 from loopbench.models.wires.contract import WireRequest
 from loopbench.models.wires.fields import BadRequest
 
@@ -56,15 +56,15 @@ class Gateway:
         """Serve the pages of tools and the answer. Raises LookupError, BadRequest, WrongMethod and Refusal."""
         match call.path:
             case ("t", token, "tools"):
-                _only("GET", call)
+                call.require("GET")
                 return [{"type": "function", "function": tool} for tool in self._trial(token).tool_list()]
             case ("t", token, "tools", name):
-                _only("POST", call)
-                seen = await self._trial(token).call(name, _object(call.body))
+                call.require("POST")
+                seen = await self._trial(token).call(name, call.fields)
                 return seen.as_dict() | {"error_type": seen.error_type, "message": seen.data}
             case ("t", token, "answer"):
-                _only("POST", call)
-                trial, body = self._trial(token), _object(call.body)
+                call.require("POST")
+                trial, body = self._trial(token), call.fields
                 if "answer" not in body:
                     raise BadRequest("Missing required parameter: 'answer'.", "answer", "missing_required_parameter")
                 trial.answer, trial.has_answer = body["answer"], True
@@ -76,17 +76,6 @@ class Gateway:
         if trial is None:
             raise LookupError("This trial is over, or has never been.")
         return trial
-
-
-def _only(method: str, call: OwnRequest) -> None:
-    if call.method != method:
-        raise WrongMethod(method)
-
-
-def _object(body: Any) -> dict[str, Any]:
-    if not isinstance(body, dict):
-        raise BadRequest("The body must be a JSON object.")
-    return body
 
 
 # --- what an event loop keeps ---

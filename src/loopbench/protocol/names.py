@@ -40,7 +40,7 @@ class Spec:
     """The file of an optimized program."""
 
     def __str__(self) -> str:
-        """The canonical text: options sorted, values as TOML."""
+        """Return the canonical text, whose options are sorted and whose values are TOML."""
         return self._text(self.program)
 
     @property

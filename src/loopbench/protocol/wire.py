@@ -64,6 +64,17 @@ def from_json(text: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
+def read_object(text: str) -> dict[str, Any]:
+    """Read a reply that is one JSON object. Raises WireError for anything else."""
+    try:
+        data = from_json(text)
+    except ValueError as error:
+        raise WireError(f"The reply is no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise WireError("The reply must be one JSON object")
+    return data
+
+
 def native_call(call: ToolCall, place: int = 0) -> NativeCall:
     """Return a call in a provider's form. `place`: 0-based, among the reply's calls. Raises Inexpressible as `to_json` does."""
     try:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from threading import Condition, Event
 
 import pytest
 import zstandard
@@ -20,9 +19,8 @@ from loopbench.metrics.record import FaultRecord, Record, Shared
 from loopbench.metrics.record_table import records_digest
 from loopbench.protocol.checksums import open_line
 from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.runs.store import journal as journal_module
 from loopbench.runs.store.each_record import find_trial, one_of
-from loopbench.runs.store.files import TRACES, TRIALS, RunError, append_whole
+from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import tally_of
@@ -266,33 +264,6 @@ def test_no_more_finished_trials_wait_for_the_disk_than_may_be_lost(tmp_path, re
         journal.sync()
         assert len(read_records(tmp_path)) == 1500
     assert [found.task for found in read_records(tmp_path)] == [each.task for each in made]
-
-
-def test_whoever_appends_waits_where_the_disk_falls_behind(tmp_path, record, monkeypatch):
-    """The first write is held until whoever appends waits, or has appended everything: so no time decides what is seen."""
-    waits_or_is_through, unsynced = Event(), list[int]()
-
-    class Noticing(Condition):
-        def wait_for(self, predicate, timeout=None):
-            if not predicate():
-                waits_or_is_through.set()
-            return super().wait_for(predicate, timeout)
-
-    def write(file, data, path):
-        assert waits_or_is_through.wait(60)
-        unsynced.append(journal._unsynced)
-        append_whole(file, data, path)
-
-    monkeypatch.setattr(journal_module, "Condition", Noticing)
-    monkeypatch.setattr(journal_module, "append_whole", write)
-    monkeypatch.setattr(journal_module, "MAX_UNSYNCED", 5)
-    monkeypatch.setattr(journal_module, "BATCH", 2)
-    with Journal(tmp_path) as journal:
-        for number in range(50):
-            journal.append(record(task=f"t{number}"), b"")
-        waits_or_is_through.set()
-    assert 0 < max(unsynced) <= 5
-    assert len(read_records(tmp_path)) == 50
 
 
 def test_a_trial_that_no_other_follows_gets_to_the_disk_by_itself(tmp_path, record):

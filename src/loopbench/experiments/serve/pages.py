@@ -13,9 +13,8 @@ from typing import Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.models.profiles import Profile, built_in_profiles, load_profile
-from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel, WrongMethod
+from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel
 from loopbench.models.wires.contract import WireRequest
-from loopbench.models.wires.fields import BadRequest
 from loopbench.protocol import Request, Tool
 
 from .trials import SuiteTrial, TrialKey
@@ -72,17 +71,17 @@ class SuiteTrials:
         """
         match call.path:
             case ("tasks",):
-                _only("GET", call)
+                call.require("GET")
                 return self._listing()
             case ("t", name):
-                _only("GET", call)
+                call.require("GET")
                 return self._existing(name).report()
             case ("t", name, "answer"):
-                _only("POST", call)
-                return {"score": self.open(name).take(_object(call.body))}
+                call.require("POST")
+                return {"score": self.open(name).take(call.fields)}
             case ("t", name, "tools", tool):
-                _only("POST", call)
-                observation = await self.open(name).call(tool, _object(call.body))
+                call.require("POST")
+                observation = await self.open(name).call(tool, call.fields)
                 return observation.as_dict()
         raise LookupError(f"no page {'/'.join(('', *call.path))[:200]}; GET /tasks lists the trials")
 
@@ -188,14 +187,3 @@ class SuiteTrials:
 def _tool_as_dict(tool: Tool) -> dict[str, Any]:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
-
-
-def _only(method: str, call: OwnRequest) -> None:
-    if call.method != method:
-        raise WrongMethod(method)
-
-
-def _object(body: Any) -> dict[str, Any]:
-    if not isinstance(body, dict):
-        raise BadRequest("The body must be a JSON object.")
-    return body

@@ -119,9 +119,6 @@ class Finish(ToolSettings, RunsSync):
             given = getattr(self, name)
             if not callable(given) and not (given is None and name != "resolver"):
                 raise TypeError(f"{name} must be a function, not {given!r}")
-        for name, known in (("finish_with_tools", ("stop", "ask_again")), ("forced_finish", ("both", "tool_choice", "xml", "off"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
 
     @property
     def name(self) -> str:

@@ -44,7 +44,7 @@ class AgentCallbacks(ToolExecutorCallbacks):
     def on_answer_start(self) -> None: ...
 
     def on_answer_stream(self, text: str) -> None:
-        """A piece of the answer."""
+        """Called with each piece of the answer as it comes."""
 
     def on_progress_message(self, message: str) -> None: ...
 

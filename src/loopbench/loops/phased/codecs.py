@@ -29,7 +29,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.data_marks import without_marks
 from loopbench.protocol.digest import canonical_json
-from loopbench.protocol.wire import from_json, native_call, read_call, read_once, to_json
+from loopbench.protocol.wire import native_call, read_call, read_object, read_once, to_json
 
 from .state import Reflection
 
@@ -350,17 +350,6 @@ ANSWER = TextAnswerCodec()
 
 
 # --- reading and writing JSON ---
-
-
-def read_object(text: str) -> dict[str, Any]:
-    """Read one JSON object. Raises WireError for anything else."""
-    try:
-        data = from_json(text)
-    except ValueError as error:
-        raise WireError(f"The reply is no JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise WireError("The reply must be one JSON object")
-    return data
 
 
 def _text(data: Mapping[str, Any], key: str, default: str | None = None) -> str:

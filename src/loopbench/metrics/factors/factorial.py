@@ -44,7 +44,7 @@ class Conditional:
     """Of this change by itself, at alpha; it is adjusted for no other effect."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         said = {"verdict": self.verdict.word, "within_margin": self.verdict.within_margin}
         return {"change": self.change, "given": self.given, "difference": self.difference.as_dict(), **said}
 
@@ -80,7 +80,7 @@ class Effect:
     """What either change does at both values of the other factor, for an interaction that is known by itself."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "term": self.term,
             "kind": self.kind,
@@ -286,7 +286,7 @@ def _odds(found: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Inte
 
 
 def _why(shares: Floats, design: Layout) -> str:
-    """What separates outcomes, where one level or a cell does."""
+    """Say which level or cell has only one kind of outcome, where one has, so that no finite odds ratio exists."""
     for share, word in ((1.0, "solved"), (0.0, "failed")):
         pure = shares == share
         if pure.all():

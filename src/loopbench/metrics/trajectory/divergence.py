@@ -99,7 +99,7 @@ def read_trial(trace: Trace, record: Record, other: Sequence[str] = ()) -> Trace
 
 
 def explain(trial: TracedTrial) -> Loss:
-    """Why a trial was lost."""
+    """Return why a trial was lost."""
     found = next(found for rule in _RULES if (found := rule(trial)) is not None)  # the last rule always has something to say
     return Loss(found.cause, found.detail, _step(trial, found), _fault(trial, found))
 
@@ -157,7 +157,7 @@ def _obeyed(trial: TracedTrial) -> _Found | None:
 
 
 def _altered(trial: TracedTrial) -> _Found | None:
-    """What the loop altered first: what came after it may have come from it."""
+    """Return the first thing that the loop altered: what came after it may have come from it."""
     found = alterations(trial)
     if not found:
         return None
@@ -201,7 +201,7 @@ def _gave_up(trial: TracedTrial) -> _Found | None:
 
 
 def _again(trial: TracedTrial) -> _Found | None:
-    """What was done once more: a seat that was booked twice, or, of a trial that did not finish, what its steps went into most."""
+    """Return what was done again: a seat that was booked twice, or what the steps of an unfinished trial went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
     return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
 
@@ -222,7 +222,7 @@ def _unfit(trial: TracedTrial) -> _Found | None:
 
 
 def _lasting(trial: TracedTrial, found: Sequence[Setback]) -> list[Setback]:
-    """Without those that a loop got past by going on."""
+    """Return the setbacks without those that the loop got past by going on."""
     last, _ = trial.last_ask
     return [setback for setback in found if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
 
@@ -363,7 +363,7 @@ def _ended(trial: TracedTrial) -> _Found | None:
 
 
 def _left(trial: TracedTrial) -> list[TracedStep]:
-    """Calls of the other course, where it is known, that this one never made."""
+    """Return the calls of the other course that this one never made; none where no other course is known."""
     own = {step.call.key for step in trial.course if step.call is not None}
     return [step for step in trial.other_course if step.call is not None and step.gave and step.call.key not in own]
 
@@ -385,7 +385,7 @@ _STOP_CAUSES: Mapping[str, Cause] = {
 
 
 def _used_up(trial: TracedTrial) -> str:
-    """What the steps went into, beside new results."""
+    """Say what the steps of a trial were spent on that gave no new result."""
     unreadable, failed = wasted(trial)
     parts = [
         counted(unreadable, "reply that could not be read", "replies that could not be read"),

@@ -54,7 +54,7 @@ class TracedTrial:
     """What `once` has read: the same against any other course."""
 
     def against(self, other: Sequence[TracedStep]) -> TracedTrial:
-        """The same trial held against a course."""
+        """Return the same trial held against the course of another."""
         return replace(self, other=[step.signature for step in other], other_course=other)
 
     @property
@@ -106,7 +106,7 @@ class TracedTrial:
         return self.once(_last_new)
 
     def asks(self, since: int = -1) -> Iterator[tuple[int, ModelExchange]]:
-        """Requests after an event."""
+        """Yield the requests after an event, each with its place."""
         asked = self.once(_asked)
         return iter(asked[bisect_right(asked, since, key=itemgetter(0)) :])
 
@@ -118,7 +118,7 @@ class TracedTrial:
 
     @property
     def replies(self) -> int:
-        """Requests in all."""
+        """How many requests the trial made in all."""
         _, last = self.last_ask
         return 0 if last is None else last.number
 

@@ -55,7 +55,7 @@ class Divergence:
         return replace(self, detail=_about(self.detail, subject))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "winner": self.winner,
             "loser": self.loser,

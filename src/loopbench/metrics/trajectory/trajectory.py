@@ -68,7 +68,7 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
 
 
 def signatures(line: str) -> tuple[str, ...]:
-    """Those of a course that was written down as one line, with spaces between."""
+    """Return the signatures in a line, the form in which a course is written down: with spaces between them."""
     return tuple(line.split())
 
 
@@ -85,7 +85,7 @@ def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
 
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:
-    """In one line, its middle left out where it is long."""
+    """Return a text in one line of at most `most` characters, its middle left out where it is longer."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most * 2 // 3]}…{line[-most // 3 :]}"
 
@@ -197,7 +197,7 @@ def _in_order(turn: list[_Found]) -> list[_Found]:
 
 
 def _of_ask(ask: ModelExchange, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
-    """`goes_on`: there were further decisions or runs; an answer before them was none."""
+    """Return the step that a request made. `goes_on`: decisions or runs followed, so that an answer in it was none."""
     made = _Found(bool(ask.scope), place, slot)
     if ask.error is not None:
         kind, message = ask.error

@@ -12,6 +12,7 @@ from loopbench.protocol.tool_calls import ToolListing
 from ..metering import MeteredExchange
 from ..tunnel import Tunnel
 from ..wires.contract import WireRequest
+from ..wires.fields import BadRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,18 @@ class OwnRequest:
     """The segments of the path, decoded."""
     body: Any = None
     """The JSON body, None if absent."""
+
+    def require(self, method: str) -> None:
+        """Raise WrongMethod for another method than that of the page."""
+        if self.method != method:
+            raise WrongMethod(method)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The body's fields. Raises BadRequest for a body that is no JSON object."""
+        if not isinstance(self.body, dict):
+            raise BadRequest("The body must be a JSON object.")
+        return self.body
 
 
 class WrongMethod(Exception):
