@@ -46,7 +46,7 @@ from loopbench.protocol.program import merged
 
 from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .boundary import bounded
-from .call_ids import is_guarded
+from .call_ids import needs_approval
 from .tool_settings import ToolSettings
 from .tool_signatures import signature_of, validate_tool_arguments
 
@@ -285,7 +285,7 @@ class _Conversation:
 
 def _must_call(dropped: str, talk: _Conversation, observer: Observer) -> bool:
     """Tell of a call beside an answer, if any. Return whether a person has to know of it, so that the answer is not taken."""
-    if is_guarded(observer, [dropped]):
+    if needs_approval(observer, [dropped]):
         talk.observe("error", NOT_TAKEN.format(tool=dropped))
         return True
     if dropped:

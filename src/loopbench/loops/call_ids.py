@@ -76,7 +76,7 @@ def ids_of(observer: Observer, query: Query) -> CallIds:
     return given if isinstance(given, CallIds) else CallIds(new_run_id(query.full_text), query.history or ())
 
 
-def is_guarded(observer: Observer, names: Iterable[str]) -> bool:
+def needs_approval(observer: Observer, names: Iterable[str]) -> bool:
     """Whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
 
     The answer was written as if the call had been made, and says "refunded" where nothing was.

@@ -54,9 +54,9 @@ class RepeatGuard(WrappedLoop):
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        guarded = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
-        running = asyncio.create_task(self.loop.run(query, guarded, model, observer))
-        caught = asyncio.create_task(guarded.caught.wait())
+        counting = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
+        running = asyncio.create_task(self.loop.run(query, counting, model, observer))
+        caught = asyncio.create_task(counting.caught.wait())
         try:
             await asyncio.wait({running, caught}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
@@ -65,9 +65,9 @@ class RepeatGuard(WrappedLoop):
             caught.cancel()
             running.cancel()
             await asyncio.gather(running, caught, return_exceptions=True)
-        observer.note("repeated", tool_name=guarded.repeated, times=self.stop_at)
-        reason = f"{guarded.repeated} was called {self.stop_at} times with the same arguments"
-        return Outcome[Any](None, StopReason.TERMINATED, guarded.made, None, {"reason": reason})
+        observer.note("repeated", tool_name=counting.repeated, times=self.stop_at)
+        reason = f"{counting.repeated} was called {self.stop_at} times with the same arguments"
+        return Outcome[Any](None, StopReason.TERMINATED, counting.made, None, {"reason": reason})
 
 
 class RepeatCountingToolbox(Toolbox):

@@ -58,9 +58,9 @@ def lost_repeats_warnings(records: Mapping[str, Sequence[Record]], compared: Seq
     `records`: arm → its trials. A repeat that an arm has of no task was not asked for, and a task that it lacks whole is told
     elsewhere.
     """
-    lost = {name: _lost_repeats(own) for name, own in records.items()}
-    shares = {name: len(lost[name]) / max(len(own), 1) for name, own in records.items()}
-    reasons = {name: Counter(record.reason for record in found) for name, found in lost.items()}
+    lost = {name: _lost_repeats(trials) for name, trials in records.items()}
+    shares = {name: len(lost[name]) / max(len(trials), 1) for name, trials in records.items()}
+    reasons = {name: Counter(record.reason for record in missing) for name, missing in lost.items()}
     yield from _lacking(shares, reasons, compared, "repeats that are excluded")
 
 
@@ -105,14 +105,16 @@ def cost_warnings(arms: Mapping[str, ArmSummary]) -> list[str]:
         trials = f"{summary.known[measure]} of its {counted(summary.scored, 'scored trial')}"
         over = f"the mean is over these, in {0 if mean is None else mean.n} of its {summary.tasks} tasks"
         return [f"{name}: {COUNTED[measure]} is known for {trials}; {over}."]
-    told = []
+    clauses = []
     for measure in COSTS:
-        own = sorted((name for of, name in partly if of == measure), key=lambda name: arms[name].known[measure] / arms[name].scored)
-        if own:
-            each = {name: f"{arms[name].known[measure]} of the {arms[name].scored}" for name in own}
-            told.append(f"{COUNTED[measure]} is known for {of_each(each, 'scored trials')}")
-    said = "; ".join(told)
-    return [f"{said[0].upper()}{said[1:]}; each mean is over these."] if told else []
+        partly_known = sorted(
+            (name for of, name in partly if of == measure), key=lambda name: arms[name].known[measure] / arms[name].scored
+        )
+        if partly_known:
+            shares = {name: f"{arms[name].known[measure]} of the {arms[name].scored}" for name in partly_known}
+            clauses.append(f"{COUNTED[measure]} is known for {of_each(shares, 'scored trials')}")
+    sentence = "; ".join(clauses)
+    return [f"{sentence[0].upper()}{sentence[1:]}; each mean is over these."] if clauses else []
 
 
 def _is_partly_known(summary: ArmSummary, measure: str) -> bool:

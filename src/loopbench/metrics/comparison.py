@@ -339,7 +339,7 @@ def _with_outlook(
     A pair with too few units to show any difference stays without: nothing that is known of it tells a size.
     """
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
-    made = []
+    completed = []
     for pair in pairs:
         is_open = pair.verdict.word == "undecided" and not too_few_units(pair.units, alpha)
         varies = spread(scores[pair.a], scores[pair.b]) if is_open else None
@@ -347,8 +347,8 @@ def _with_outlook(
             a, b = prices[pair.a], prices[pair.b]
             price = None if a is None or b is None else (a + b) / 2
             pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
-        made.append(pair)
-    return made
+        completed.append(pair)
+    return completed
 
 
 def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> list[Pair]:

@@ -24,28 +24,28 @@ def pooled_values(scores: Mapping[str, TaskValues], arms: Sequence[ArmInfo]) -> 
     `scores`: arm → its values. Nothing for a suite with a single profile, whose pairs say the same. Only tasks that are known under
     every profile count.
     """
-    found = []
+    pairs = []
     for suite in dict.fromkeys(info.suite for info in arms):
-        own = [info for info in arms if info.suite == suite]
-        profiles = {info.profile for info in own}
+        of_suite = [info for info in arms if info.suite == suite]
+        profiles = {info.profile for info in of_suite}
         if len(profiles) < 2:
             continue
         by_loop: dict[str, list[ArmInfo]] = {}
-        for info in own:
+        for info in of_suite:
             by_loop.setdefault(info.without_profile, []).append(info)
         pooled = {
             loop: mean_over_profiles([scores[info.arm] for info in infos])
             for loop, infos in by_loop.items()
             if {info.profile for info in infos} == profiles
         }
-        found += [((a, b), (pooled[a], pooled[b])) for a, b in combinations(pooled, 2)]
-    return found
+        pairs += [((a, b), (pooled[a], pooled[b])) for a, b in combinations(pooled, 2)]
+    return pairs
 
 
 def mean_over_profiles(values: Sequence[TaskValues]) -> TaskValues:
     """Return one value per task, the mean of its means under each profile; without tasks that are unknown under any."""
     first = values[0]
-    means = [each.means for each in values]
-    tasks = [task for task in first.values if all(task in own for own in means)]
-    pooled = {task: [math.fsum(own[task] for own in means) / len(means)] for task in tasks}
+    means = [of_profile.means for of_profile in values]
+    tasks = [task for task in first.values if all(task in task_means for task_means in means)]
+    pooled = {task: [math.fsum(task_means[task] for task_means in means) / len(means)] for task in tasks}
     return TaskValues(pooled, first.clusters, first.templates)

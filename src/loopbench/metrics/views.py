@@ -165,9 +165,14 @@ def views(
     return Views(
         tuple(front for group in groups for front in _fronts(group, alpha, seed)),
         at_budgets(records, arms, alpha=alpha, margin=margin) if budgets is None else tuple(budgets),
-        tuple(found for arm, own in scored.items() for unit in COSTS for found in _per_solved(arm, own, unit, alpha)),
-        tuple(known for arm, own in scored.items() if (known := calibration(arm, own, alpha))),
-        tuple(tried for arm, own in scored.items() if (tried := reliability(arm, own, alpha))),
+        tuple(
+            cost_of_solved
+            for arm, trials in scored.items()
+            for unit in COSTS
+            for cost_of_solved in _per_solved(arm, trials, unit, alpha)
+        ),
+        tuple(known for arm, trials in scored.items() if (known := calibration(arm, trials, alpha))),
+        tuple(tried for arm, trials in scored.items() if (tried := reliability(arm, trials, alpha))),
     )
 
 
@@ -237,18 +242,19 @@ def _known(records: Sequence[Record], unit: Unit) -> bool:
 
 
 def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
-    found = next(((unit, costs) for unit in COSTS if (costs := _costs(group, unit))), None)
-    if found is None:
+    known_unit = next(((unit, costs) for unit in COSTS if (costs := _costs(group, unit))), None)
+    if known_unit is None:
         return []
-    unit, costs = found
-    common = group.only(set.intersection(*(set(own) for own in costs.values())))
+    unit, costs = known_unit
+    common = group.only(set.intersection(*(set(by_task) for by_task in costs.values())))
     shares = front_shares(common.means(METRICS[PRIMARY]), common.means(COSTS[unit]), common.clusters, seed)
     right = {arm: accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha) for arm in group.arms}
-    dear = {arm: mean_interval(list(own.values()), group.only(own).clusters, alpha) for arm, own in costs.items()}
-    means = [np.array([[each.value for each in side.values()]]) for side in (right, dear)]
-    here = on_front(means[0], means[1])[0]
+    cost = {arm: mean_interval(list(by_task.values()), group.only(by_task).clusters, alpha) for arm, by_task in costs.items()}
+    means = [np.array([[interval.value for interval in side.values()]]) for side in (right, cost)]
+    is_on_front = on_front(means[0], means[1])[0]
     points = tuple(
-        CostPoint(arm, right[arm], dear[arm], bool(here[place]), float(shares[place])) for place, arm in enumerate(group.arms)
+        CostPoint(arm, right[arm], cost[arm], bool(is_on_front[place]), float(shares[place]))
+        for place, arm in enumerate(group.arms)
     )
     return [Front(group.suite, group.profile, unit, points)]
 
@@ -258,14 +264,14 @@ def _costs(group: _Group, unit: Unit) -> dict[str, dict[str, float]]:
 
     Empty where no task's cost is known in every arm, where a cost is no plausible one, or where all cost nothing.
     """
-    told = [record for own in group.arms.values() for record in distinct(own) if COSTS[unit](record) is not None]
-    if not _known(told, unit):
+    with_cost = [record for trials in group.arms.values() for record in distinct(trials) if COSTS[unit](record) is not None]
+    if not _known(with_cost, unit):
         return {}
     costs = {}
-    for arm, own in group.arms.items():
-        values = task_values(own, COSTS[unit]).values
+    for arm, trials in group.arms.items():
+        values = task_values(trials, COSTS[unit]).values
         costs[arm] = {task: math.fsum(values[task]) / len(values[task]) for task in group.tasks if task in values}
-    return costs if set.intersection(*(set(own) for own in costs.values())) else {}
+    return costs if set.intersection(*(set(by_task) for by_task in costs.values())) else {}
 
 
 def front_shares(

@@ -40,11 +40,11 @@ def rows_frame(rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spr
 
     more = sorted({name for row in rows for name in row} - dtypes.keys())
     values = {name: [row.get(name) for row in rows] for name in (*dtypes, *more)}
-    types = {name: dtypes.get(name) or _dtype(name, found) for name, found in values.items()}
-    columns = {name: column(found, _with_gaps(name, types[name], rows)) for name, found in values.items()}
+    types = {name: dtypes.get(name) or _dtype(name, cells) for name, cells in values.items()}
+    columns = {name: column(cells, _with_gaps(name, types[name], rows)) for name, cells in values.items()}
     if spread is not None:
-        columns = {name: found.take(spread.rows).reset_index(drop=True) for name, found in columns.items()}
-        columns |= {name: column(found, dtypes[name]) for name, found in spread.own.items()}
+        columns = {name: cells.take(spread.rows).reset_index(drop=True) for name, cells in columns.items()}
+        columns |= {name: column(cells, dtypes[name]) for name, cells in spread.own.items()}
     return frame(columns)
 
 

@@ -139,14 +139,16 @@ class VersionedArm(Protocol):
 def upgrades(was: Mapping[str, VersionedArm], now: Mapping[str, VersionedArm]) -> dict[str, str | None]:
     """Return arm → the only arm of the other side that differs from it in nothing but version and environment; None without one."""
 
-    def alike(arm: VersionedArm, arms: Mapping[str, VersionedArm]) -> list[str]:
+    def differing_in_version(arm: VersionedArm, arms: Mapping[str, VersionedArm]) -> list[str]:
         return [name for name, other in arms.items() if other.version and _identity(other) == _identity(arm)]
 
-    found: dict[str, str | None] = {}
+    counterparts: dict[str, str | None] = {}
     for name, arm in was.items():
-        new = alike(arm, now) if arm.version else []
-        found[name] = new[0] if len(new) == 1 and alike(now[new[0]], was) == [name] else None
-    return found
+        candidates = differing_in_version(arm, now) if arm.version else []
+        counterparts[name] = (
+            candidates[0] if len(candidates) == 1 and differing_in_version(now[candidates[0]], was) == [name] else None
+        )
+    return counterparts
 
 
 def _identity(arm: VersionedArm) -> tuple[Any, ...]:

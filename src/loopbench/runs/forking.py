@@ -61,19 +61,19 @@ def safe_forks(make: Callable[[], Made], count: int) -> list[Made]:
     """
     if not count or not may_fork():
         return []  # without a fork no thread ends, and to look whether this process is alone would take its second
-    made: list[Made] = []
+    forks: list[Made] = []
     is_safe = False
     try:
-        while len(made) < count:
-            made.append(make())
+        while len(forks) < count:
+            forks.append(make())
         is_safe = is_alone()
     except OSError:  # no pipe, process or memory is left
         pass
     finally:
         if not is_safe:
-            for each in made:
-                each.close()
-    return made if is_safe else []
+            for fork in forks:
+                fork.close()
+    return forks if is_safe else []
 
 
 @dataclass(frozen=True, slots=True)

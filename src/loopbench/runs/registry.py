@@ -213,11 +213,11 @@ def limits_by_default(loop: Loop, name: str) -> dict[str, int]:
     None of a loop that refuses such a limit.
     """
     try:
-        one, other = (loop.with_step_limit(steps) for steps in _TWO_LIMITS)
+        with_fewer, with_more = (loop.with_step_limit(steps) for steps in _TWO_LIMITS)
     except Exception:  # the boundary to the user's own code
         return {}
     numbers = {name: option.default for name, option in options_of(find("loop", name)).items() if type(option.default) is int}
-    return {name: value for name, value in numbers.items() if getattr(one, name, None) != getattr(other, name, None)}
+    return {name: value for name, value in numbers.items() if getattr(with_fewer, name, None) != getattr(with_more, name, None)}
 
 
 def loops_named(spec: Spec) -> list[str]:

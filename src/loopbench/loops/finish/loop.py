@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from loopbench.loops.boundary import bounded
-from loopbench.loops.call_ids import is_guarded
+from loopbench.loops.call_ids import needs_approval
 from loopbench.loops.checked_options import checked_options
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
@@ -253,7 +253,7 @@ class Finish(ToolSettings, RunsSync):
         others = [call.call.name for call in calls if call is not stated.call]
         if others and self.finish_with_tools != "stop" and not self._is_single_turn:
             return False
-        if is_guarded(run.observer, others):
+        if needs_approval(run.observer, others):
             return False
         if others:
             run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
@@ -388,7 +388,7 @@ class Finish(ToolSettings, RunsSync):
             if stated.call is None:
                 run.observer.note("not_forced", reason=f"the reply did not call {FINISH}")
                 return None
-            if others := [call.call.name for call in calls if is_guarded(run.observer, [call.call.name])]:
+            if others := [call.call.name for call in calls if needs_approval(run.observer, [call.call.name])]:
                 run.observer.note("not_forced", reason=f"the reply called {', '.join(others)} beside {FINISH}")
                 return None
             run.say(reply)

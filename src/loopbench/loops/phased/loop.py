@@ -65,15 +65,15 @@ class Phased(PhasedOptions, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         ending = RunEnd(self.cancellation_token)
-        guarded = StoppableModel(model, ending)
+        stoppable = StoppableModel(model, ending)
         contexts = self.context_manager or ToolContextManager()
         executor = self.executor
         if executor is None:
-            select_model = guarded if self.select_model is None else StoppableModel(self.select_model, ending)
+            select_model = stoppable if self.select_model is None else StoppableModel(self.select_model, ending)
             options = ToolExecutorOptions(
                 self.over(tools, at_once=True),
                 contexts,
-                guarded,
+                stoppable,
                 self.prompts,
                 self.cancel_grace_s,
                 observer,
@@ -81,4 +81,4 @@ class Phased(PhasedOptions, RunsSync):
                 self.program,
             )
             executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
-        return await PhasedRun(self, Surroundings(query, tools, guarded, executor, contexts, observer, ending)).run()
+        return await PhasedRun(self, Surroundings(query, tools, stoppable, executor, contexts, observer, ending)).run()

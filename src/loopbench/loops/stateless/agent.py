@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import dspy
 
-from loopbench.loops.call_ids import is_guarded
+from loopbench.loops.call_ids import needs_approval
 from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError, run_sync
 
 from .formatter import ResponseFormatter
@@ -189,7 +189,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         """Turn the output into a decision (rows S0-25 to S0-27, B0-14)."""
         calls = output.calls
         stops = not output.should_continue
-        must_ask = is_guarded(self.observer, [call.tool_name for call in calls])
+        must_ask = needs_approval(self.observer, [call.tool_name for call in calls])
         if stops and not must_ask and not (calls and self.options.finish_with_tools != "stop"):
             text = output.final_response or self._generate_final_response(state)
             decision = ActionDecision(

@@ -126,22 +126,22 @@ def effects(
     Only tasks with a known value in every cell count. For each metric all effects, under all profiles, are one family (Holm).
     `margin`: as in a comparison, of any metric but a share, such as accuracy, a share of its mean.
     """
-    made: list[Effect] = []
+    found_effects: list[Effect] = []
     notes: list[str] = []
     for metric in metrics:
         tested: list[_Tested] = []
         for profile, cells in groups.items():
-            found = _observed(metric, [cells.get(cell, ()) for cell in design.cells])
+            observed = _observed(metric, [cells.get(cell, ()) for cell in design.cells])
             ratios: Sequence[Interval | None] = [None] * len(design.contrasts)
             if metric == PRIMARY:
-                ratios, said = _odds(found, design, alpha)
-                notes += [f"{profile}: {note}" for note in (*found.left_out(), *said)]
-            if found.clusters:
+                ratios, odds_notes = _odds(observed, design, alpha)
+                notes += [f"{profile}: {note}" for note in (*observed.left_out(), *odds_notes)]
+            if observed.clusters:
                 tested += [
-                    _test(metric, profile, found, *pair, alpha, margin) for pair in zip(design.contrasts, ratios, strict=True)
+                    _test(metric, profile, observed, *pair, alpha, margin) for pair in zip(design.contrasts, ratios, strict=True)
                 ]
-        made += _family(tested, design.factors, alpha)
-    return FactorEffects(tuple(made), tuple(notes))
+        found_effects += _family(tested, design.factors, alpha)
+    return FactorEffects(tuple(found_effects), tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,35 +217,35 @@ def _reach(weights: Floats) -> float:
 
 def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:
     """The effects on one metric, their p values adjusted for each other."""
-    made = []
-    for test, own in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
-        made.append(
+    effects_of_metric = []
+    for test, decision in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
+        effects_of_metric.append(
             Effect(
                 test.contrast.term(factors),
                 test.contrast.kind,
                 tuple(factors[change.factor].name for change in test.contrast.changes),
                 test.metric,
                 test.profile,
-                own.difference,
-                own.p,
-                own.p_holm,
-                own.level,
+                decision.difference,
+                decision.p,
+                decision.p_holm,
+                decision.level,
                 test.margin,
-                _verdict(test.metric, own, alpha),
+                _verdict(test.metric, decision, alpha),
                 test.odds_ratio,
                 test.contrast.aliases,
                 tuple(
                     Conditional(
-                        given.change.text(factors),
-                        _at(factors[given.factor], given.level),
-                        alone.difference,
-                        _verdict(test.metric, alone, alpha),
+                        condition.change.text(factors),
+                        _at(factors[condition.factor], condition.level),
+                        conditional.difference,
+                        _verdict(test.metric, conditional, alpha),
                     )
-                    for given, alone in zip(test.contrast.conditional, test.conditional, strict=True)
+                    for condition, conditional in zip(test.contrast.conditional, test.conditional, strict=True)
                 ),
             )
         )
-    return made
+    return effects_of_metric
 
 
 def _verdict(metric: str, decision: PairDecision, alpha: float) -> Verdict:

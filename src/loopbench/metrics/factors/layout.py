@@ -144,16 +144,18 @@ def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) 
 
 def _given(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks, inverse: Floats) -> tuple[Given, ...]:
     """Either of two changes at both levels of the other."""
-    made = []
+    conditionals = []
     for change, other in (changes, changes[::-1]):
-        own = _code(factors, [change])
+        change_code = _code(factors, [change])
         for level in (other.start, other.end):
             row = _coding(len(factors[other.factor].levels))[level]
             first = change.factor < other.factor
-            both = {tuple(sorted((change.factor, other.factor))): np.kron(own, row) if first else np.kron(row, own)}
-            code = blocks.code({(change.factor,): own, **both})
-            made.append(Given(change, other.factor, level, code @ inverse))
-    return tuple(made)
+            crossed_code = {
+                tuple(sorted((change.factor, other.factor))): np.kron(change_code, row) if first else np.kron(row, change_code)
+            }
+            code = blocks.code({(change.factor,): change_code, **crossed_code})
+            conditionals.append(Given(change, other.factor, level, code @ inverse))
+    return tuple(conditionals)
 
 
 def coded(sizes: Sequence[int], cells: Sequence[Cell]) -> list[Floats]:

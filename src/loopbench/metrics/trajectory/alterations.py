@@ -298,10 +298,10 @@ def _told_instead(prompt: Prompt, run: ToolRun, known: frozenset[str], others: f
     own receipt, or anywhere if the prompt has none of it. `known`: receipts of the trial's results; `others`: its results, without
     backslashes.
     """
-    own = _beside_own_receipt(prompt, run)
-    if own:
-        told = [one.text for one, text in own if _is_changed(text, one.side, bare(run.result))]
-        return told[-1][-MAX_SHOWN:] if len(told) == len(own) else None
+    beside_own = _beside_own_receipt(prompt, run)
+    if beside_own:
+        altered_texts = [one.text for one, text in beside_own if _is_changed(text, one.side, bare(run.result))]
+        return altered_texts[-1][-MAX_SHOWN:] if len(altered_texts) == len(beside_own) else None
     if MARK.search(run.data):
         unknown = [one.text for receipt, seen in _beside_receipts(prompt).items() if receipt not in known for one in seen]
         if unknown:
@@ -309,7 +309,7 @@ def _told_instead(prompt: Prompt, run: ToolRun, known: frozenset[str], others: f
     if shows(prompt, run.result):
         return None
     like = _but_for_digits(run.result)
-    texts = (found[0] for message in prompt for found in like.finditer(message)) if like is not None else iter(())
+    texts = (match[0] for message in prompt for match in like.finditer(message)) if like is not None else iter(())
     return next((text for text in texts if text.replace("\\", "") not in others), None)
 
 

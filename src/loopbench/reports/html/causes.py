@@ -71,14 +71,18 @@ def find_losses(results: Results, prefix: str) -> LossFindings:
 
 def choose_examples(pairs: Sequence[PairLosses], most: int) -> list[Divergence]:
     """Return one example of each loser and cause, the costliest causes first; no trial is a duplicate."""
-    weighed = [(pair.causes[one.loser][one.cause], one) for pair in pairs for one in pair.divergences]
+    weighed = [(pair.causes[divergence.loser][divergence.cause], divergence) for pair in pairs for divergence in pair.divergences]
     examples: list[Divergence] = []
     seen: set[tuple[str, str]] = set()
-    for _, one in sorted(weighed, key=lambda item: -item[0]):
-        new = (one.loser, one.cause) not in seen
-        if new and len(examples) < most and all((one.loser, one.task) != (other.loser, other.task) for other in examples):
-            seen.add((one.loser, one.cause))
-            examples.append(one)
+    for _, divergence in sorted(weighed, key=lambda item: -item[0]):
+        is_new = (divergence.loser, divergence.cause) not in seen
+        if (
+            is_new
+            and len(examples) < most
+            and all((divergence.loser, divergence.task) != (chosen.loser, chosen.task) for chosen in examples)
+        ):
+            seen.add((divergence.loser, divergence.cause))
+            examples.append(divergence)
     return examples
 
 

@@ -48,14 +48,16 @@ def recovery_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> Pa
 
 
 def _recovery(records: Sequence[Record], arms: Sequence[ArmInfo], name: str) -> list[Grid]:
-    scored = {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
-    landed = Counter(fault.kind for found in scored.values() for record in alike(found) for fault in record.faults if fault.landed)
+    scored = {arm: where(trials, lambda record: record.status == "scored") for arm, trials in records_by_arm(records, arms).items()}
+    landed = Counter(
+        fault.kind for trials in scored.values() for record in alike(trials) for fault in record.faults if fault.landed
+    )
     if not landed:
         return []
-    rows = [("all", *(_all_faults(found) for found in scored.values()))]
-    rows += [(kind, *(_faults_of_kind(found, kind) for found in scored.values())) for kind in by_frequency(landed)]
-    if any(fault.landed and fault.implicit for found in scored.values() for record in alike(found) for fault in record.faults):
-        rows.append(("implicit, in wrong trials", *(_implicit(found) for found in scored.values())))
+    rows = [("all", *(_all_faults(trials) for trials in scored.values()))]
+    rows += [(kind, *(_faults_of_kind(trials, kind) for trials in scored.values())) for kind in by_frequency(landed)]
+    if any(fault.landed and fault.implicit for trials in scored.values() for record in alike(trials) for fault in record.faults):
+        rows.append(("implicit, in wrong trials", *(_implicit(trials) for trials in scored.values())))
     caption = f"{name}: of the faults that spoiled something, the share after which the loop still got the true result"
     return [Grid(caption, ("fault", *map(short_name, arms)), tuple(rows))]
 

@@ -250,21 +250,25 @@ def interval_rows(title: str, description: str, groups: Sequence[Group], axis: A
     Lines of the axis stop at headings, so that no text lies on a line.
     """
     rows = [row for group in groups for row in group.rows]
-    found = scale(_ends(rows, axis))
+    axis_scale = scale(_ends(rows, axis))
     drawn: list[Markup] = []
     y = 4.0
     for place, group in enumerate(groups):
         if group.heading:
             y += _HEADING
             drawn.append(element("text", middle_cut(group.heading, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
-        made = []
+        row_marks = []
         top = y
         for row in group.rows:
-            one, y = _row(row, y, found)
-            made.append(one)
+            mark, y = _row(row, y, axis_scale)
+            row_marks.append(mark)
         is_last = place == len(groups) - 1
-        drawn += [gridlines(found, top, y) if is_last else vertical_lines(found, top, y), *_band(axis, found, top, y), *made]
-    below = [element("text", axis.name, x=percent(found.right), y=y + 34, text_anchor="end", class_="axis")]
+        drawn += [
+            gridlines(axis_scale, top, y) if is_last else vertical_lines(axis_scale, top, y),
+            *_band(axis, axis_scale, top, y),
+            *row_marks,
+        ]
+    below = [element("text", axis.name, x=percent(axis_scale.right), y=y + 34, text_anchor="end", class_="axis")]
     used = {row.mark for row in rows}
     shown = [(kind, meaning) for kind, meaning in axis.legend if kind in used]
     if shown:

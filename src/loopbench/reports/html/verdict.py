@@ -25,19 +25,19 @@ PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
     """Return the first section: warnings, the answer and its matrix. `conclusions`: what to say instead of an answer."""
-    found = results.answer
+    answer = results.answer
     if conclusions is not None:
-        said: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
+        blocks: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
     else:
-        said = [Paragraph(f"{line}.", "strong" if place == 0 else "plain") for place, line in enumerate(found.sentences)]
+        blocks = [Paragraph(f"{line}.", "strong" if place == 0 else "plain") for place, line in enumerate(answer.sentences)]
         is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
         if defaults := defaults_sentence(results.manifest):
-            said.append(Paragraph(defaults))
-        said.append(matrix(found) if is_scored else Paragraph("No trial was scored."))
-        if found.on_tasks.is_shown:
-            said.append(_of_tasks(found.on_tasks))
+            blocks.append(Paragraph(defaults))
+        blocks.append(matrix(answer) if is_scored else Paragraph("No trial was scored."))
+        if answer.on_tasks.is_shown:
+            blocks.append(_of_tasks(answer.on_tasks))
     reading = how_to_read(notes(results.comparison))
-    return PageSection("verdict", "Verdict", (*_banners(results), *said, *reading))
+    return PageSection("verdict", "Verdict", (*_banners(results), *blocks, *reading))
 
 
 def matrix(found: ComparisonAnswer) -> Grid:

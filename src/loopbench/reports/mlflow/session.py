@@ -150,10 +150,10 @@ class Session:
         """Log the program that was kept, as file, prompts and model; repeating this adds nothing."""
         ended, run = design.ended, self._design(design)
         assert ended is not None
-        own, kept = design.rows[0].candidate, design.rows[ended.chosen].candidate
+        first_candidate, kept_candidate = design.rows[0].candidate, design.rows[ended.chosen].candidate
         links: list[dict[str, str]] = []
         models = {}
-        for digest, candidate in {own.digest: own, kept.digest: kept}.items():
+        for digest, candidate in {first_candidate.digest: first_candidate, kept_candidate.digest: kept_candidate}.items():
             linked = self._prompts(design, candidate, run)
             models[digest] = self._model(design, candidate, run, linked)
             links += linked
@@ -175,20 +175,20 @@ class Session:
             "loopbench.reason": ended.reason,
             "loopbench.digest": ended.digest,
             "loopbench.chosen": str(ended.chosen),
-            "mlflow.note.content": "\n".join(f"- {said}" for said in (ended.reason, *ended.warnings) if said),
+            "mlflow.note.content": "\n".join(f"- {remark}" for remark in (ended.reason, *ended.warnings) if remark),
             # link_prompt_version_to_run, which would do this, asks MLflow's global address.
             TraceTagKey.LINKED_PROMPTS: json.dumps(links),
         }
-        models_of = {"dev_before": models[own.digest], "dev_after": models[kept.digest]}
+        models_of = {"dev_before": models[first_candidate.digest], "dev_after": models[kept_candidate.digest]}
         self._log(run, [(ended.search.calls, metrics)], tags, models_of)
         self._end_design(design, "FAILED" if ended.status == "failed" else "FINISHED")
 
     def _end_design(self, design: DesignRow, status: str) -> None:
         """End a design's run and those of its candidates, of this session and of earlier ones."""
         run = self._design(design)
-        made = {str(number): found for (name, number), found in self.candidates.items() if name == design.design}
-        earlier = {number: Logged(found.info.run_id, 0, {}, {}, found.info.status) for number, found in run.children.items()}
-        for candidate in (earlier | made).values():
+        of_this_session = {str(number): logged for (name, number), logged in self.candidates.items() if name == design.design}
+        earlier = {number: Logged(logged.info.run_id, 0, {}, {}, logged.info.status) for number, logged in run.children.items()}
+        for candidate in (earlier | of_this_session).values():
             self._end(candidate, "FINISHED" if status == "FAILED" else status)
         self._end(run, status)
 
