@@ -91,7 +91,8 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[Fore
         repeats = log.repeats
         free |= {(name, task): repeat + repeats for task, repeat in first.items()}
         trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
-        due = repeats + max(first.values(), default=0)
+        before = max(first.values(), default=0)
+        due = repeats + before if before else log.due_repeats
         renamed.append(replace(log, arms=(arm,), trials=trials, due_repeats=due))
     return renamed
 
@@ -288,16 +289,34 @@ def _suite(logs: Sequence[ForeignLog]) -> str:
 
 
 def _complete(logs: Sequence[ForeignLog], arms: Sequence[ForeignArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
-    """Return a trial for every cell: if no file holds it, errored where the file breaks off, else excluded, with the reason."""
+    """Return a trial for every cell: if no file holds it, errored where the file breaks off, else excluded, with the reason.
+
+    A repeat that at most half of an arm's tasks have, and that no file says was due, is one of these tasks': no other lacks it.
+    """
     by_key: dict[TrialKey, tuple[ForeignTrial, ForeignLog]] = {}
     for log in logs:
         for trial in log.trials:
             if trial.key in by_key:
                 raise ValueError(_duplicate(trial, log, by_key[trial.key][1]))
             by_key[trial.key] = (trial, log)
+    due = {arm.name: _due_repeats(arm.name, logs, repeats) for arm in arms}
     missing = {arm.name: _substitute(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
     cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
-    return [by_key[cell][0] if cell in by_key else replace(missing[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
+    return [
+        by_key[cell][0] if cell in by_key else replace(missing[cell[0]], task=cell[1], repeat=cell[2])
+        for cell in cells
+        if cell in by_key or cell[2] in due[cell[0]]
+    ]
+
+
+def _due_repeats(arm: str, logs: Sequence[ForeignLog], repeats: int) -> set[int]:
+    """Return the repeats that every task of an arm was due to have."""
+    tasks, tasks_with = set[str](), Counter[int]()
+    for trial in (trial for log in logs for trial in log.trials if trial.arm == arm):
+        tasks.add(trial.task)
+        tasks_with[trial.repeat] += 1
+    told = max((log.due_repeats for log in logs if arm in {one.name for one in log.arms}), default=1)
+    return {repeat for repeat in range(repeats) if repeat < told or 2 * tasks_with[repeat] > len(tasks)}
 
 
 def _substitute(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:

@@ -8,7 +8,7 @@ from typing import Any
 from loopbench.metrics.left_out import BLANK_SCORE
 
 from .foreign_trials import Status
-from .values import is_nothing, score, shown
+from .values import is_nothing, one_line, score, shown
 
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
@@ -18,12 +18,24 @@ _STATUSES: Mapping[str, Status] = {
 }
 _FAILED = ("fail", "failed", "failure")
 """Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
+_NO_ERROR = frozenset({"false", "f", "0", "0.0", "no", "n", "ok", "success", "no error", "[]", "{}"})
+_SOME_ERROR = frozenset({"true", "t", "1", "1.0", "yes", "y"})
+"""What a column of errors has where it only says whether there was one."""
+ERROR_WITHOUT_TEXT = "an error without a text"
 _WITHOUT_SCORE = {word: status for word, status in _STATUSES.items() if status != "scored"}
 
 
 def status_in_score(value: Any) -> Status | None:
     """Return the status that a cell of the score says in the place of a score: `ERROR`, `skipped`; None for any other cell."""
     return _WITHOUT_SCORE.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def error_in(cell: Any) -> str:
+    """Return the text of the error that a cell names, also where it says only that there was one; empty where there was none."""
+    word = str(cell).strip().lower()
+    if is_nothing(cell) or word in _NO_ERROR:
+        return ""
+    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else one_line(cell)
 
 
 def is_verdict(value: Any) -> bool:

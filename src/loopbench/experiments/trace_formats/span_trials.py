@@ -18,7 +18,7 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.wire import from_json
 
-from .conversation import ConversationItem, ModelTurn, answer_in, events_of, untold_of
+from .conversation import ConversationItem, ModelTurn, answer_in, beyond_parts_in, events_of, untold_of
 from .gen_ai import CONVENTIONS, as_text, read_messages
 from .otlp_in import TRIAL, ReadSpan, children_content, has_raw_arguments, items_of
 from .own_trials import OwnTrial, own_trial
@@ -102,6 +102,7 @@ class SpanTrials:
             cost_usd=told.cost_usd,
             seconds=root.seconds,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
+            beyond_parts=beyond_parts_in(items),
             trace=ForeignTrace(events, query, untold=tuple(sorted(untold))),
         )
         self.fields.add(trial, values)

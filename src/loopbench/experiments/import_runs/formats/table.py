@@ -14,13 +14,15 @@ from loopbench.protocol.digest import digest
 
 from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds, task_hint
 from ..columns import NoColumnError, columns_of, names_errors
+from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..json_rows import list_of_rows
 from ..places import with_places
 from ..pooled import pooled_by, repeated_tasks
-from ..statuses import status_in_score, status_of
+from ..statuses import error_in, status_in_score, status_of
 from ..table_rows import Row, rows_of
+from ..token_counts import ToldTotal, total_is_less, total_is_more
 from ..units import unit_in
 from ..values import (
     amount,
@@ -101,21 +103,47 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             questions[task] = previous
     holding = {name.split(".")[0] for name in columns.values() if name not in found}
     unused = [name for name in found if name and name not in columns.values() and name not in holding]
-    notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns)}",) if unused else ()
-    notes = (*notes, *blank, *numbers.notes, *taken_as_seconds(columns, named))
+    left_out = {meaning: "" for meaning, name in reading.columns.items() if not name}
+    notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns | left_out)}",) if unused else ()
+    notes = (*notes, *_totals(rows, trials, columns), *blank, *numbers.notes, *taken_as_seconds(columns, named))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
         notes = (*notes, *_counted_rows(table, columns, default_arm))
+    counting = () if "repeat" in columns else repeats_counted(table, columns)
+    copies = () if "repeat" in columns else copies_told(table, columns)
     return ForeignLog(
         _suite(rows),
         _arms(rows, default_arm),
         tuple(trials),
         questions,
-        notes=notes,
-        readings=(*_inside(file, reading), _read_as(columns, reading), *numbers.readings, *_renumbered(rows, keys)),
+        notes=(*notes, *copies),
+        readings=(*_inside(file, reading), _read_as(columns, reading), *counting, *numbers.readings, *_renumbered(rows, keys)),
         cluster=columns.get("cluster", ""),
     )
+
+
+def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the user is told of totals of tokens that have more than input and output.
+
+    Raises ValueError for totals that have less than what is told of both.
+    """
+    more, less = list[ToldTotal](), list[ToldTotal]()
+    for row, trial in zip(rows, trials, strict=True):
+        parts = [tokens for tokens in (trial.input_tokens, trial.output_tokens) if tokens is not None]
+        if trial.tokens is None or not parts or trial.tokens == sum(parts):
+            continue
+        if trial.tokens < sum(parts):
+            less.append(ToldTotal(row.place, trial.tokens, sum(parts)))
+        elif len(parts) > 1:
+            more.append(ToldTotal(row.place, trial.tokens, sum(parts)))
+    name, of = columns.get("tokens", ""), counted(len(rows), "row")
+    if less:
+        parts_left_out = ",".join(f"{meaning}=" for meaning in ("input_tokens", "output_tokens") if meaning in columns)
+        cures = f"to count input + output: --map tokens=; to count {shown(name)}: --map {parts_left_out}"
+        raise ValueError(f"{total_is_less(shown(name), less, of)}; {cures}")
+    if more:
+        yield total_is_more(shown(name), more, of)
 
 
 def _with_values(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[Row], list[str]]:
@@ -239,7 +267,7 @@ def _trial(
     value = score(cells["score"], reading.scale) if said is None else None
     status = status_of(cells.get("status"), value, said)
     measures = _measures(cells, columns, reading)
-    error, reason = (one_line(cells[name]) if not is_nothing(cells.get(name)) else "" for name in ("error", "reason"))
+    error, reason = error_in(cells.get("error")), _reason(cells.get("reason"), columns)
     names_one = bool(error or (reason and names_errors(columns["reason"])))
     ended_by_error = names_one or said is not None or not is_nothing(cells.get("status"))
     return ForeignTrial(
@@ -252,6 +280,13 @@ def _trial(
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
         **measures,
     )
+
+
+def _reason(cell: Any, columns: Mapping[str, str]) -> str:
+    """Return why a trial ended as it did; of a column that is called as errors are, its error."""
+    if is_nothing(cell):
+        return ""
+    return error_in(cell) if names_errors(columns["reason"]) else one_line(cell)
 
 
 def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, Any]:
