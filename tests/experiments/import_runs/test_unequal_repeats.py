@@ -12,6 +12,7 @@ from loopbench import load
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.gate import bless, judge
 from loopbench.experiments.import_runs import ImportRequest, import_files
+from loopbench.experiments.size import SizeRequest, size
 
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([0, 1])), min_size=1, max_size=16)
 
@@ -74,6 +75,13 @@ def test_a_task_that_has_no_second_row_lacks_none(pasted):
 def test_unequal_repeats_are_blessed_and_judged(kit):
     found = kit.imported(kit.put(table(PASTED, "agent,task,score,cost"), ".csv"))
     assert judge(found, bless(found)).outcome == "identical"
+
+
+def test_size_names_the_arm_whose_tasks_ran_once(kit):
+    rows = [("a", f"q{task}", (task + repeat) % 2) for task in range(8) for repeat in range(3)]
+    found = kit.imported(kit.put(table([*rows, *(("b", f"q{task}", task % 2) for task in range(8))]), ".csv"))
+    said = [line for line in size(found, SizeRequest()).caveats if "ran once" in line]
+    assert [line.partition(",")[0] for line in said] == ["b: tasks ran once"]
 
 
 def test_repeats_without_amounts_are_often_equal_and_no_copies(kit, tmp_path):
