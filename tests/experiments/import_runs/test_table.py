@@ -178,7 +178,7 @@ def test_columns_are_mapped(kit):
         ("a", "q1", 0, 7, 1),
         ("a", "q2", 0, 8, 0),
     ]
-    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; leave the column out: --map status="):
+    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; to leave the column out: --map status="):
         kit.imported(path, columns={**columns, "status": "state"})
     with pytest.raises(ValueError, match=r"--map task: no column 'nowhere'; there are trial, agent"):
         kit.imported(path, columns={"task": "nowhere"})

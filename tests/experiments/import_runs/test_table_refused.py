@@ -66,6 +66,10 @@ HEAD = "arm,task,repeat,score\n"
             "line 2: stop 'tired' is none of finished, forced.*; to leave the column out: --map stop=$",
         ),
         ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, .*, errored"),
+        (
+            "arm,task,score,status\na,x,,timeout\n",
+            "status 'timeout' is none of .*; if it is an error that ended the trial: --map error=status,status=; to leave",
+        ),
         ("arm,task,score,status\na,x,,ok\n", "line 2: status 'ok', and the score is blank"),
         ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier row"),
         ("task,score,suite\nx,1,s\ny,1,t\n", "suites s, t in one table"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from loopbench.experiments.import_runs import parse_map
 from loopbench.experiments.import_runs.statuses import ERROR_WITHOUT_TEXT, error_in
 from loopbench.metrics.trace import ModelExchange
 from loopbench.metrics.trajectory.divergence import cause_of
@@ -56,3 +59,14 @@ def test_an_error_in_a_message_of_inspect_is_what_the_model_was_shown(kit):
     loss = cause_of(read_trace(found.folder, record), record)
     assert "price(item=10) failed once (unknown: the shop is down)" in loss.detail
     assert "did not show" not in loss.detail
+
+
+def test_an_unknown_status_is_read_as_an_error_as_it_is_told(kit):
+    path = kit.put("task,score,state\nx,1,completed\ny,,timeout\n", ".csv")
+    with pytest.raises(ValueError, match="status 'timeout' is none of") as caught:
+        kit.imported(path, columns={"status": "state"})
+    typed = re.search(r"--map (error=\S+,status=);", str(caught.value))
+    assert typed is not None
+    scored, failed = kit.imported(path, columns=parse_map([typed[1]])).records
+    assert (scored.status, scored.reason) == ("scored", "")
+    assert (failed.status, failed.reason, failed.stop) == ("errored", "timeout", "crashed")

@@ -208,6 +208,8 @@ class ForeignLog:
     """The reason why trials are missing; empty if the file is complete."""
     due_repeats: int = 1
     """Trials that were due per arm and task, as far as the file says."""
+    own_tasks: frozenset[str] = frozenset()
+    """Tasks that are a trace's own, since nobody names its task: no other arm has them."""
     notes: tuple[str, ...] = ()
     """Remarks for the user."""
     readings: tuple[str, ...] = ()

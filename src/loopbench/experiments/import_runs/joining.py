@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from .values import located, name_of, names_in_a_line, shown
 VERSION = "imported"
 """The suite's version."""
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
+ANOTHERS_TRACE = "the trace is of another arm, and a task of its own"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
 MAX_NAMED_TASKS = 2
@@ -302,11 +303,18 @@ def _complete(logs: Sequence[ForeignLog], arms: Sequence[ForeignArm], tasks: Ite
     due = {arm.name: _due_repeats(arm.name, logs, repeats) for arm in arms}
     missing = {arm.name: _substitute(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
     cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
+    own_tasks = {task for log in logs for task in log.own_tasks}
     return [
-        by_key[cell][0] if cell in by_key else replace(missing[cell[0]], task=cell[1], repeat=cell[2])
+        by_key[cell][0] if cell in by_key else _of_cell(missing[cell[0]], cell, own_tasks)
         for cell in cells
         if cell in by_key or cell[2] in due[cell[0]]
     ]
+
+
+def _of_cell(substitute: ForeignTrial, cell: TrialKey, own_tasks: Set[str]) -> ForeignTrial:
+    _, task, repeat = cell
+    reason = ANOTHERS_TRACE if task in own_tasks else substitute.reason
+    return replace(substitute, task=task, repeat=repeat, reason=reason)
 
 
 def _due_repeats(arm: str, logs: Sequence[ForeignLog], repeats: int) -> set[int]:

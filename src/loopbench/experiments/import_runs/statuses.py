@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,9 @@ _STATUSES: Mapping[str, Status] = {
 }
 _FAILED = ("fail", "failed", "failure")
 """Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
-_NO_ERROR = frozenset({"false", "f", "0", "0.0", "no", "n", "ok", "success", "no error", "[]", "{}"})
+_NO_ERROR = frozenset(
+    [*("false", "f", "0", "0.0", "no", "n", "no error", "[]", "{}"), *(word for word in _STATUSES if _STATUSES[word] == "scored")]
+)
 _SOME_ERROR = frozenset({"true", "t", "1", "1.0", "yes", "y"})
 """What a column of errors has where it only says whether there was one."""
 ERROR_WITHOUT_TEXT = "an error without a text"
@@ -48,19 +51,19 @@ def is_verdict(value: Any) -> bool:
         return False
 
 
-def status_of(text: Any, value: float | None, said: Status | None = None) -> Status:
+def status_of(text: Any, value: float | None, said: Status | None = None, column: str = "status") -> Status:
     """Return a trial's status: the one that its score's cell says, or else its status's; with neither, a blank score is errored.
 
-    Raises ValueError for an unknown word, and where status and score contradict each other.
+    `column`: the name of the status's. Raises ValueError for an unknown word, and where status and score contradict each other.
     """
     if is_nothing(text):
         return said or ("errored" if value is None else "scored")
     word = str(text).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        raise ValueError(
-            f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}; leave the column out: --map status="
-        )
+        known = f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}"
+        as_errors = f"if it is an error that ended the trial: --map {shlex.quote(f'error={column},status=')}"
+        raise ValueError(f"{known}; {as_errors}; to leave the column out: --map status=")
     if status == "scored" and value is None:
         raise ValueError(f"status {shown(text)}, and {f'the score says {said}' if said else BLANK_SCORE}")
     return status if status == "excluded" else said or status

@@ -282,7 +282,7 @@ def _trial(
 ) -> ForeignTrial:
     said = status_in_score(cells["score"])
     value = score(cells["score"], reading.scale) if said is None else None
-    status = status_of(cells.get("status"), value, said)
+    status = status_of(cells.get("status"), value, said, columns.get("status", "status"))
     measures = _measures(cells, columns, reading)
     error, reason = error_in(cells.get("error")), _reason(cells.get("reason"), columns)
     names_one = bool(error or (reason and names_errors(columns["reason"])))
