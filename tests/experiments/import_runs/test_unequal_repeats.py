@@ -13,6 +13,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.gate import bless, judge
 from loopbench.experiments.import_runs import ImportRequest, import_files
 from loopbench.experiments.size import SizeRequest, size
+from loopbench.text.numbers import interval
 
 ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("uvwxyz"), st.sampled_from([0, 1])), min_size=1, max_size=16)
 
@@ -97,3 +98,13 @@ def test_a_repeat_that_one_of_many_tasks_lacks_is_told(kit, tmp_path, lost):
     path = kit.put(table(rows[: 2 * lost] + rows[2 * lost + 1 :], "agent,task,score,epoch"), ".csv")
     made = import_files([path], ImportRequest(), tmp_path / "run")
     assert list(made.left_out.values()) == [1]
+
+
+def test_clusters_too_few_for_an_interval_are_told_wherever_a_cost_is(kit):
+    """In the answer as in the tables, and of the cost per solved task, too."""
+    rows = [("a", f"q{task}", task % 2, f"0.{task + 10}", f"c{task % 5}") for task in range(20)]
+    found = kit.imported(kit.put(table(rows, "agent,task,score,cost,cluster"), ".csv"))
+    (answered,) = found.answer.rows
+    (solved,) = [one.value for one in found.views.per_solved if one.unit == "cost_usd"]
+    for cost in (answered.cost, found.comparison.arms[0].summary.means["cost_usd"], solved):
+        assert interval(cost, 2).endswith(" (n = 20 in 5 clusters, no interval)")
