@@ -209,6 +209,8 @@ def test_the_pages_examples_run(loopbench, here):
     text = PAGE.read_text(encoding="utf-8")
     (table,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
     (here / "results.csv").write_text(table)
+    (chat,) = re.findall(r"`chat\.jsonl`.*?```json\n(.*?)```", text, re.DOTALL)
+    (here / "chat.jsonl").write_text(json.dumps(json.loads(chat)))
     for name in ("my_agent.json", "my_agent-2.json"):
         shutil.copy(FILES / "capitals.json", here / name)
     shutil.copytree(FILES / "atif", here / "trajectories")
@@ -224,7 +226,8 @@ def test_the_page_names_every_column():
     text = PAGE.read_text(encoding="utf-8")
     words = {word.removesuffix("_s") for names in COLUMNS.values() for word in names}
     assert not [word for word in words if f"`{word}`" not in text]
-    assert set(COLUMNS) - {"asked", "arm", "task", "suite", "score", "model", "error"} <= set(ForeignTrial.__dataclass_fields__)
+    of_no_field = {"asked", "arm", "task", "suite", "score", "model", "error", "messages"}
+    assert set(COLUMNS) - of_no_field <= set(ForeignTrial.__dataclass_fields__)
 
 
 def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unknown(loopbench, here):

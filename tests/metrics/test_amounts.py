@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loopbench.metrics.amounts import AmountLaw, mean_interval
 from loopbench.metrics.sums import PairedSums
+from loopbench.metrics.views import cost_per_solved
 from loopbench.text.numbers import interval
 
 AMOUNTS = st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), min_size=2, max_size=20)
@@ -38,6 +39,20 @@ def test_a_mean_has_an_interval_where_a_sign_test_of_as_many_tasks_could_be_sure
     assert found.low <= found.value <= found.high
     assert (found.as_dict()["low"] is None) == (found.as_dict()["high"] is None) == (not found.is_known)
     assert interval(found, 1).endswith(f" (n = {len(means)}, no interval)") == (not found.is_known)
+
+
+@given(st.integers(1, 12), st.integers(2, 5), st.sampled_from([0.05, 0.2]))
+def test_a_mean_and_a_cost_per_solved_task_have_an_interval_by_one_rule(clusters, tasks, alpha):
+    """The law: both, or neither; and the reason is the number of clusters, not of tasks."""
+    names = [str(cluster) for cluster in range(clusters) for _ in range(tasks)]
+    costs = [1.0 + number for number in range(len(names))]
+    assume(clusters > 1)  # tasks of a single cluster are the units
+    mean, solved = mean_interval(costs, names, alpha), cost_per_solved(costs, [1.0] * len(names), names, alpha)
+    assert solved is not None
+    assert solved.value == pytest.approx(mean.value)
+    assert mean.is_known == solved.is_known == (0.5**clusters <= alpha / 2)
+    said = f"(n = {len(names)} in {clusters} clusters, no interval)"
+    assert interval(mean, 1).endswith(said) == interval(solved, 1).endswith(said) == (not mean.is_known)
 
 
 @settings(deadline=None)

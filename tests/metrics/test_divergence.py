@@ -89,6 +89,22 @@ def test_other_arguments():
     assert against(lost) == ("tool argument", said, 2)
 
 
+@pytest.mark.parametrize(("result", "is_cause"), [("the price is 12", False), ("ok", True)])
+def test_other_arguments_that_gave_the_same_are_no_cause(result, is_cause):
+    """A bare `ok` says nothing of what was done; a result that tells something was the same for the model."""
+    lost, won = (begun().call("price", item=item).ran(result) for item in (15, "15"))
+    found = against(lost.answer(11).ends(11), other=won.answer(12).ends(12))
+    assert (found[0] == "tool argument") is is_cause
+
+
+def test_a_call_of_the_other_course_that_could_not_be_read_is_no_cause():
+    lost = begun().call("price", item=15).ran("12").answer(11).ends(11)
+    won = begun().call("price", item=15).ran("12").answer(12).ends(12)
+    call = next(event for event in won["events"] if event["event"] == "tool" and event["tool"] == "price")
+    call["arguments"] = '{"item": '
+    assert against(lost, other=won) == ("other", "answered '11'", 3)
+
+
 def test_an_answer_with_work_left():
     assert against(begun().answer(12).ends(12)) == ("termination", "answered at reply 2 and never called add(a=12, b=2)", 2)
 

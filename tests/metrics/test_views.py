@@ -251,8 +251,11 @@ def test_cost_per_solved_holds_its_estimate_and_scales_with_the_cost(tasks, scal
     if found is None:
         assert not any(solved)
         return
-    assert 0 < found.low <= found.value <= found.high
     assert found.value == pytest.approx(sum(cost) / sum(solved))
+    if not found.is_known:
+        assert len(tasks) < 6
+        return
+    assert 0 < found.low <= found.value <= found.high
     scaled = cost_per_solved([scale * c for c in cost], solved)
     assert scaled is not None
     assert (scaled.low / scale, scaled.value / scale) == pytest.approx((found.low, found.value), rel=0.05)

@@ -33,10 +33,20 @@ def mean_interval(means: ArrayLike, clusters: Clusters = None, alpha: float = AL
     units, value = unit_values(values, clusters), float(values.mean())
     if value - units.min() <= NO_SPREAD * value and units.max() - value <= NO_SPREAD * value:
         return Interval(value, value, value, len(values))
+    if are_too_few(len(units), alpha):
+        return no_interval(value, len(values), len(units))
     low, high = AmountLaw(units).low(alpha / 2), -AmountLaw(-units).low(alpha / 2)
-    if math.isinf(low):
-        return Interval(value, -math.inf, math.inf, len(values))
     return Interval(value, max(min(low, value), min(value, 0.0)), max(high, value), len(values))
+
+
+def are_too_few(units: int, alpha: float = ALPHA) -> bool:
+    """Tell whether even the sign test of all units could not be sure enough: of under 6 at an alpha of 0.05."""
+    return 0.5**units > alpha / 2
+
+
+def no_interval(value: float, tasks: int, units: int) -> Interval:
+    """Return the estimate of so few units that it has no interval."""
+    return Interval(value, -math.inf, math.inf, tasks, units if units < tasks else None)
 
 
 class AmountLaw:

@@ -38,6 +38,8 @@ class Interval:
     high: float
     n: int
     """What was counted: tasks, or events where the interval is one of events."""
+    units: int | None = None
+    """Clusters that the tasks are in, where these are too few for an interval; None otherwise."""
 
     @property
     def is_known(self) -> bool:
@@ -56,7 +58,7 @@ class Interval:
     @property
     def turned(self) -> Interval:
         """The interval of the negative: of b minus a where this is one of a minus b."""
-        return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n)
+        return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n, self.units)
 
 
 def _plain_end(end: float) -> float | None:

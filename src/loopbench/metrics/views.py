@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .amounts import mean_interval
+from .amounts import are_too_few, mean_interval, no_interval
 from .arm_info import ArmInfo
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
@@ -25,7 +25,7 @@ from .comparison import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .record import Record
 from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
-from .statistics import ALPHA, Floats, Interval, accuracy_interval
+from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, unit_values
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, dollars, task_values
 from .trial_limits import exceeds
 
@@ -388,5 +388,8 @@ def cost_per_solved(
         return None
     scale = max(cost)
     found = bca_ratio(solved, [amount / scale for amount in cost], clusters, alpha, draws=DRAWS)
+    units = len(unit_values(as_array(cost), clusters))
+    if are_too_few(units, alpha) and found.low < found.high:
+        return no_interval(scale / found.value, found.n, units)
     high = scale / found.low if found.low > 0 else math.inf
     return Interval(scale / found.value, scale / found.high, high, found.n)

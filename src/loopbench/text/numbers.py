@@ -9,6 +9,7 @@ from decimal import Decimal
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
+from loopbench.protocol.counts import counted
 
 
 def dollars(amount: float) -> str:
@@ -135,7 +136,8 @@ def _beside_zero(number: float, digits: int) -> str:
 def interval_of(value: Interval, written: Callable[[float], str]) -> str:
     """Return the same with its numbers written in a way of the caller's; of too few tasks `6,091 (n = 3, no interval)`."""
     if not value.is_known:
-        return f"{written(value.value)} (n = {value.n}, no interval)"
+        of = "" if value.units is None else f" in {counted(value.units, 'cluster')}"
+        return f"{written(value.value)} (n = {value.n}{of}, no interval)"
     if value.low == value.high:
         return f"{written(value.value)} (in all {value.n})"
     return f"{written(value.value)} [{written(value.low)}, {'∞' if math.isinf(value.high) else written(value.high)}]"

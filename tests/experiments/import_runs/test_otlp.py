@@ -326,6 +326,18 @@ def test_traces_whose_task_nobody_names_are_told_of_with_the_names_that_there_ar
     assert import_files([path], named, tmp_path / "named").notes == ()
 
 
+def test_traces_that_name_neither_task_nor_score_are_told_one_map(kit):
+    """And the other agent's trace is not said to be missing in the file."""
+    roots = [
+        span(1, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": agent}, trace, parent="", **more)
+        for agent, trace, more in (("one", "aa", {}), ("two", "bb", {"status": {"code": 2, "message": "late"}}))
+    ]
+    reasons = {(record.arm, record.task[:2]): record.reason for record in kit.imported(kit.put(request(*roots))).records}
+    own = "no result of an evaluation, and each trace is a task of its own; say where both stand: --map task=KEY,score=KEY"
+    others = "the trace is of another arm, and a task of its own"
+    assert reasons == {("one", "aa"): own, ("two", "bb"): own, ("one", "bb"): others, ("two", "aa"): others}
+
+
 def test_a_failed_root_span_without_a_score_is_errored(kit):
     attributes = {"gen_ai.operation.name": "invoke_agent", "case": "one"}
     good = span(1, attributes | {"score": 1}, trace="aa", parent="")

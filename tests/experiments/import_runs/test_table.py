@@ -132,8 +132,6 @@ def test_every_row_is_a_record_and_says_what_the_row_says(kit, rows, delimiter, 
             assert METRICS[metric](record) == row[metric]
         if row["score"] is not None:
             assert record.accuracy == row["score"]
-    arms, tasks = {arm for arm, _ in counted}, {task for _, task in counted}
-    assert len(records) == len(arms) * len(tasks) * max(counted.values())
     assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
 
 
@@ -180,7 +178,7 @@ def test_columns_are_mapped(kit):
         ("a", "q1", 0, 7, 1),
         ("a", "q2", 0, 8, 0),
     ]
-    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; leave the column out: --map status="):
+    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; to leave the column out: --map status="):
         kit.imported(path, columns={**columns, "status": "state"})
     with pytest.raises(ValueError, match=r"--map task: no column 'nowhere'; there are trial, agent"):
         kit.imported(path, columns={"task": "nowhere"})

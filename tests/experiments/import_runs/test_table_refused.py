@@ -40,7 +40,16 @@ HEAD = "arm,task,repeat,score\n"
         ("arm,task,score,cost_usd\na,x,1,€0.04\n", "cost_usd is not a number: '€0.04'; convert € to US dollars"),
         ('arm,task,score,cost_usd\na,x,1,"0,04 EUR"\n', "cost_usd is not a number: '0,04 EUR'; convert EUR to US dollars"),
         ("arm,task,score,time\na,x,1,2026-01-02\n", "time is not a number: '2026-01-02'; to leave the column out: --map seconds=$"),
-        ("arm,task,score,tokens\na,x,1,1.9k\n", "tokens is not a number: '1.9k'"),
+        ("arm,task,score,tokens\na,x,1,1.9q\n", "tokens is not a number: '1.9q'"),
+        (
+            "arm,task,score,Elapsed\na,x,1,1:50\n",
+            "'1:50'; write 0:01:50 if it is 1 min 50 s, or 1:50:00 if it is 1 h 50 min; to leave the column out: --map seconds=$",
+        ),
+        (
+            "task,score,input_tokens,output_tokens,tokens\nx,1,7,2,9\ny,1,700,600,1100\n",
+            r"'tokens' is less than input \+ output in 1 of 2 rows \(1,100 against 1,300, first in line 3\); "
+            r"to count input \+ output: --map tokens=; to count 'tokens': --map input_tokens=,output_tokens=$",
+        ),
         ("arm,task,score,latency_ms\na,x,1,1.2s\n", "line 2: latency_ms is in ms by its name, and '1.2s' in its cell"),
         (
             "arm,task,score,latency\na,x,1,350ms\na,y,1,1.2\n",
@@ -57,6 +66,10 @@ HEAD = "arm,task,repeat,score\n"
             "line 2: stop 'tired' is none of finished, forced.*; to leave the column out: --map stop=$",
         ),
         ("arm,task,score,status\na,x,1,fine\n", "line 2: status 'fine' is none of scored, ok, .*, errored"),
+        (
+            "arm,task,score,status\na,x,,timeout\n",
+            "status 'timeout' is none of .*; if it is an error that ended the trial: --map error=status,status=; to leave",
+        ),
         ("arm,task,score,status\na,x,,ok\n", "line 2: status 'ok', and the score is blank"),
         ("task,score,question\nx,1,why?\nx,0,who?\n", "line 3: task 'x' asks something else than in an earlier row"),
         ("task,score,suite\nx,1,s\ny,1,t\n", "suites s, t in one table"),

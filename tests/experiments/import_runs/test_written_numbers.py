@@ -114,7 +114,11 @@ def test_points_between_the_thousands_of_whole_things_are_read_where_they_can_be
         ("cost_usd", ["€0,04"], ["€0,04"]),
         ("cost_usd", ["350ms", "<$0.01", "$1-$2"], ["350ms", "<$0.01", "$1-$2"]),
         ("tokens", ["1,965 tokens", "2"], [1965, "2"]),
-        ("tokens", ["1.9k"], ["1.9k"]),
+        ("tokens", ["1.9k", "1.001K", "2 M tokens", "7"], [1900, 1001, 2_000_000, "7"]),
+        ("steps", ["1.2k"], [1200]),
+        ("tokens", ["1,234k", "3x"], ["1,234k", "3x"]),  # thousands of thousands, or three decimals
+        ("seconds", ["1:50.5", "0:01:50", "75:00.0"], [110.5, 110, 4500]),
+        ("seconds", ["1:50", "0:02:00"], ["1:50", 120]),
         ("score", ["85%", "0,5", "PASS"], [0.85, 0.5, "PASS"]),
         ("score", ["7%"], [0.07]),
         ("confidence", ["90 %"], [0.9]),

@@ -212,7 +212,8 @@ def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
         return None
     n = len(known)
     low, value, high = (math.fsum(ends) / n for ends in zip(*((each.low, each.value, each.high) for each in known), strict=True))
-    return Interval(value, low, high, min(each.n for each in known))
+    fewest = min(known, key=lambda each: each.n)
+    return Interval(value, low, high, fewest.n, fewest.units)
 
 
 def pairs_of(pairs: Sequence[Pair], one: AnswerRow, other: AnswerRow) -> list[Pair]:

@@ -64,7 +64,9 @@ class Results:
 
     @property
     def scheduled(self) -> int:
-        """Number of trials in the whole schedule."""
+        """Number of trials in the whole schedule; of an imported run those that were due, each of which has a record."""
+        if self.manifest.imported is not None:
+            return len(self.records)
         return len(self.manifest.arms) * self.manifest.suite.tasks * self.manifest.settings.repeats
 
     @property
@@ -75,13 +77,22 @@ class Results:
     @property
     def title(self) -> str:
         """A line with suite, size, seed and state."""
-        suite, repeats = self.manifest.suite, self.manifest.settings.repeats
+        suite = self.manifest.suite
         state = "" if self.is_complete else f", incomplete: {self._so_far}"
         if self.looked is not None and self.looked.stopped:
             state = f", stopped after {self.looked.tasks} of them"
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
         limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
-        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {repeats}{seed}{limits}{state}"
+        return f"{suite.name} {suite.version}: {counted(suite.tasks, 'task')} × {self._repeats}{seed}{limits}{state}"
+
+    @property
+    def _repeats(self) -> str:
+        """How often each arm ran each task: `3`, or `1 to 3` in an imported run in which that differs."""
+        most = self.manifest.settings.repeats
+        if self.manifest.imported is None or len(self.records) >= len(self.manifest.arms) * self.manifest.suite.tasks * most:
+            return str(most)
+        fewest = min(Counter((record.arm, record.task) for record in alike(self.records)).values(), default=most)
+        return f"{fewest} to {most}"
 
     @property
     def _so_far(self) -> str:

@@ -42,6 +42,8 @@ from .names import short_arm
 VERSION = 1
 OUTCOME_DIGITS = 8
 """Hexadecimal digits of a trial's outcome: two different outcomes collide once in four billion times."""
+NO_TRIAL = digest("no trial")[:OUTCOME_DIGITS]
+"""In the place of the outcome of a repeat that an imported run does not have of a task."""
 DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_SHOWN = 60
@@ -334,16 +336,17 @@ def _task_lines(folder: Path, records: Sequence[Record], repeats: int, metrics: 
     for record in records:
         by_task.setdefault(record.task, {})[record.repeat] = record
     traces = Traces(folder)
-    return {task: _task_line(traces, [by_task[task][k] for k in range(repeats)], metrics) for task in sorted(by_task)}
+    return {task: _task_line(traces, [by_task[task].get(k) for k in range(repeats)], metrics) for task in sorted(by_task)}
 
 
-def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]) -> TaskLine:
-    courses = [_signatures(traces, record) for record in records]
-    values = {name: tuple(measured(record, name) for record in records) for name in metrics}
+def _task_line(traces: Traces, records: Sequence[Record | None], metrics: Sequence[str]) -> TaskLine:
+    """Return what a task's repeats gave; None stands for one that an imported run does not have of this task."""
+    courses = [None if record is None else _signatures(traces, record) for record in records]
+    values = {name: tuple(None if record is None else measured(record, name) for record in records) for name in metrics}
     return TaskLine(
         **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},
-        stop=tuple(record.stop if record.status == "scored" else None for record in records),
-        outcome=tuple(outcome_of(record) for record in records),
+        stop=tuple(None if record is None or record.status != "scored" else record.stop for record in records),
+        outcome=tuple(NO_TRIAL if record is None else outcome_of(record) for record in records),
         course=tuple(found or "" for found in courses) if any(found is not None for found in courses) else None,
     )
 

@@ -14,7 +14,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
 from loopbench.protocol import StopReason
 
-from .baseline import Baseline, TaskLine, measured, outcome_of
+from .baseline import NO_TRIAL, Baseline, TaskLine, measured, outcome_of
 from .hangs import all_hung
 from .names import short_arm
 
@@ -135,7 +135,8 @@ class Sides:
     @property
     def whole(self) -> bool:
         """Whether every trial of the baseline has its counterpart, and none is without one."""
-        return len(self.pairs) == sum(len(line.outcome) for line in self.old.values()) == len(self.records)
+        blessed = sum(outcome != NO_TRIAL for line in self.old.values() for outcome in line.outcome)
+        return len(self.pairs) == blessed == len(self.records)
 
     def unchanged(self, metric: str) -> bool:
         """Whether every trial of the baseline ran again with the same value of the metric; the stop is another question."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,9 @@ from .values import MAX_NAME_CHARS, amount, count, is_nothing, names_in_a_line, 
 from .wide_table import MEASURES
 from .written_numbers import WHOLE, NumberColumn, read_numbers
 
+_NUMBER = re.compile(r"[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?", re.ASCII)
+_TIME = re.compile(r"(?:\d{4}-\d\d-\d\d)?[T ]?(?:\d{1,3}:\d\d(?::\d\d)?(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
+"""A date, a time of day, or both."""
 MAX_TOLD = 6
 """Most columns that are told how to read."""
 LONG = 100.0
@@ -91,6 +95,17 @@ def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
             if word in words and not words & _NO_TASKS and can_be_typed(name) and _holds(name, rows, _is_name):
                 return f"; if {shown(name)} names the tasks: --map {shlex.quote(f'task={name}')}"
     return ""
+
+
+def is_measured(name: str, rows: Sequence[Row]) -> bool:
+    """Tell whether a column holds what was measured, and names nothing: amounts, scores, times, by its name or by its cells."""
+    if _parts(name) & (MEASURES | _SCORING):
+        return True
+    cells = [cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name))]
+    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
+    return bool(cells) and (
+        (len(numbers) == len(cells) and any("." in number for number in numbers)) or all(map(_TIME.fullmatch, cells))
+    )
 
 
 def _is_name(value: Any) -> bool:

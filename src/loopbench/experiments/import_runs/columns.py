@@ -42,6 +42,7 @@ model          model model_name model_name_or_path
 answer         answer output prediction response
 asked          question input prompt
 suite          suite dataset benchmark
+messages       messages
 """
 _BY_LINE = [(meaning, tuple(names)) for meaning, *names in map(str.split, _NAMES.strip().splitlines())]
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -152,6 +153,14 @@ def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
             if word in known:
                 ranks.setdefault(name, (known.index(word), is_bare))
     return sorted(ranks, key=lambda name: ranks[name])
+
+
+def places_of_tokens(names: Sequence[str], reading: ReadingOptions) -> list[str]:
+    """Return where a row's usage may tell its tokens; nothing where a column tells them, or the user said which does."""
+    meanings = [meaning for meaning in COLUMNS if meaning.endswith("tokens")]
+    if any(meaning in reading.columns or columns_named(meaning, names) for meaning in meanings):
+        return []
+    return [name for meaning in meanings for name in COLUMNS[meaning] if "." in name]
 
 
 def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:

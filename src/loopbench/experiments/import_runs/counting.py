@@ -12,6 +12,7 @@ from loopbench.metrics.trace import ModelExchange, ToolRun, TraceEvent
 from loopbench.protocol.counts import counted as number_of
 
 from .foreign_trials import ForeignTrial
+from .token_counts import ToldTotal, total_is_less, total_is_more
 
 
 def counted(trial: ForeignTrial) -> ForeignTrial:
@@ -47,6 +48,23 @@ def half_told_tokens(records: Sequence[Record]) -> Iterator[str]:
         if alone:
             many = "has" if alone == 1 else "have"
             yield f"{number_of(alone, 'trial')} {many} a count of {told} tokens and none of {other} tokens: their total is unknown"
+
+
+def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:
+    """Yield what the user is told of the trials of a log whose total of tokens is not the sum of input and output."""
+    more, less = list[ToldTotal](), list[ToldTotal]()
+    for trial in trials:
+        beyond = trial.told_beyond_parts
+        split = counted(trial).split_tokens if beyond else None
+        if split is not None:
+            parts = sum(split) - max(beyond, 0)
+            place = f"{trial.arm}/{trial.task}/{trial.repeat}"
+            (more if beyond > 0 else less).append(ToldTotal(place, parts + beyond, parts))
+    of = number_of(len(trials), "trial")
+    if more:
+        yield total_is_more("the total of tokens", more, of)
+    if less:
+        yield f"{total_is_less('the total of tokens', less, of)}: input + output is counted"
 
 
 def _repeated(runs: Sequence[ToolRun]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,6 +30,15 @@ def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
             with located(name):
                 data = parse_json(raw)
             yield name, data
+
+
+@contextmanager
+def in_document(file: ForeignFile, name: str, part: str = "") -> Iterator[None]:
+    """Prefix what is wrong in a document with the part of it and, where the file holds several documents, its name."""
+    is_one = file.tree is None and file.suffix not in JSON_LINES
+    where = ", ".join(filter(None, ["" if is_one else name, part]))
+    with located(where) if where else nullcontext():
+        yield
 
 
 def _named(path: Path) -> str:

@@ -14,6 +14,7 @@ from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
 from loopbench.protocol.digest import sha256
 
 from .foreign_file import ForeignFile
+from .token_counts import with_total
 from .values import ScoreScale
 
 Status = Literal["scored", "errored", "excluded"]
@@ -105,6 +106,8 @@ class ForeignTrial:
     """Input and output together; the two fields below may be known as well, or instead."""
     input_tokens: int | None = None
     output_tokens: int | None = None
+    beyond_parts: int = 0
+    """What the totals of its requests have more than their input and output, counted as output; negative: what they have less."""
     cached_tokens: int | None = None
     """Part of the input that a provider served from its cache."""
     cost_usd: float | None = None
@@ -125,14 +128,24 @@ class ForeignTrial:
 
     @property
     def split_tokens(self) -> tuple[int, int] | None:
-        """Input and output tokens; an undivided total counts as input. None if the total is unknown."""
+        """Input and output tokens; an undivided total counts as input, and what it has more than both as output.
+
+        None if the total is unknown.
+        """
         if self.input_tokens is not None and self.output_tokens is not None:
-            return (self.input_tokens, self.output_tokens)
+            return with_total(self.input_tokens, self.output_tokens, self.tokens)[:2]
         if self.tokens is None:
             return None
         rest = 0 if self.input_tokens is None else self.tokens - self.input_tokens
         output = min(max(rest if self.output_tokens is None else self.output_tokens, 0), self.tokens)
         return (self.tokens - output, output)
+
+    @property
+    def told_beyond_parts(self) -> int:
+        """What the total of tokens that its log tells has more than input and output; negative: what it has less."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return self.beyond_parts
+        return self.beyond_parts or with_total(self.input_tokens, self.output_tokens, self.tokens).beyond_parts
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -195,6 +208,8 @@ class ForeignLog:
     """The reason why trials are missing; empty if the file is complete."""
     due_repeats: int = 1
     """Trials that were due per arm and task, as far as the file says."""
+    own_tasks: frozenset[str] = frozenset()
+    """Tasks that are a trace's own, since nobody names its task: no other arm has them."""
     notes: tuple[str, ...] = ()
     """Remarks for the user."""
     readings: tuple[str, ...] = ()

@@ -18,7 +18,8 @@ from loopbench.runs.store.seal import tally_of
 from loopbench.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
 from loopbench.runs.trial.recorder import trace_line
 
-from .counting import half_told_tokens
+from .counting import half_told_tokens, told_totals
+from .documents import documents
 from .foreign_file import ForeignFile, GivenRows, open_file
 from .foreign_trials import ForeignLog, Format, ReadingOptions
 from .joining import (
@@ -118,7 +119,8 @@ def import_files(
         shutil.rmtree(made, ignore_errors=True)
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
-    notes = (*(f"{log.path}: {note}" for log in logs for note in log.notes), *half_told_tokens(joined.records))
+    told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else told_totals(log.trials)))]
+    notes = (*(f"{log.path}: {note}" for log, note in told), *half_told_tokens(joined.records))
     readings = [f"{log.path}: {reading}" for log in logs for reading in log.readings]
     if request.reading.errors_as_failures:
         readings += filter(None, [errors_as_failures(logs, joined)])
@@ -187,6 +189,7 @@ def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> 
     if match is not None:
         return match
     if file.tree is not None:
+        next(documents(file), None)  # a broken one is why no format recognizes them
         raise ValueError(f"no format recognizes the files in it; {hint}" if file.tree.names else "it holds no file")
     try:
         data = file.json_object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from .values import located, name_of, names_in_a_line, shown
 VERSION = "imported"
 """The suite's version."""
 ARMS_OR_REPEATS = "say whether they are two arms, --arm A --arm B, or repeats of one, --arm A --arm A"
+ANOTHERS_TRACE = "the trace is of another arm, and a task of its own"
 MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
 MAX_NAMED_TASKS = 2
@@ -91,7 +92,8 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[Fore
         repeats = log.repeats
         free |= {(name, task): repeat + repeats for task, repeat in first.items()}
         trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
-        due = repeats + max(first.values(), default=0)
+        before = max(first.values(), default=0)
+        due = repeats + before if before else log.due_repeats
         renamed.append(replace(log, arms=(arm,), trials=trials, due_repeats=due))
     return renamed
 
@@ -288,16 +290,41 @@ def _suite(logs: Sequence[ForeignLog]) -> str:
 
 
 def _complete(logs: Sequence[ForeignLog], arms: Sequence[ForeignArm], tasks: Iterable[str], repeats: int) -> list[ForeignTrial]:
-    """Return a trial for every cell: if no file holds it, errored where the file breaks off, else excluded, with the reason."""
+    """Return a trial for every cell: if no file holds it, errored where the file breaks off, else excluded, with the reason.
+
+    A repeat that at most half of an arm's tasks have, and that no file says was due, is one of these tasks': no other lacks it.
+    """
     by_key: dict[TrialKey, tuple[ForeignTrial, ForeignLog]] = {}
     for log in logs:
         for trial in log.trials:
             if trial.key in by_key:
                 raise ValueError(_duplicate(trial, log, by_key[trial.key][1]))
             by_key[trial.key] = (trial, log)
+    due = {arm.name: _due_repeats(arm.name, logs, repeats) for arm in arms}
     missing = {arm.name: _substitute(arm.name, [log for log in logs if arm.name in {one.name for one in log.arms}]) for arm in arms}
     cells = [(arm.name, task, repeat) for arm in arms for task in tasks for repeat in range(repeats)]
-    return [by_key[cell][0] if cell in by_key else replace(missing[cell[0]], task=cell[1], repeat=cell[2]) for cell in cells]
+    own_tasks = {task for log in logs for task in log.own_tasks}
+    return [
+        by_key[cell][0] if cell in by_key else _of_cell(missing[cell[0]], cell, own_tasks)
+        for cell in cells
+        if cell in by_key or cell[2] in due[cell[0]]
+    ]
+
+
+def _of_cell(substitute: ForeignTrial, cell: TrialKey, own_tasks: Set[str]) -> ForeignTrial:
+    _, task, repeat = cell
+    reason = ANOTHERS_TRACE if task in own_tasks else substitute.reason
+    return replace(substitute, task=task, repeat=repeat, reason=reason)
+
+
+def _due_repeats(arm: str, logs: Sequence[ForeignLog], repeats: int) -> set[int]:
+    """Return the repeats that every task of an arm was due to have."""
+    tasks, tasks_with = set[str](), Counter[int]()
+    for trial in (trial for log in logs for trial in log.trials if trial.arm == arm):
+        tasks.add(trial.task)
+        tasks_with[trial.repeat] += 1
+    told = max((log.due_repeats for log in logs if arm in {one.name for one in log.arms}), default=1)
+    return {repeat for repeat in range(repeats) if repeat < told or 2 * tasks_with[repeat] > len(tasks)}
 
 
 def _substitute(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:

@@ -20,6 +20,8 @@ class LogBuilder:
     """Names of the scores that were taken as accuracy."""
     asked: dict[str, str] = field(default_factory=dict)
     """Task → digest of what it asks."""
+    own_tasks: set[str] = field(default_factory=set)
+    """Tasks that are a trace's own, since nobody names its task."""
     _arms: dict[str, ForeignArm] = field(default_factory=dict)
     _trials: list[ForeignTrial] = field(default_factory=list)
     _suites: set[str] = field(default_factory=set)
@@ -53,4 +55,5 @@ class LogBuilder:
             by=by,
             scorer=next(iter(self.scorers)) if len(self.scorers) == 1 else "",
             notes=tuple(self.notes),
+            own_tasks=frozenset(self.own_tasks),
         )

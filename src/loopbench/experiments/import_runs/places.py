@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
 from .table_rows import Row
-from .values import names_in_a_line, shown
+from .values import is_nothing, names_in_a_line, shown
 
 MAX_PLACES = 8
 """Most places that a message names."""
@@ -49,6 +49,19 @@ def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptio
         places.append(place)
     inside = [Row(row.place, {**row.cells, **{place: value_at(row.cells, place) for place in places}}) for row in rows]
     return [*names, *places], inside
+
+
+def with_those_there(names: Sequence[str], rows: Sequence[Row], places: Iterable[str]) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of a table with a column for each of these places inside of objects that has something."""
+    found = [place for place in places if place not in names and any(not is_nothing(_inside(row, place)) for row in rows)]
+    if not found:
+        return list(names), list(rows)
+    inside = [Row(row.place, {**row.cells, **{place: _inside(row, place) for place in found}}) for row in rows]
+    return [*names, *found], inside
+
+
+def _inside(row: Row, place: str) -> Any:
+    return value_at(row.cells, place) if isinstance(row.cells.get(place.partition(".")[0]), Mapping) else None
 
 
 def _instead(data: Any, place: str) -> str:

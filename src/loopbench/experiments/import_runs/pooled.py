@@ -105,6 +105,11 @@ def cell_text(row: Row, name: str) -> str:
     return " ".join(str(row.cells.get(name)).split())
 
 
+def rows_of_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> list[list[Row]]:
+    """Return the rows of each task of an arm."""
+    return _groups(rows, [columns.get(meaning) for meaning in _TASK])
+
+
 def repeated_tasks(rows: Sequence[Row], columns: Mapping[str, str]) -> int:
     """Return how many tasks have several rows of an arm."""
     return len(_several(rows, [columns.get(meaning) for meaning in _TASK]))
@@ -114,11 +119,16 @@ _TASK = ("arm", "task")
 
 
 def _several(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
-    """Return the groups of several rows with the same cells in these columns; None stands for one that the table does not have."""
+    """Return the groups of several rows with the same cells in these columns."""
+    return [group for group in _groups(rows, key) if len(group) > 1]
+
+
+def _groups(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
+    """Return the rows with the same cells in these columns; None stands for one that the table does not have."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple("" if name is None else cell_text(row, name) for name in key), []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
+    return list(groups.values())
 
 
 def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from .column_hints import is_measured
 from .columns import columns_of
 from .foreign_file import GivenRows, open_file
 from .joining import ImportRequest
@@ -49,7 +50,11 @@ def _read(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[
         columns = columns_of(names, request.reading)
         whole = request.arms[number] if request.arms else file.path.stem
     used = {column for meaning, column in columns.items() if meaning != "asked"}
-    free = [name for name in names if can_be_typed(name) and name not in used and not numbers_repeats(name)]
+    free = [
+        name
+        for name in names
+        if can_be_typed(name) and name not in used and not numbers_repeats(name) and not is_measured(name, rows)
+    ]
     by_row = columns.get("arm") if not request.arms else None
     return free, [(whole if by_row is None else cell_text(row, by_row), row) for row in rows]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from loopbench.metrics.left_out import BLANK_SCORE
 
 from .foreign_trials import Status
-from .values import is_nothing, score, shown
+from .values import is_nothing, one_line, score, shown
 
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
@@ -18,12 +19,26 @@ _STATUSES: Mapping[str, Status] = {
 }
 _FAILED = ("fail", "failed", "failure")
 """Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
+_NO_ERROR = frozenset(
+    [*("false", "f", "0", "0.0", "no", "n", "no error", "[]", "{}"), *(word for word in _STATUSES if _STATUSES[word] == "scored")]
+)
+_SOME_ERROR = frozenset({"true", "t", "1", "1.0", "yes", "y"})
+"""What a column of errors has where it only says whether there was one."""
+ERROR_WITHOUT_TEXT = "an error without a text"
 _WITHOUT_SCORE = {word: status for word, status in _STATUSES.items() if status != "scored"}
 
 
 def status_in_score(value: Any) -> Status | None:
     """Return the status that a cell of the score says in the place of a score: `ERROR`, `skipped`; None for any other cell."""
     return _WITHOUT_SCORE.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def error_in(cell: Any) -> str:
+    """Return the text of the error that a cell names, also where it says only that there was one; empty where there was none."""
+    word = str(cell).strip().lower()
+    if is_nothing(cell) or word in _NO_ERROR:
+        return ""
+    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else one_line(cell)
 
 
 def is_verdict(value: Any) -> bool:
@@ -36,19 +51,19 @@ def is_verdict(value: Any) -> bool:
         return False
 
 
-def status_of(text: Any, value: float | None, said: Status | None = None) -> Status:
+def status_of(text: Any, value: float | None, said: Status | None = None, column: str = "status") -> Status:
     """Return a trial's status: the one that its score's cell says, or else its status's; with neither, a blank score is errored.
 
-    Raises ValueError for an unknown word, and where status and score contradict each other.
+    `column`: the name of the status's. Raises ValueError for an unknown word, and where status and score contradict each other.
     """
     if is_nothing(text):
         return said or ("errored" if value is None else "scored")
     word = str(text).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        raise ValueError(
-            f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}; leave the column out: --map status="
-        )
+        known = f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}"
+        as_errors = f"if it is an error that ended the trial: --map {shlex.quote(f'error={column},status=')}"
+        raise ValueError(f"{known}; {as_errors}; to leave the column out: --map status=")
     if status == "scored" and value is None:
         raise ValueError(f"status {shown(text)}, and {f'the score says {said}' if said else BLANK_SCORE}")
     return status if status == "excluded" else said or status

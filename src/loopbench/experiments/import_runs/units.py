@@ -23,13 +23,21 @@ _DOLLARS: Mapping[str, float] = {
     **dict.fromkeys(("¢", "ct", "cts", "cent", "cents"), 1e-2),
 }
 _SHARES: Mapping[str, float] = dict.fromkeys(("%", "pct", "percent"), 1e-2)
-_TOKENS: Mapping[str, float] = dict.fromkeys(("tok", "toks", "token", "tokens"), 1.0)
+_MANY: Mapping[str, float] = {"k": 1e3, "m": 1e6}
+"""How people cut counts short: `1.5k`, `2M`."""
+_TOKENS: Mapping[str, float] = {
+    f"{many} {unit}".strip(): factor
+    for many, factor in {"": 1.0, **_MANY}.items()
+    for unit in ("", "tok", "toks", "token", "tokens")
+    if many or unit
+}
 IN_NAMES: Mapping[str, Mapping[str, float]] = {"seconds": _SECONDS, "cost_usd": _DOLLARS, "score": _SHARES, "confidence": _SHARES}
 """Meaning of a column → the units that its name may end with, and how many of the field's unit one is."""
 IN_CELLS: Mapping[str, Mapping[str, float]] = {
     **IN_NAMES,
     "seconds": {**_SECONDS, "m": 60.0, "d": 86400.0, "day": 86400.0, "days": 86400.0},
     **dict.fromkeys(("tokens", "input_tokens", "output_tokens"), _TOKENS),
+    **dict.fromkeys(("steps", "lm_calls", "tool_calls"), _MANY),
 }
 """The same of a cell, where `2m` says minutes."""
 KEPT_AS: Mapping[str, str] = {"seconds": "seconds", "cost_usd": "US dollars"}

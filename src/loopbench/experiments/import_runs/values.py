@@ -31,6 +31,8 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """Either a number whose thousands stand apart or, with one comma, one with three decimals."""
 _OTHER_MONEY = re.compile(r"\s*([€£¥])?\s*[+-]?[\d.,]*\d\s*(?(1)|(€|£|¥|EUR|GBP|JPY|CNY|CHF|INR))\s*", re.ASCII | re.IGNORECASE)
+_TWO_PARTS = re.compile(r"(\d{1,3}):([0-5]\d)", re.ASCII)
+"""Minutes and seconds, or hours and minutes."""
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a UTF-16 pair, which JSON can represent alone and UTF-8 cannot."""
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
@@ -149,11 +151,20 @@ def number(value: Any, what: str) -> float | None:
         value = float(text) if _NUMBER.fullmatch(text) else text
     if isinstance(value, bool) or not isinstance(value, int | float):
         money = _OTHER_MONEY.fullmatch(value) if isinstance(value, str) else None
-        cure = f"; convert {money[1] or money[2]} to US dollars" if money else ""
+        cure = f"; convert {money[1] or money[2]} to US dollars" if money else _two_clocks(value)
         raise ValueError(f"{what} is not a number: {shown(value)}{cure}")
     if abs(value) > MAX_AMOUNT:  # infinite ones too
         raise ValueError(f"{what} is not a plausible number: {shown(value)}")
     return float(value)
+
+
+def _two_clocks(value: Any) -> str:
+    """Return both meanings of a time of two parts, `1:50`; empty for anything else."""
+    clock = _TWO_PARTS.fullmatch(value.strip()) if isinstance(value, str) else None
+    if clock is None:
+        return ""
+    first, second = clock.groups()
+    return f"; write 0:{first:0>2}:{second} if it is {first} min {second} s, or {first}:{second}:00 if it is {first} h {second} min"
 
 
 def amount(value: Any, what: str) -> float | None:

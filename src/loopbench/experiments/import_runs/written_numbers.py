@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from .table_rows import Row
@@ -40,6 +41,8 @@ _SIGNED = re.compile(r"(-)\s*([^\d\s.,-]+)\s*(?=[\d.])", re.ASCII)
 """A minus before a currency, `-$3`."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµμ]+)[,\s]*", re.ASCII | re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+) days?,? )?(\d{1,3}):([0-5]\d):([0-5]\d(?:\.\d+)?)", re.ASCII)
+_MINUTES = re.compile(r"()()(\d{1,4}):([0-5]\d\.\d+)", re.ASCII)
+"""Minutes and seconds, which only a fraction tells from hours and minutes."""
 
 _ISO = re.compile(r"P(?:(\d+)D)?T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?", re.ASCII)
 """A duration in ISO 8601, with days at most."""
@@ -169,8 +172,16 @@ def _number(cell: Cell, comma: bool | None, column: NumberColumn) -> float | Non
     """Return what a cell says in its field's unit; None where its number may be another one."""
     if cell.unit == COMPOSED:
         return float(cell.number)
-    number = _plain(cell.number, comma, whole=column.meaning in WHOLE)
-    return None if number is None else converted(float(number), column.units[cell.unit] if cell.unit else column.factor)
+    number = _plain(cell.number, comma, whole=_is_whole(cell, column))
+    if number is None:
+        return None
+    factor = column.units[cell.unit] if cell.unit else column.factor
+    return float(Decimal(number) * int(factor)) if column.meaning in WHOLE else converted(float(number), factor)
+
+
+def _is_whole(cell: Cell, column: NumberColumn) -> bool:
+    """Tell whether a cell's number itself counts whole things: that of `1.5k` does not."""
+    return column.meaning in WHOLE and column.units.get(cell.unit, 1.0) == 1
 
 
 def _cell(text: str, column: NumberColumn) -> Cell | None:
@@ -213,7 +224,7 @@ def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None],
     for row, value in enumerate(values):
         text = value.strip() if isinstance(value, str) else ""
         cell = cells.get(text) if text in cells else Cell(text)
-        style = _style(cell.number, whole=column.meaning in WHOLE) if cell and cell.unit != COMPOSED else None
+        style = _style(cell.number, whole=_is_whole(cell, column)) if cell and cell.unit != COMPOSED else None
         if style is not None:
             found.setdefault(style, row)
     if len(found) > 1:
@@ -262,9 +273,9 @@ def _braced(text: str) -> str:
 
 def _composed(text: str) -> float | None:
     """Return the seconds of `1m 30s`, `0:01:30`, `0 days 00:01:30` or `PT1M30S`; None for any other text."""
-    clock = _CLOCK.fullmatch(text) or (_ISO.fullmatch(text) if text[-1:] in "HMS" else None)
+    clock = _CLOCK.fullmatch(text) or _MINUTES.fullmatch(text) or (_ISO.fullmatch(text) if text[-1:] in "HMS" else None)
     if clock is not None:
-        days, hours, minutes, seconds = clock.groups(default="0")
+        days, hours, minutes, seconds = (part or "0" for part in clock.groups())
         return int(days) * 86400 + int(hours) * 3600 + int(minutes) * 60 + float(seconds)
     parts = list(_parts(text))
     units = [IN_CELLS["seconds"].get(unit.lower(), 0.0) for _, unit in parts]

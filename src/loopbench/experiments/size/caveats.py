@@ -60,9 +60,11 @@ def _model_caveats(run: Results) -> Iterator[str]:
 
 def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:
     loops, purposes = pilot.loops.values(), pilot.request.purposes
-    if not all(spread.within_known for spread in loops):
+    once = [arm for arm, spread in pilot.loops.items() if not spread.within_known]
+    if once:
+        ran = "Tasks ran once" if len(once) == len(pilot.loops) else f"{listed(once)}: tasks ran once"
         yield (
-            "Tasks ran once, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
+            f"{ran}, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
             f"sizes assume one repeat. A pilot {again} would tell."
         )
     elif constant := [arm for arm in pilot.loops if all(len(set(results)) == 1 for results in pilot.values[arm].values.values())]:

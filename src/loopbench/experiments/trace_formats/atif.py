@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from loopbench.experiments.import_runs.token_counts import usage_in
 from loopbench.experiments.import_runs.values import (
     amount,
     count,
@@ -153,7 +154,7 @@ def _turn(step: Mapping[str, Any], text: str) -> ModelTurn:
         text=text,
         calls=tuple(_call(call) for call in objects_at(step, "tool_calls", "a tool call")),
         thought=thought if isinstance(thought, str) else "",
-        tokens=_tokens(metrics.get("prompt_tokens"), metrics.get("completion_tokens")),
+        tokens=usage_in({name: metrics.get(name) for name in ("prompt_tokens", "completion_tokens")}),
     )
 
 

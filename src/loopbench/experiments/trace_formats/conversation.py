@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from loopbench.experiments.import_runs.token_counts import TokenUsage
 from loopbench.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, TracedCall, TraceEvent
 from loopbench.protocol import Message, Role, WireError
 from loopbench.protocol.chat import NativeCall
@@ -42,8 +43,7 @@ class ModelTurn:
     """Arguments are the raw text where the format has it, and else JSON of what it has."""
     thought: str = ""
     """Reasoning that the format keeps apart from the text."""
-    tokens: tuple[int, int] | None = None
-    """Input and output."""
+    tokens: TokenUsage | None = None
     seconds: float = 0.0
     error: RequestError | None = None
     prompt: tuple[Message, ...] | None = None
@@ -107,6 +107,11 @@ def answer_in(items: Sequence[ConversationItem]) -> str:
     return last.text if isinstance(last, ModelTurn) and not last.calls else ""
 
 
+def beyond_parts_in(items: Sequence[ConversationItem]) -> int:
+    """Return what the totals of the requests' tokens have more, or less, than their inputs and outputs."""
+    return sum(item.tokens.beyond_parts for item in items if isinstance(item, ModelTurn) and item.tokens is not None)
+
+
 def untold_of(events: Sequence[TraceEvent]) -> frozenset[str]:
     """Return `tool` if the outcome of any run before the last reply is not told: rates of failures would be too low.
 
@@ -144,7 +149,13 @@ class _Reading:
         self.shown[role] = self.history[:] if turn.prompt is not None else len(self.history)
         self.requests += 1
         event = ModelExchange(
-            role, same, tuple(self.history[same:]), seconds=turn.seconds, tokens=turn.tokens, error=turn.error, number=self.requests
+            role,
+            same,
+            tuple(self.history[same:]),
+            seconds=turn.seconds,
+            tokens=None if turn.tokens is None else (turn.tokens.input, turn.tokens.output),
+            error=turn.error,
+            number=self.requests,
         )
         if turn.error is None:
             arguments = [_arguments(call) for call in turn.calls]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loopbench.experiments.import_runs.token_counts import TokenUsage, usage_in, with_total
 from loopbench.experiments.import_runs.values import amount, count, list_at, listed, mapping, object_at, objects_at
 from loopbench.metrics.trace import RequestError
 from loopbench.protocol import Message
@@ -67,16 +68,29 @@ def _turn(event: Mapping[str, Any], pool: Sequence[Mapping[str, Any]], resolve: 
     choices = objects_at(output, "choices", "a choice")
     reply = object_at(choices[0], "message") if choices else {}
     usage = object_at(output, "usage")
-    counts = [count(usage.get(name), name) for name in ("input_tokens", "output_tokens")]
+    fresh = count(usage.get("input_tokens"), "input_tokens")
     return ModelTurn(
         _text(reply.get("content"), resolve),
         _calls(reply),
         _reasoning(reply.get("content"), resolve),
-        None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
+        None if fresh is None or usage_in(usage) is None else inspect_usage(usage)._replace(input=fresh),
         seconds,
         prompt=prompt,
         is_told=bool(choices),
     )
+
+
+def inspect_usage(usage: Mapping[str, Any]) -> TokenUsage:
+    """Return the tokens of a usage; its input with what a cache served or stored.
+
+    `input_tokens` excludes that today and included it in earlier logs of some providers: their `total_tokens` is less than the sum
+    of all parts. A total with more than all parts has `reasoning_tokens` that some providers leave out of the output.
+    """
+    parts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
+    fresh, read, written, output = (count(usage.get(name), name) or 0 for name in parts)
+    total = count(usage.get("total_tokens"), "total_tokens")
+    apart = fresh + read + written
+    return with_total(fresh if total and total < apart + output else apart, output, total)
 
 
 def _of_message(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ConversationItem]:
@@ -93,7 +107,14 @@ def _of_message(message: Mapping[str, Any], resolve: Resolve) -> Iterator[Conver
 def _message(message: Mapping[str, Any], resolve: Resolve) -> Message:
     role = _ROLES.get(str(message.get("role")), "user")
     call_id = message.get("tool_call_id")
-    return Message(role, _text(message.get("content"), resolve), _calls(message), call_id if isinstance(call_id, str) else "")
+    return Message(role, _shown(message, resolve), _calls(message), call_id if isinstance(call_id, str) else "")
+
+
+def _shown(message: Mapping[str, Any], resolve: Resolve) -> str:
+    """Return what a message shows the model: of a call that failed its error, which the providers of Inspect send instead."""
+    error = message.get("error") if message.get("role") == "tool" else None
+    said = resolve(str(mapping(error, "error").get("message") or "")) if error else ""
+    return f"Error: {said}" if said else _text(message.get("content"), resolve)
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[NativeCall, ...]:

@@ -52,7 +52,7 @@ def _time(value: Any) -> int:
 
 
 def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
-    """Return input and output tokens by whichever names the run has them; LangChain puts them beside the reply or into metadata."""
+    """Return the tokens by whichever names the run has them; LangChain puts them beside the reply or into metadata."""
     places = (("usage_metadata",), ("usage",), ("llm_output", "token_usage"))
     told = [_inner(outputs, place) for place in places]
     for usage in (*told, run, _inner(run, ("extra", "metadata", "usage_metadata"))):
@@ -62,7 +62,7 @@ def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
                 usage.get("output_tokens", usage.get("completion_tokens")),
             ]
             if None not in counts:
-                return {"input_tokens": counts[0], "output_tokens": counts[1]}
+                return {"input_tokens": counts[0], "output_tokens": counts[1], "total_tokens": usage.get("total_tokens")}
     return None
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from loopbench.experiments.import_runs.values import count, object_at, objects_at
+from loopbench.experiments.import_runs.token_counts import TokenUsage, usage_in
+from loopbench.experiments.import_runs.values import object_at, objects_at
 from loopbench.metrics.trace import RequestError, TraceEvent
 from loopbench.protocol import Message
 from loopbench.protocol.wire import from_json
@@ -26,6 +27,10 @@ TRIAL = "loopbench.trial"
 FAILED = 2
 _INFERENCE = frozenset({"chat", "generate_content", "text_completion"})
 _AGENT = frozenset({ROOT, "create_agent", "invoke_workflow"})
+
+_GEN_AI_COUNTS = (("gen_ai.usage.input_tokens",), ("gen_ai.usage.output_tokens",), ("gen_ai.usage.total_tokens",))
+_OPEN_INFERENCE_COUNTS = (("llm.token_count.prompt",), ("llm.token_count.completion",), ("llm.token_count.total",))
+"""Attributes of input, output and total."""
 
 SpanKind = Literal["request", "tool", "agent", ""]
 
@@ -138,15 +143,9 @@ def _reply(values: Mapping[str, Any]) -> tuple[Message | None, str]:
     return (replies[0] if replies else None), thought
 
 
-def _tokens(values: Mapping[str, Any]) -> tuple[int, int] | None:
-    for names in (
-        ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"),
-        ("llm.token_count.prompt", "llm.token_count.completion"),
-    ):
-        found = [count(values.get(name), name) for name in names]
-        if found[0] is not None and found[1] is not None:
-            return found[0], found[1]
-    return None
+def _tokens(values: Mapping[str, Any]) -> TokenUsage | None:
+    """Return a request's tokens; the conventions know no total, but instrumentations write one."""
+    return usage_in(values, _GEN_AI_COUNTS) or usage_in(values, _OPEN_INFERENCE_COUNTS)
 
 
 def _result(span: ReadSpan) -> CallResult:

@@ -27,7 +27,7 @@ def plain_span(kind: SpanKind, inputs: Any, outputs: Any, beside: Mapping[str, A
         if reply is not None:
             attributes["gen_ai.output.messages"] = [reply_json(reply.content, reply.calls)]
         if isinstance(usage, Mapping):
-            attributes |= {f"gen_ai.usage.{name}": usage.get(name) for name in ("input_tokens", "output_tokens")}
+            attributes |= {f"gen_ai.usage.{name}": usage.get(name) for name in ("input_tokens", "output_tokens", "total_tokens")}
         attributes["gen_ai.request.model"] = as_text(about.get("model")) or None
     elif kind == "tool":
         attributes |= {

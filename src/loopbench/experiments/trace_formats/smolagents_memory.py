@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loopbench.experiments.import_runs.values import amount, count, mapping, object_at, objects_at
+from loopbench.experiments.import_runs.token_counts import usage_in
+from loopbench.experiments.import_runs.values import amount, mapping, object_at, objects_at
 from loopbench.metrics.trace import RequestError
 from loopbench.protocol import WireError
 from loopbench.protocol.chat import NativeCall
@@ -108,15 +109,13 @@ def _call(call: Mapping[str, Any]) -> NativeCall:
 
 
 def _turn(step: Mapping[str, Any], calls: tuple[NativeCall, ...], answer: str | None = None, problem: str = "") -> ModelTurn:
-    usage = object_at(step, "token_usage")
-    counts = [count(usage.get(name), name) for name in ("input_tokens", "output_tokens")]
     reply = message_of(step.get("model_output_message"))
     text = as_text(step.get("model_output", step.get("plan"))) or (reply.content if reply is not None else "")
     return ModelTurn(
         text if answer is None else answer,
         calls,
         thought="" if answer is None else text,
-        tokens=None if counts[0] is None or counts[1] is None else (counts[0], counts[1]),
+        tokens=usage_in(object_at(step, "token_usage")),
         seconds=amount(object_at(step, "timing").get("duration"), "duration") or 0.0,
         prompt=messages_in(step.get("model_input_messages")),
         problem=problem,

@@ -18,7 +18,7 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.wire import from_json
 
-from .conversation import ConversationItem, ModelTurn, answer_in, events_of, untold_of
+from .conversation import ConversationItem, ModelTurn, answer_in, beyond_parts_in, events_of, untold_of
 from .gen_ai import CONVENTIONS, as_text, read_messages
 from .otlp_in import TRIAL, ReadSpan, children_content, has_raw_arguments, items_of
 from .own_trials import OwnTrial, own_trial
@@ -26,6 +26,7 @@ from .own_trials import OwnTrial, own_trial
 MEANINGS = ("arm", "task", "score", "cluster", "suite")
 NO_SCORE = "no result of an evaluation; say where the score stands: --map score=KEY"
 NO_TASK = "each trace is a task of its own without --map task=KEY"
+NEITHER = "no result of an evaluation, and each trace is a task of its own; say where both stand: --map task=KEY,score=KEY"
 _CONVENTIONAL = ("gen_ai.", "llm.", "openinference.", "input.", "output.", "telemetry.", "error.")
 """Beginnings of attributes that conventions define, none of which names a task or a score."""
 MAX_KEYS = 12
@@ -79,6 +80,7 @@ class SpanTrials:
         arm = _arm(spans, root, values, mapped(values, "arm", reading))
         named = mapped(values, "task", reading) if "task" in reading.columns else told.task
         if named is None:
+            self.made.own_tasks.add(trace_id)
             self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
         task = name_of(trace_id if named is None else named, "--map task")
         items = items_of(spans)
@@ -102,6 +104,7 @@ class SpanTrials:
             cost_usd=told.cost_usd,
             seconds=root.seconds,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
+            beyond_parts=beyond_parts_in(items),
             trace=ForeignTrace(events, query, untold=tuple(sorted(untold))),
         )
         self.fields.add(trial, values)
@@ -128,7 +131,7 @@ class SpanTrials:
         place, scorer = self.reading.columns.get("score"), self.reading.scorer
         if place or scorer is not None:
             return f"nothing stands at {shown(place)}" if place else f"no result of {shown(scorer)}"
-        return NO_SCORE if task is not None else f"{NO_SCORE}; and {NO_TASK}"
+        return NEITHER if task is None else NO_SCORE
 
     def log(self, by: str = CONVENTIONS) -> ForeignLog:
         """Return all trials. `by`: the tool that wrote them.
@@ -149,17 +152,18 @@ class SpanTrials:
         if columns.get("score") or scorer is not None:
             raise ValueError(self.absent)
         # Nobody judged these traces, so that the failed ones are not the only ones with a score, which would be 0.
-        return replace(log, trials=tuple(_left_out(trial) for trial in log.trials))
+        return replace(log, trials=tuple(self._left_out(trial) for trial in log.trials))
+
+    def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
+        if trial.status != "errored" or trial.ours is not None:
+            return trial
+        return replace(trial, status="excluded", reason=self._excluded(None if trial.task in self.made.own_tasks else trial.task))
 
 
 def _failure(root: ReadSpan) -> str:
     """Return which error a trial ended with."""
     said = [root.error if root.error != "error" or not root.message else "", root.message]
     return one_line(f"the root span failed: {': '.join(filter(None, said))}")
-
-
-def _left_out(trial: ForeignTrial) -> ForeignTrial:
-    return replace(trial, status="excluded", reason=NO_SCORE) if trial.status == "errored" and trial.ours is None else trial
 
 
 def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:

@@ -15,7 +15,7 @@ rules are asked in this order, and the first that has something to say is believ
  9. (what blocked it)  the loop finished: what went wrong after its last new result
 10. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
                        anything else went wrong
-11. tool argument      the loop finished: a tool was called with other arguments than in the other course
+11. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
 12. (what blocked it)  what went wrong anywhere and was never put right
 13. lost observation   the last prompt lacked the question, or results that both had
 14. termination        the loop did not finish, or answered with calls of the other course left
@@ -28,6 +28,7 @@ given a result (lost observation); replies that neither call nor answer (termina
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ from .losses import Divergence, Loss
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
 
+END_STATE = "state"
+"""The score of a task that says what state its world was to end in."""
 ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
 HARMLESS = frozenset(
     {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
@@ -307,15 +310,30 @@ def _argument(trial: TracedTrial) -> _Found | None:
         return None
     alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
     own = {step.call.key for step in trial.course if step.call is not None}
-    others = [step.call for place, step in enumerate(trial.other_course) if place in alone and step.call is not None and step.gave]
+    others = [step for place, step in enumerate(trial.other_course) if place in alone and _could_run(step)]
     for place, step in enumerate(trial.course):
         if place not in trial.unmatched or step.call is None or step.event is None:
             continue
-        meant = [call for call in others if call.tool == step.call.tool and call.key not in own]
-        if meant:
-            said = f"called {step.text}, where the other course called {call_text(meant[0])}"
+        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own]
+        if meant and not any(_gave_the_same(trial, step, other) for other in meant):
+            said = f"called {step.text}, where the other course called {meant[0].text}"
             return _Found("tool argument", said, [step.event])
     return None
+
+
+def _could_run(step: TracedStep) -> bool:
+    """Whether a step is a call whose arguments can be read, and that gave a result."""
+    return step.call is not None and step.gave and isinstance(step.call.arguments, Mapping)
+
+
+def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
+    """Whether two calls told the model the same, so that arguments made no difference; not where an end state is judged."""
+    tells = _TELLING.search(step.observed) is not None  # a bare `ok` tells nothing of what was done
+    return step.gave and tells and step.observed == other.observed and END_STATE not in trial.head.scores
+
+
+_TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
+"""A result that tells something: a number, or several words."""
 
 
 def _lost(trial: TracedTrial) -> _Found | None:
@@ -365,7 +383,7 @@ def _ended(trial: TracedTrial) -> _Found | None:
 def _left(trial: TracedTrial) -> list[TracedStep]:
     """Return the calls of the other course that this one never made; none where no other course is known."""
     own = {step.call.key for step in trial.course if step.call is not None}
-    return [step for step in trial.other_course if step.call is not None and step.gave and step.call.key not in own]
+    return [step for step in trial.other_course if _could_run(step) and step.call and step.call.key not in own]
 
 
 _STOPS = {

@@ -219,8 +219,8 @@ def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> 
     observed = NOT_RUN
     came: list[object] = [NOT_RUN]
     if ran is not None:
-        failed = ran.error_type or "error"
-        observed = shortened(ran.result) if ran.ok else f"{failed}: {shortened(ran.result)}"
+        failed, gave = f"{ran.error_type or 'error'}: ", shortened(ran.result)
+        observed = gave if ran.ok or gave.startswith(failed) else f"{failed}{gave}"
         came = came if ran.never_ran else [ran.ok, ran.error_type or "", ran.result]
     content = canonical(["call", call.tool, call.arguments, *came])
     return _Found(True, place, slot, "call", content, call_text(call), observed, call, ran is not None and ran.gave)

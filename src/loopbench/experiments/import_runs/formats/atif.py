@@ -21,13 +21,13 @@ from loopbench.experiments.trace_formats.own_trials import OwnTrial
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..documents import documents, has, task_of, unscored
+from ..documents import documents, has, in_document, task_of, unscored
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
 from ..trace_fields import TraceFields
-from ..values import answer_of, label_of, located, mapping, name_of, score
+from ..values import answer_of, label_of, mapping, name_of, score
 
 MEANINGS = ("arm", "task", "score", "cluster", "suite")
 SUITE = "trajectories"
@@ -52,11 +52,11 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     for name, data in documents(file):
         if name in later:
             continue
-        with located(name):
+        with in_document(file, name):
             first = mapping(data, "the trajectory")
         document, remark = whole_trajectory(name, first, file.tree)
         gathered.made.notes += [remark] if remark else []
-        with located(name):
+        with in_document(file, name):
             gathered.add(name, document)
     gathered.made.notes.extend(gathered.fields.notes())
     return gathered.made.log()

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from loopbench.experiments.trace_formats.conversation import events_of, untold_of
-from loopbench.experiments.trace_formats.inspect_transcript import items_of_sample, question_of
+from loopbench.experiments.trace_formats.inspect_transcript import inspect_usage, items_of_sample, question_of
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 from loopbench.protocol.redact import redact
@@ -329,6 +329,7 @@ class _Usage:
     lm_calls: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    beyond_parts: int = 0
     cached_tokens: int | None = None
     cost_usd: float | None = None
 
@@ -375,28 +376,16 @@ def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
     def total(name: str) -> int:
         return sum(count(usage.get(name), name) or 0 for usage in usages)
 
-    cached = total("input_tokens_cache_read")
+    cached, told = total("input_tokens_cache_read"), [inspect_usage(usage) for usage in usages]
     costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
     known_costs = [cost for cost in costs if cost is not None]
     return _Usage(
-        input_tokens=sum(map(_input_tokens, usages)),
-        output_tokens=total("output_tokens"),
+        input_tokens=sum(one.input for one in told),
+        output_tokens=sum(one.output for one in told),
+        beyond_parts=sum(one.beyond_parts for one in told),
         cached_tokens=cached,
         cost_usd=math.fsum(known_costs) if len(known_costs) == len(costs) else None,
     )
-
-
-def _input_tokens(usage: Mapping[str, Any]) -> int:
-    """Return the input tokens of a usage with those served or stored by a cache.
-
-    `input_tokens` excludes these today and included them in earlier logs of some providers: their `total_tokens` is less than the
-    sum of all parts.
-    """
-    parts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write", "output_tokens")
-    fresh, read, written, output = (count(usage.get(name), name) or 0 for name in parts)
-    total = count(usage.get("total_tokens"), "total_tokens")
-    apart = fresh + read + written
-    return fresh if total and total < apart + output else apart
 
 
 def _steps(sample: Mapping[str, Any], usage: _Usage) -> int | None:

@@ -13,7 +13,7 @@ from loopbench.experiments.trace_formats.langsmith_runs import cost_of, feedback
 from loopbench.experiments.trace_formats.otlp_in import ReadSpan
 from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
 
-from ..documents import documents, each_item, has
+from ..documents import documents, each_item, has, in_document
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..places import check_meanings
@@ -39,7 +39,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     traces: dict[str, list[ReadSpan]] = {}
     for name, data in documents(file):
         for number, item in enumerate(each_item(data, RUNS), 1):
-            with located(f"{name}, run {number}"):
+            with in_document(file, name, f"run {number}"):
                 run = mapping(item, "the run")
                 trace_id = name_of(run.get("trace_id") or run.get("id"), "trace_id")
                 traces.setdefault(trace_id, []).append(read_run(run))

@@ -12,11 +12,11 @@ from loopbench.experiments.trace_formats.gen_ai import as_text
 from loopbench.experiments.trace_formats.mlflow_spans import read_mlflow_span, scores_of_assessments
 from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace
 
-from ..documents import documents, each_item, has
+from ..documents import documents, each_item, has, in_document
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..places import check_meanings
-from ..values import located, mapping, name_of, object_at, objects_at
+from ..values import mapping, name_of, object_at, objects_at
 
 TRACES = "traces"
 
@@ -36,7 +36,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     gathered = SpanTrials(reading)
     for name, data in documents(file):
         for number, item in enumerate(each_item(data, TRACES), 1):
-            with located(f"{name}, trace {number}"):
+            with in_document(file, name, f"trace {number}"):
                 trace = mapping(item, "the trace")
                 info = object_at(trace, "info")
                 spans = [read_mlflow_span(span) for span in objects_at(object_at(trace, "data"), "spans", "a span")]

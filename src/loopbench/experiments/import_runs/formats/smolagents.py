@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loopbench.experiments.trace_formats.conversation import ModelTurn, SaidToModel, events_of, untold_of
+from loopbench.experiments.trace_formats.conversation import ModelTurn, SaidToModel, beyond_parts_in, events_of, untold_of
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory, items_of_steps
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
-from ..documents import documents, has, task_of, unscored
+from ..documents import documents, has, in_document, task_of, unscored
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
 from ..places import check_meanings, mapped
 from ..trace_fields import TraceFields
-from ..values import answer_of, located, name_of, score
+from ..values import answer_of, name_of, score
 
 MEANINGS = ("arm", "task", "score", "suite", "model")
 NO_SCORE = "a memory holds no score; put it beside the steps, and say where: --map score=PLACE"
@@ -40,7 +40,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     check_meanings(reading, MEANINGS)
     made, fields = LogBuilder("smolagents"), TraceFields(reading)
     for name, data in documents(file):
-        with located(name):
+        with in_document(file, name):
             if not is_smolagents(data):
                 raise ValueError("not a list of memory steps, and no object with one under steps")
             typed = {meaning: mapped(data, meaning, reading) for meaning in MEANINGS}
@@ -79,5 +79,6 @@ def _trial(data: Any, key: tuple[str, str, int], value: float | None, reason: st
         score=value,
         stop=stop,
         answer=answer_of(answer),
+        beyond_parts=beyond_parts_in(items),
         trace=ForeignTrace(events, query, untold=tuple(sorted({"provider", "wire", *untold_of(events)}))),
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loopbench.experiments.trace_formats.row_messages import RowMessages, failed_calls, read_messages, with_messages
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory
 from loopbench.metrics.left_out import BLANK_SCORE
 from loopbench.protocol import StopReason
@@ -13,14 +14,16 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
 from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds, task_hint
-from ..columns import NoColumnError, columns_of, names_errors
+from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
+from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..json_rows import list_of_rows
-from ..places import with_places
+from ..places import with_places, with_those_there
 from ..pooled import pooled_by, repeated_tasks
-from ..statuses import status_in_score, status_of
+from ..statuses import error_in, status_in_score, status_of
 from ..table_rows import Row, rows_of
+from ..token_counts import ToldTotal, total_is_less, total_is_more
 from ..units import unit_in
 from ..values import (
     amount,
@@ -76,23 +79,21 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     default_arm = file.path.stem
     found, given = rows_of(file, reading)
     names, table = with_places(found, given, reading)
-    try:
-        columns = columns_of(names, reading)
-    except NoColumnError as error:
-        if error.meaning == "task":
-            raise ValueError(f"{error}{task_hint(names, table)}") from None
-        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(*opened(names, table))}") from None
+    names, table = with_those_there(names, table, places_of_tokens(names, reading))
+    columns = _columns(names, table, reading)
     table, blank = _with_values(table, columns)
     pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(*opened(names, table), columns)
     named = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     numbers = read_numbers(named, _number_columns(columns, reading))
     rows = numbers.rows
-    trials, questions = list[ForeignTrial](), dict[str, str]()
+    trials, questions, said = list[ForeignTrial](), dict[str, str](), list[RowMessages]()
     cure = "--map arm=COLUMN" if pooled is None else pooled.cure
     keys = _keys(rows, default_arm, cure)
     for row, key in zip(rows, keys, strict=True):
         with located(row.place):
-            trials.append(_trial(row.cells, key, columns, reading))
+            messages = _messages(row.cells, columns)
+            said += [messages] if messages else []
+            trials.append(_trial(row.cells, key, columns, reading, messages))
             task, question = key[1], row.cells.get("asked")
             digested = "" if is_nothing(question) else digest(str(question))
             previous = questions.get(task) or digested
@@ -101,21 +102,64 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             questions[task] = previous
     holding = {name.split(".")[0] for name in columns.values() if name not in found}
     unused = [name for name in found if name and name not in columns.values() and name not in holding]
-    notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns)}",) if unused else ()
-    notes = (*notes, *blank, *numbers.notes, *taken_as_seconds(columns, named))
+    left_out = {meaning: "" for meaning, name in reading.columns.items() if not name}
+    notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns | left_out)}",) if unused else ()
+    notes = (*notes, *_totals(rows, trials, columns), *blank, *numbers.notes, *taken_as_seconds(columns, named))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
         notes = (*notes, *_counted_rows(table, columns, default_arm))
+    counting = () if "repeat" in columns else repeats_counted(table, columns)
+    copies = () if "repeat" in columns else copies_told(table, columns)
     return ForeignLog(
         _suite(rows),
         _arms(rows, default_arm),
         tuple(trials),
         questions,
-        notes=notes,
-        readings=(*_inside(file, reading), _read_as(columns, reading), *numbers.readings, *_renumbered(rows, keys)),
+        notes=(*notes, *copies),
+        readings=(
+            *_inside(file, reading),
+            _read_as(columns, reading),
+            *counting,
+            *numbers.readings,
+            *failed_calls(said),
+            *_renumbered(rows, keys),
+        ),
         cluster=columns.get("cluster", ""),
     )
+
+
+def _columns(names: Sequence[str], table: Sequence[Row], reading: ReadingOptions) -> dict[str, str]:
+    """Return the name of the column for each meaning. Raises ValueError, also with what to type instead."""
+    try:
+        return with_messages(names, table, columns_of(names, reading), reading)
+    except NoColumnError as error:
+        if error.meaning == "task":
+            raise ValueError(f"{error}{task_hint(names, table)}") from None
+        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(*opened(names, table))}") from None
+
+
+def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the user is told of totals of tokens that have more than input and output.
+
+    Raises ValueError for totals that have less than what is told of both.
+    """
+    more, less = list[ToldTotal](), list[ToldTotal]()
+    for row, trial in zip(rows, trials, strict=True):
+        parts = [tokens for tokens in (trial.input_tokens, trial.output_tokens) if tokens is not None]
+        if trial.tokens is None or not parts or trial.tokens == sum(parts):
+            continue
+        if trial.tokens < sum(parts):
+            less.append(ToldTotal(row.place, trial.tokens, sum(parts)))
+        elif len(parts) > 1:
+            more.append(ToldTotal(row.place, trial.tokens, sum(parts)))
+    name, of = columns.get("tokens", ""), counted(len(rows), "row")
+    if less:
+        parts_left_out = ",".join(f"{meaning}=" for meaning in ("input_tokens", "output_tokens") if meaning in columns)
+        cures = f"to count input + output: --map tokens=; to count {shown(name)}: --map {parts_left_out}"
+        raise ValueError(f"{total_is_less(shown(name), less, of)}; {cures}")
+    if more:
+        yield total_is_more(shown(name), more, of)
 
 
 def _with_values(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[Row], list[str]]:
@@ -234,24 +278,42 @@ def _trial(
     key: TrialKey,
     columns: Mapping[str, str],
     reading: ReadingOptions,
+    messages: RowMessages | None,
 ) -> ForeignTrial:
     said = status_in_score(cells["score"])
     value = score(cells["score"], reading.scale) if said is None else None
-    status = status_of(cells.get("status"), value, said)
+    status = status_of(cells.get("status"), value, said, columns.get("status", "status"))
     measures = _measures(cells, columns, reading)
-    error, reason = (one_line(cells[name]) if not is_nothing(cells.get(name)) else "" for name in ("error", "reason"))
+    error, reason = error_in(cells.get("error")), _reason(cells.get("reason"), columns)
     names_one = bool(error or (reason and names_errors(columns["reason"])))
+    answered = "" if messages is None else answer_of(messages.answer)
     ended_by_error = names_one or said is not None or not is_nothing(cells.get("status"))
     return ForeignTrial(
         *key,
         status=status,
         reason=error or reason or (_unscored(cells["score"], said) if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
-        stop=measures.pop("stop") or _stop(status, ended_by_error=ended_by_error),
-        answer=None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
+        stop=measures.pop("stop") or _stop(status, ended_by_error=ended_by_error, answered=bool(answered)),
+        answer=answered or None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
+        trace=None if messages is None else messages.trace,
         cluster="" if is_nothing(cells.get("cluster")) else label_of(cells["cluster"], columns["cluster"]),
         **measures,
     )
+
+
+def _messages(cells: Mapping[str, Any], columns: Mapping[str, str]) -> RowMessages | None:
+    """Return what a row's messages say. Raises ValueError that says how to leave their column out."""
+    try:
+        return read_messages(cells.get("messages"))
+    except ValueError as error:
+        raise ValueError(f"{columns['messages']}: {error}; to leave the column out: --map messages=") from None
+
+
+def _reason(cell: Any, columns: Mapping[str, str]) -> str:
+    """Return why a trial ended as it did; of a column that is called as errors are, its error."""
+    if is_nothing(cell):
+        return ""
+    return error_in(cell) if names_errors(columns["reason"]) else one_line(cell)
 
 
 def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, Any]:
@@ -270,9 +332,11 @@ def _unscored(cell: Any, said: Status | None) -> str:
     return BLANK_SCORE if said is None else f"the score is {one_line(cell)}"
 
 
-def _stop(status: str, *, ended_by_error: bool) -> str | None:
+def _stop(status: str, *, ended_by_error: bool, answered: bool) -> str | None:
     """Return the stop of a trial whose row says none: one that is errored has `crashed`, but not for a blank score alone."""
-    return StopReason.CRASHED if status == "errored" and ended_by_error else None
+    if status == "errored" and ended_by_error:
+        return StopReason.CRASHED
+    return StopReason.FINISHED if answered else None
 
 
 def _stop_in(text: Any, _: str) -> str | None:

@@ -11,12 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from loopbench.experiments.trace_formats.chat_messages import items_of
-from loopbench.experiments.trace_formats.conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, events_of
+from loopbench.experiments.trace_formats.conversation import (
+    CallResult,
+    ConversationItem,
+    ModelTurn,
+    SaidToModel,
+    beyond_parts_in,
+    events_of,
+)
 from loopbench.protocol import StopReason
 from loopbench.protocol.digest import digest
 
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
+from ..token_counts import usage_in
 from ..values import amount, count, located, mapping, name_of, object_at, objects_at, score, without_floats
 
 STOPS: Mapping[str, StopReason] = {
@@ -63,7 +71,7 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
     reward = score(object_at(run, "reward_info").get("reward"), reading.scale)
     reason = run.get("termination_reason")
     stop = STOPS.get(str(reason), StopReason.TERMINATED)
-    events = events_of(tuple(_items(run)))
+    items = tuple(_items(run))
     query = next((message.text for message in _said(run)), "")
     return ForeignTrial(
         arm,
@@ -75,7 +83,8 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
         stop=stop if reason is not None else None,
         cost_usd=amount(run.get("agent_cost"), "agent_cost"),
         seconds=amount(run.get("duration"), "duration"),
-        trace=ForeignTrace(events, query, untold=("provider", "wire")),
+        beyond_parts=beyond_parts_in(items),
+        trace=ForeignTrace(events_of(items), query, untold=("provider", "wire")),
     )
 
 
@@ -88,11 +97,8 @@ def _items(run: Mapping[str, Any]) -> Iterator[ConversationItem]:
     messages = [message for message in objects_at(run, "messages", "a message") if _is_the_agents(message)]
     for message, item in zip(messages, items_of(messages, _result), strict=True):
         if isinstance(item, ModelTurn):
-            usage = object_at(message, "usage")
-            counts = tuple(count(usage.get(name), name) for name in ("prompt_tokens", "completion_tokens"))
             seconds = amount(message.get("generation_time_seconds"), "generation_time_seconds")
-            tokens = None if counts[0] is None or counts[1] is None else (counts[0], counts[1])
-            yield replace(item, tokens=tokens, seconds=seconds or 0.0)
+            yield replace(item, tokens=usage_in(object_at(message, "usage")), seconds=seconds or 0.0)
         else:
             yield item
 

@@ -1,0 +1,127 @@
+"""Chat messages in a row of a table, as OpenAI's clients log them: what happened in the trial that the row is of.
+
+Such messages do not say whether a call failed, but many agents begin the result of one that did with `Error:` or an exception's
+name, or put it under `error`. These are read as failed; of all others it is not told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loopbench.experiments.import_runs.foreign_trials import ForeignTrace, ReadingOptions
+from loopbench.experiments.import_runs.table_rows import Row
+from loopbench.experiments.import_runs.values import is_nothing, listed, located
+from loopbench.metrics.trace import ToolRun
+from loopbench.protocol.counts import counted
+from loopbench.protocol.wire import from_json
+
+from .chat_messages import items_of, untold_result
+from .conversation import CallResult, ConversationItem, SaidToModel, answer_in, events_of, untold_of
+
+MEANING = "messages"
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_FAILED = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception))\s*:|\s*(Traceback) \(most recent call last\)")
+"""How the result of a call that failed begins."""
+_UNTOLD_ERROR = "Error"
+
+
+@dataclass(frozen=True, slots=True)
+class RowMessages:
+    """What the messages of a row say."""
+
+    trace: ForeignTrace
+    answer: str
+    """The last reply, if it calls nothing."""
+
+    @property
+    def failed(self) -> int:
+        """Number of calls whose results are read as errors."""
+        return sum(isinstance(event, ToolRun) and not event.ok for event in self.trace.events)
+
+
+def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, str]:
+    """Return the columns by meaning with that of the messages: the one that the user named, or the first that holds some."""
+    if MEANING in reading.columns:
+        return dict(columns)
+    others = {meaning: name for meaning, name in columns.items() if meaning != MEANING}
+    free = (name for name in names if name and name not in others.values())
+    found = next((name for name in free if _holds_messages(name, rows)), None)
+    return others if found is None else others | {MEANING: found}
+
+
+def _holds_messages(name: str, rows: Sequence[Row]) -> bool:
+    cells: list[Any] = [row.cells.get(name) for row in rows if not is_nothing(row.cells.get(name))]
+    if not any(cells) or not all(isinstance(cell, list) and all(map(_is_message, cell)) for cell in cells):
+        return False
+    return any(message["role"] == "assistant" for cell in cells for message in cell)  # else it is what was asked
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("role") in _ROLES
+
+
+def read_messages(cell: Any) -> RowMessages | None:
+    """Return what the messages of a cell say, also where they are the text of a JSON array; None for an empty cell.
+
+    Raises ValueError that names the message.
+    """
+    if is_nothing(cell):
+        return None
+    messages = _as_list(cell)
+    items = tuple(items_of(messages, _result))
+    events = events_of(items)
+    untold = {"provider", *untold_of(events), *(() if _has_raw_arguments(messages) else ("wire",))}
+    return RowMessages(ForeignTrace(events, _asked(items), untold=tuple(sorted(untold))), answer_in(items))
+
+
+def failed_calls(read: Sequence[RowMessages]) -> Iterator[str]:
+    """Yield what the user is told of calls whose results are read as errors; nothing where there are none."""
+    failed = sum(one.failed for one in read)
+    runs = sum(isinstance(event, ToolRun) for one in read for event in one.trace.events)
+    if failed:
+        one = "is that of a call that failed, as it names an error"
+        are = one if failed == 1 else "are those of calls that failed, as they name errors"
+        yield f"{failed:,} of {counted(runs, 'result')} of tools {are}"
+
+
+def _as_list(cell: Any) -> Sequence[Any]:
+    if isinstance(cell, str):
+        with located("the messages are a text that is no JSON array"):
+            cell = from_json(cell)
+    return listed(cell, "the messages")
+
+
+def _asked(items: Sequence[ConversationItem]) -> str:
+    return next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
+
+
+def _has_raw_arguments(messages: Sequence[Any]) -> bool:
+    """Tell whether the arguments of all calls are texts, as the model wrote them."""
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    return all(isinstance((call.get("function") or call).get("arguments"), str) for call in calls)
+
+
+def _result(message: Mapping[str, Any], text: str) -> CallResult:
+    """Read a tool's message, whose text may say that the call failed."""
+    found = untold_result(message, text)
+    kind = _error_in(message, text)
+    return CallResult(text, found.call_id, found.tool, True, kind) if kind else found
+
+
+def _error_in(message: Mapping[str, Any], text: str) -> str:
+    """Return the kind of the error that a result names; empty where it names none."""
+    if message.get("is_error") is True or message.get("status") == "error":
+        return _UNTOLD_ERROR
+    begins = _FAILED.match(text)
+    if begins is not None:
+        return begins[1] or _UNTOLD_ERROR
+    if not text.lstrip().startswith("{"):
+        return ""
+    try:
+        data = from_json(text)
+    except ValueError:
+        return ""
+    return _UNTOLD_ERROR if isinstance(data, Mapping) and data.get("error") else ""

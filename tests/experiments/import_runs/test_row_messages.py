@@ -1,0 +1,106 @@
+"""Chat messages in the rows of a table: what happened in their trials."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loopbench.experiments.import_runs import ImportRequest, import_files
+from loopbench.experiments.trace_formats.row_messages import read_messages
+from loopbench.metrics.trace import ToolRun
+from loopbench.runs.store.traces import read_trace
+from tests.cases import cases
+
+ASKED = {"role": "user", "content": "What does item 10 cost?"}
+SAID = {"role": "assistant", "content": "12"}
+words = st.text("abc {:", max_size=6)
+
+
+def called(number, arguments='{"item": 10}'):
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "price", "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def gave(number, content, **more):
+    return {"role": "tool", "tool_call_id": f"c{number}", "content": content, **more}
+
+
+def row(task, *messages, **more):
+    return {"agent": "careful", "task_id": task, "trial": 0, "messages": [ASKED, *messages], "success": True} | more
+
+
+def lines(*rows):
+    return "\n".join(map(json.dumps, rows))
+
+
+@given(st.lists(words, max_size=4), words)
+@settings(max_examples=cases(8))
+def test_every_call_and_reply_of_the_messages_is_counted(kit, results, answer):
+    """The law: a reply for each of the agent's messages, a run for each result, and the last text is the answer."""
+    turns = [item for number, text in enumerate(results) for item in (called(number), gave(number, text))]
+    found = kit.imported(kit.put(lines(row("x", *turns, {"role": "assistant", "content": answer})), ".jsonl"))
+    (record,) = found.records
+    assert (record.steps, record.lm_calls, record.tool_calls) == (len(results) + 1, len(results) + 1, len(results))
+    assert (record.answer, record.stop) == ((answer, "finished") if answer else (None, None))
+    ran = [event.data for event in read_trace(found.folder, record).events if isinstance(event, ToolRun)]
+    assert ran == results
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv"])
+def test_messages_are_found_by_what_they_are_and_in_a_table_of_text_by_their_name(kit, suffix):
+    named = [{("turns_of_it" if name == "messages" else name): cell for name, cell in row("x", SAID).items()}]
+    csv = 'agent,task_id,success,turns_of_it\ncareful,x,1,"' + json.dumps([ASKED, SAID]).replace('"', '""') + '"\n'
+    content = {".jsonl": lines(*named), ".json": named, ".csv": csv}[suffix]
+    found = kit.imported(kit.put(content, suffix), columns={"messages": "turns_of_it"} if suffix == ".csv" else {})
+    (record,) = found.records
+    assert (record.answer, read_trace(found.folder, record).head.query) == ("12", ASKED["content"])
+
+
+def test_messages_are_left_out_where_the_user_says_so_and_where_nobody_answers(kit):
+    for path, columns in ((kit.put(lines(row("x", SAID)), ".jsonl"), {"messages": ""}), (kit.put(lines(row("x")), ".jsonl"), {})):
+        (record,) = kit.imported(path, columns=columns).records
+        assert record.trace_at is None
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ("Error: no", "Error"),
+        ("KeyError: 'x'", "KeyError"),
+        ("requests.exceptions.ConnectionError: late", "ConnectionError"),
+        ("Traceback (most recent call last):\n…", "Error"),
+        ('{"error": "no"}', "Error"),
+        ('{"error": null, "price": 3}', None),
+        ("The error: none", None),
+        ("12", None),
+    ],
+)
+def test_results_that_name_an_error_are_those_of_failed_calls(result, kind):
+    read = read_messages([ASKED, called(1), gave(1, result), SAID])
+    assert read is not None
+    (ran,) = [event for event in read.trace.events if isinstance(event, ToolRun)]
+    assert (ran.status, ran.error_type) == (("error", kind) if kind else ("untold", None))
+    assert read.failed == bool(kind)
+
+
+def test_a_message_that_is_none_is_refused_with_its_place_and_the_cure(kit):
+    path = kit.put(lines(row("x", SAID), row("y", {"role": "critic", "content": "no"})), ".jsonl")
+    (first, _) = kit.imported(path).records  # a list with another role is no chat: the column is left out
+    assert first.trace_at is None
+    with pytest.raises(ValueError, match=r"line 2: messages: message 2: role is 'critic', .*: --map messages=$"):
+        kit.imported(path, columns={"messages": "messages"})
+
+
+def test_usage_tells_the_tokens_where_no_column_does(kit, tmp_path):
+    used = {"prompt_tokens": 1000, "completion_tokens": 200, "total_tokens": 9000}
+    (record,) = kit.imported(kit.put(lines(row("x", SAID, usage=used)), ".jsonl")).records
+    assert (record.input_tokens, record.output_tokens) == (1000, 8000)
+    path = kit.put(lines(row("x", SAID, usage=used, tokens=7)), ".jsonl")
+    (record,) = kit.imported(path).records
+    assert record.input_tokens + record.output_tokens == 7
+    (note,) = import_files([path], ImportRequest(), tmp_path / "run").notes
+    parts = "input_tokens=usage.prompt_tokens,output_tokens=usage.completion_tokens"
+    assert note.endswith(f"columns left out: usage; to read it: --map {parts}")
