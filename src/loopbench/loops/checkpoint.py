@@ -7,7 +7,6 @@ is recorded here in the place of the model and the tools ("durable execution" by
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 from loopbench.protocol import StopRun, Toolbox, ToolCall, render_value
 from loopbench.protocol.budget import Expenses
 from loopbench.protocol.current_call import idempotency_key
-from loopbench.protocol.redact import redact
+from loopbench.protocol.redact import logger_of, redact
 from loopbench.protocol.values import cap, error_text, legible
 
 from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
@@ -26,7 +25,7 @@ from .equal_calls import equal_calls
 from .spending import spent_by
 from .toolbox_around import made_anew, received_values
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class ResumeError(StopRun):

@@ -73,6 +73,8 @@ class ConversationModel(WrappedModel):
         self.uncounted = 0
         """Replies whose tokens nobody has told, those that broke off among them."""
         self.tokens: Usage | None = None
+        self.failure: ModelError | None = None
+        """The last failure of the model."""
 
     async def complete(self, request: Request) -> Reply:
         self._failure.check_request()
@@ -105,7 +107,7 @@ class ConversationModel(WrappedModel):
 
     def _failed(self, error: ModelError | asyncio.CancelledError) -> ModelError:
         """Return what the model has failed with, and count the attempts that it has made by itself before."""
-        failure = failure_of_model(error)
+        failure = self.failure = failure_of_model(error)
         if isinstance(failure, ProviderError):
             self.requests += len(failure.failed_attempts)
         return failure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import cache
@@ -26,8 +25,9 @@ from loopbench.protocol import (
     WrappedLoop,
     WrappedModel,
 )
+from loopbench.protocol.redact import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_DELAY_S = 60.0
 """Longest wait before an attempt; what a provider asks for beyond it is not waited for, as in OpenAI's clients."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
@@ -39,6 +38,7 @@ from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.current_call import CallId
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
@@ -52,7 +52,7 @@ from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, is_said_whole, made_anew, problem_of, shown_arguments, unlike_shown
 from .watching import Watching
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -28,6 +27,7 @@ from loopbench.protocol import (
 from loopbench.protocol.budget import Budget as Budget
 from loopbench.protocol.budget import Expenses
 from loopbench.protocol.cancellation import failure_of_model
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
@@ -40,7 +40,7 @@ from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
 from .receipts import call_digest
 from .tunnel import Tunnel
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 _UNLIMITED = Budget()

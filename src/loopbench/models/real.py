@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -23,6 +22,7 @@ from loopbench.protocol import (
     Sampling,
 )
 from loopbench.protocol.names import nearest
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.tokens import estimate_input
 
 from .limits import Limits, Permit, Pressure
@@ -30,7 +30,7 @@ from .prices import Price
 from .sampling import with_defaults
 from .waits import waits
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 FIRST_PAUSE_S = 0.5
 """Seconds before the second attempt; twice as many before each further one."""

@@ -224,6 +224,11 @@ class FunctionModel:
 class ModelError(Exception):
     """A request that got no reply. A Model raises this, or a subclass, for every failure of its provider: loops expect no other."""
 
+    @property
+    def is_transient(self) -> bool:
+        """Whether another attempt may succeed."""
+        return False
+
 
 ProviderTrouble = Literal["rate_limit", "server", "overloaded", "timeout", "connection", "auth", "setup", "refused", "bad_request"]
 """`overloaded`: the provider has too many requests, of everyone (OpenAI and Gemini: 503, Anthropic: 529).

@@ -37,9 +37,9 @@ class StopReason(StrEnum):
     BUDGET = "budget"
     """The run's or the trial's budget was used up."""
     PROVIDER_ERROR = "provider_error"
-    """The model gave no reply, after the retries that it makes itself: `details["error"]`."""
+    """The model gave no reply, after the retries that it makes itself: `details["error"]`, in a product `details["exception"]`."""
     CONTEXT_OVERFLOW = "context_overflow"
-    """The conversation no longer fits the model's context."""
+    """The conversation no longer fits the model's context: `details` as of `PROVIDER_ERROR`."""
     CRASHED = "crashed"
     """The loop itself raised."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .cancellation import is_being_cancelled
 from .current_call import NO_RUN, ToolboxIds
+from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
 from .tool_calls import Observation, StopRun, ToolCall, ToolListing, ToolSpec, TransientError
 from .tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
@@ -29,7 +29,7 @@ from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy
 if TYPE_CHECKING:
     from .schema import Arguments
 
-logger = logging.getLogger("loopbench.loops.tools")
+logger = logger_of("loopbench.loops.tools")
 """Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
 
 _NAME = re.compile(r"[\w.:/-]+")  # wider than any provider's rule, for these differ; none takes white space or `<`
