@@ -244,6 +244,8 @@ def test_a_model_of_ones_own_answers_over_http_and_its_failures_are_the_provider
         server.server_close()
     assert (outcome.answer, outcome.ok) == ("1.5", True)
     assert (failed.stop, failed.ok) == (StopReason.PROVIDER_ERROR, False)
+    failure = failed.details["exception"]
+    assert (failure.kind, failure.status, failure.is_transient) == ("server", 500, True)
 
 
 # --- conversations, and going on after a stop ---
