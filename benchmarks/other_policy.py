@@ -21,7 +21,6 @@ from unittest.mock import patch
 from loopbench.models.receipts import call_digest
 from loopbench.models.scripted import Script
 from loopbench.models.streaming import pieces
-from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     Act,
@@ -45,6 +44,7 @@ from loopbench.protocol import (
     render_value,
     resolve,
 )
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 _LONG = 60_000
 """Characters of a prompt at which drift is full."""

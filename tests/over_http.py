@@ -16,10 +16,10 @@ from loopbench.dspy_seam import close_local_clients, local_client
 from loopbench.models.native import NATIVE
 from loopbench.models.scripted import Scripted
 from loopbench.models.server import ServedTrial, Server
-from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 VERSIONS = {"gemini": "v1beta"}
 """Wire → the first part of its paths, where it is not `v1`."""

@@ -43,6 +43,7 @@ _HOMES = {
     ),
     "loopbench.protocol.current_call": ("current_call",),
     "loopbench.protocol.plan_lines": ("plan_from_lines",),
+    "loopbench.protocol.redact": ("redact",),
     "loopbench.reports.dataframes": ("Loaded", "load"),
     "loopbench.runs.config": ("CompareConfig",),
 }

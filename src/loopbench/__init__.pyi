@@ -45,6 +45,7 @@ from loopbench.protocol import Toolbox as Toolbox
 from loopbench.protocol import with_program as with_program
 from loopbench.protocol.current_call import current_call as current_call
 from loopbench.protocol.plan_lines import plan_from_lines as plan_from_lines
+from loopbench.protocol.redact import redact as redact
 from loopbench.reports.dataframes import Loaded as Loaded
 from loopbench.reports.dataframes import load as load
 from loopbench.runs.config import CompareConfig as CompareConfig

@@ -25,6 +25,7 @@ from loopbench.loops import (
     Loop,
     Observer,
     Phased,
+    ProviderRetry,
     Query,
     ReactExtract,
     Resumable,
@@ -35,7 +36,21 @@ from loopbench.loops import (
 )
 from loopbench.loops.resumable import REJECTED
 from loopbench.models.fake import FakeModel
-from loopbench.protocol import Act, Answer, ContextOverflow, Model, ProviderError, Reply, Request, RunEvent, ToolCall, Usage
+from loopbench.models.local.opening import open_model
+from loopbench.models.real import RealOptions
+from loopbench.protocol import (
+    Act,
+    Answer,
+    BudgetExceeded,
+    ContextOverflow,
+    Model,
+    ProviderError,
+    Reply,
+    Request,
+    RunEvent,
+    ToolCall,
+    Usage,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "product.md"
 SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
@@ -170,7 +185,8 @@ def snake(event: type) -> str:
 @pytest.mark.parametrize(
     ("model", "status", "error"),
     [
-        (lambda: FakeModel(then=ProviderError("down", "auth")), 503, StopReason.PROVIDER_ERROR),
+        (lambda: FakeModel(then=ProviderError("no such key", "auth")), 500, StopReason.PROVIDER_ERROR),
+        (lambda: FakeModel(then=ProviderError("down", "server", retry_after_s=0)), 503, StopReason.PROVIDER_ERROR),
         (lambda: FakeModel(then=ContextOverflow("too long")), 413, StopReason.CONTEXT_OVERFLOW),
         (lambda: FakeModel(then="I do not know."), 502, StopReason.PARSE_FAILED),
         (lambda: FakeModel(then=Reply("Well.", usage=Usage(60_000, 1))), 429, "budget of 50000 tokens used up"),
@@ -228,6 +244,8 @@ def test_a_model_of_ones_own_answers_over_http_and_its_failures_are_the_provider
         server.server_close()
     assert (outcome.answer, outcome.ok) == ("1.5", True)
     assert (failed.stop, failed.ok) == (StopReason.PROVIDER_ERROR, False)
+    failure = failed.details["exception"]
+    assert (failure.kind, failure.status, failure.is_transient) == ("server", 500, True)
 
 
 # --- conversations, and going on after a stop ---
@@ -316,6 +334,85 @@ def test_the_safe_defaults_are_a_product_whose_refund_waits_and_goes_on(tmp_path
     waiting.approve(waiting.pending[0])
     assert asyncio.run(made["answer"](Query("Give it back."), [refund], FakeModel.script([], "Done."), path)).answer == "Done."
     assert given_back == [5]
+
+
+def test_the_safe_defaults_spend_one_budget_whatever_stops_them(tmp_path: Path) -> None:
+    made, asked = code_of("Safe defaults"), 0
+
+    def refund(cents: int) -> str:
+        """Give money back."""
+        return "given back"
+
+    def costly(request: Request) -> Reply:
+        nonlocal asked
+        asked += 1
+        return Reply("not what was asked for", usage=Usage(30_000, 10))
+
+    for _ in range(4):
+        with pytest.raises(BudgetExceeded, match=r"^budget of 50000 tokens used up$"):
+            asyncio.run(made["answer"](Query("Give it back."), [refund], FakeModel(then=costly), tmp_path / "run.jsonl"))
+    assert asked == 2
+    assert CheckpointFile(tmp_path / "run.jsonl").spent.tokens == 60_020
+
+
+class Down(BaseHTTPRequestHandler):
+    """Fails always, and counts how often it is asked."""
+
+    asked = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).asked += 1
+        self.send_response(500)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_the_safe_defaults_send_a_request_three_times_to_a_server_that_is_down(tmp_path: Path) -> None:
+    made, server = code_of("Safe defaults"), ThreadingHTTPServer(("127.0.0.1", 0), Down)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+
+    def refund(cents: int) -> str:
+        """Give money back."""
+        raise AssertionError("nobody has asked for it")
+
+    async def answered() -> Any:
+        model = open_model("openai/some-model", f"http://127.0.0.1:{server.server_port}/v1", RealOptions(attempts=1))
+        made["answer"].__globals__["LOOP"] = ProviderRetry(made["DESIGN"], attempts=made["LOOP"].attempts)  # without its waits
+        try:
+            return await made["answer"](Query("Give it back."), [refund], model, tmp_path / "run.jsonl")
+        finally:
+            await model.aclose()
+
+    try:
+        outcome = asyncio.run(answered())
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (outcome.stop, Down.asked, outcome.usage.requests) == (StopReason.PROVIDER_ERROR, 3, 3)
+    assert outcome.details["exception"].is_transient
+
+
+def test_a_stream_sends_no_key(service: dict[str, Any]) -> None:
+    key = "sk-" + "proj-" + "aB3x" * 9
+
+    def price(item: str) -> str:
+        """What an item costs."""
+        raise RuntimeError(f"refused: {key}")
+
+    async def sent() -> list[str]:
+        model = FakeModel(Act("Look it up.", (ToolCall("price", {"item": "tea"}),)), Answer("It is not known.", "0"))
+        return [line async for line in service["stream"]("What does tea cost?", [price], model)]
+
+    lines = asyncio.run(sent())
+    assert [json.loads(line.removeprefix("data: "))["event"] for line in lines][-1] == "run_ended"
+    assert "refused: [redacted]" in "".join(lines)
+    assert key not in "".join(lines)
 
 
 def test_the_page_links_to_places_that_it_has() -> None:

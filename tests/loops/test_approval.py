@@ -168,7 +168,7 @@ def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts():
     call = ToolCall("wipe", {"order": "A"}, "a")
     for verdicts in ([True, False], [False, True], [False, False], [True, True]):
         checkpoint = Checkpoint()
-        Replay(checkpoint, RunFailure()).wait_for_person(call, Toolbox())
+        run_sync(Replay(checkpoint, RunFailure()).wait_for_person(call, Toolbox()))
         reviewers = [Checkpoint(list(checkpoint.entries), on_entry=checkpoint.entries.append) for _ in verdicts]
         for reviewer, verdict in zip(reviewers, verdicts, strict=True):
             reviewer.approve("a") if verdict else reviewer.reject("a", "no")

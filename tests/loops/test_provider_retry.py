@@ -10,8 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
-from loopbench.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel
-from loopbench.protocol import SILENT, Chunk, ContextOverflow, ModelError, ProviderError, Query, Reply, Request, Toolbox, run_sync
+from loopbench.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
+from loopbench.models.local.opening import open_model
+from loopbench.models.metering import Meter, MeteredModel
+from loopbench.models.real import RealOptions
+from loopbench.protocol import (
+    SILENT,
+    Chunk,
+    ContextOverflow,
+    ModelError,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    Toolbox,
+    WrappedModel,
+    run_sync,
+)
 from tests.loops.helpers import Notes
 
 PASSING = ("rate_limit", "server", "overloaded", "timeout", "connection")
@@ -110,3 +125,24 @@ def test_the_loop_within_does_not_see_what_passes_and_the_trace_does() -> None:
 def test_a_bad_option_is_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ProviderRetry(Bare(), **options)
+
+
+class Insisting(WrappedModel):
+    """A model that sends a request more than once by itself."""
+
+    own_attempts = 4
+
+
+def test_two_that_retry_are_told_of_once_and_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    def run(model: Any, attempts: int) -> list[str]:
+        caplog.clear()
+        ProviderRetry(Bare(), attempts=attempts).run_sync(Query("q"), Toolbox([]), MeteredModel(model, Meter()))
+        return [record.getMessage() for record in caplog.records]
+
+    _warn_of_both.cache_clear()
+    (told,) = run(Insisting(Failing([])), 3)
+    assert told.startswith(
+        "the model sends a request up to 4 times by itself, and provider_retry repeats that: up to 12 times in all"
+    )
+    assert run(Insisting(Failing([])), 3) == run(Insisting(Failing([])), 1) == run(Failing([]), 3) == []
+    assert open_model("openai/x", "http://localhost:1", RealOptions(attempts=2)).own_attempts == 2

@@ -299,3 +299,23 @@ def test_a_type_checker_knows_the_answer_of_the_last_event_and_all_kinds_of_even
 def test_the_json_of_what_a_run_took_says_that_its_tokens_are_estimated(estimated: bool) -> None:
     usage = RunUsage(1, 0, Usage(10, 5, estimated=estimated))
     assert usage.as_dict().get("estimated", False) == estimated
+
+
+def test_attempts_that_the_client_makes_by_itself_are_requests_in_success_and_failure() -> None:
+    """Of two requests, the first is sent three times until it has its reply; the provider refuses the other after two attempts."""
+    failures = ("server", "overloaded")
+    first = Reply('{"thought": "", "tool_calls": []}', failed_attempts=failures)
+    outcome = Bare().run_sync(
+        Query(QUESTION), Toolbox([price]), FakeModel(first, ProviderError("down", failed_attempts=failures[:1]))
+    )
+    assert outcome.usage is not None
+    assert outcome.usage.requests == 3 + 2
+    assert outcome.details["exception"].is_transient
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_why_the_provider_failed_stands_in_the_details_of_every_design(name: str) -> None:
+    refused = ProviderError("no such key", "auth")
+    details = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), FakeModel(then=refused))).details
+    assert details["exception"] is refused
+    assert (details["exception"].kind, details["exception"].is_transient) == ("auth", False)

@@ -16,7 +16,6 @@ from loopbench.models import real
 from loopbench.models.limits import WINDOW_S
 from loopbench.models.prices import Price
 from loopbench.models.real import ABILITIES, RealModel, RealOptions
-from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     Capabilities,
     Chunk,
@@ -29,6 +28,7 @@ from loopbench.protocol import (
     Sampling,
     Usage,
 )
+from loopbench.protocol.tokens import estimate_input
 
 from .virtual_time import EACH, now, virtually
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.models.server.limits import REQUESTS_PER_MINUTE, TOKENS_PER_MINUTE, limits_after, stopped_at, within_limits
-from loopbench.models.tokens import estimate_usage
 from loopbench.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
+from loopbench.protocol.tokens import estimate_usage
 
 from . import bench
 from .served import BODY, SUBMIT, Book, fixed, of, run, specs

@@ -10,15 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.models.native import NATIVE
-from loopbench.models.tokens import (
-    MAX_TEXTS,
-    MESSAGE_OVERHEAD,
-    estimate_input,
-    estimate_tokens,
-    estimate_usage,
-    schema_text,
-    tool_tokens,
-)
 from loopbench.protocol import (
     Act,
     Answer,
@@ -39,6 +30,15 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tokens import (
+    MAX_TEXTS,
+    MESSAGE_OVERHEAD,
+    estimate_input,
+    estimate_tokens,
+    estimate_usage,
+    schema_text,
+    tool_tokens,
+)
 from tests.cases import cases
 
 LAW = settings(max_examples=cases(40), deadline=None)

@@ -237,7 +237,10 @@ class Siblings:
     async def cancel_itself(self) -> None:
         while self.begun < 2:
             await asyncio.sleep(0)
-        raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
 
 
 def test_cancelling_the_calls_cancels_each_and_waits_for_it() -> None:

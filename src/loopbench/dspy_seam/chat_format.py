@@ -33,9 +33,10 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.wire import read_once
 
-logger = logging.getLogger("loopbench.dspy")
+logger = logger_of("loopbench.dspy")
 
 Fields = dict[str, Any]
 

@@ -83,6 +83,7 @@ _HOMES = {
         "Understanding",
         "Usage",
     ),
+    "loopbench.protocol.budget": ("Budget", "Expenses"),
     "loopbench.protocol.current_call": ("CurrentCall", "current_call"),
     "loopbench.protocol.images": ("Image",),
     "loopbench.protocol.outcome": ("RunUsage",),

@@ -74,6 +74,8 @@ from loopbench.protocol import ToolCall as ToolCall
 from loopbench.protocol import Understanding as Understanding
 from loopbench.protocol import Usage as Usage
 from loopbench.protocol import run_sync as run_sync
+from loopbench.protocol.budget import Budget as Budget
+from loopbench.protocol.budget import Expenses as Expenses
 from loopbench.protocol.current_call import CurrentCall as CurrentCall
 from loopbench.protocol.current_call import current_call as current_call
 from loopbench.protocol.events import ApprovalAsked as ApprovalAsked

@@ -7,7 +7,6 @@ observation that it sees next; a valve ends the run after too many errors in a r
 
 from __future__ import annotations
 
-import logging
 import runpy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -43,6 +42,7 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.program import merged
+from loopbench.protocol.redact import logger_of
 
 from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .boundary import bounded
@@ -50,7 +50,7 @@ from .call_ids import needs_approval
 from .tool_settings import ToolSettings
 from .tool_signatures import signature_of, validate_tool_arguments
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_STEPS_TEXT = "Maximum steps reached without final answer"
 NOT_TAKEN = (

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
 import re
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,12 +34,13 @@ from loopbench.protocol import (
     Tool,
     Toolbox,
 )
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
 from .bare import Bare, History
 from .tool_signatures import signature_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 LlmFunction = Callable[[History, int], str | Awaitable[str]]
 """`llm_func(messages, step)`: returns the raw reply, and may be async."""

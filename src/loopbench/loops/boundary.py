@@ -96,6 +96,8 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     recorded, told = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
         given = await run(query.for_design, recorded, told, Within(observer, ids))
+    if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and told.failure is not None:
+        given = replace(given, details={"exception": told.failure, **given.details})
     outcome = answered(query, given)
     messages = messages_after(query, recorded.made, outcome, given.answer, told.own)
     return replace(outcome, messages=messages, usage=usage_of(told, recorded, ids))

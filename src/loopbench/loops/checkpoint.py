@@ -7,24 +7,25 @@ is recorded here in the place of the model and the tools ("durable execution" by
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from loopbench.protocol import StopRun, Toolbox, ToolCall, render_value
+from loopbench.protocol.budget import Expenses
 from loopbench.protocol.current_call import idempotency_key
-from loopbench.protocol.redact import redact
+from loopbench.protocol.redact import logger_of, redact
 from loopbench.protocol.values import cap, error_text, legible
 
 from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
 from .checkpoint_entries import Entry, check_entry, holding, json_value, same_json, version_of
 from .entry_store import store, store_of
 from .equal_calls import equal_calls
+from .spending import spent_by
 from .toolbox_around import made_anew, received_values
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class ResumeError(StopRun):
@@ -132,6 +133,14 @@ class Checkpoint:
     def run_id(self) -> str:
         """The id of the run, of which the idempotency keys of its calls are made; empty before it calls a tool."""
         return next((str(entry["id"]) for entry in self.entries if entry["kind"] == "run"), "")
+
+    @property
+    def spent(self) -> Expenses:
+        """What the run has spent, over all of its parts: calls, tokens and dollars.
+
+        A reply without usage, and in a run with a budget a request that was cut off, counts as estimated.
+        """
+        return spent_by(self.entries)
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
@@ -275,8 +284,22 @@ class Checkpoint:
         try:
             store(self.on_entry, entry)
         except BaseException:
-            self.entries = [one for one in self.entries if one is not entry]
+            self._forget(entry)
             raise
+
+    async def keep(self, entry: Entry) -> None:
+        """Add an entry of the run that is under way, and return once it is stored. Raises as `add` does.
+
+        A cancellation is raised once the entry is stored.
+        """
+        self.add(entry)
+
+    async def kept(self) -> None:
+        """Return once all entries of the run are stored. Raises as `keep` does."""
+
+    def _forget(self, entry: Entry) -> None:
+        """Take back an entry that is not stored."""
+        self.entries = [one for one in self.entries if one is not entry]
 
 
 def _fate(entry: Entry) -> str:

@@ -15,6 +15,7 @@ Entry = dict[str, Any]
 """One line of a checkpoint, as JSON."""
 
 _FIELDS: Mapping[str, Mapping[str, type]] = {
+    "asked": {"scope": str, "request": str, "input_tokens": int},
     "reply": {"scope": str, "request": str, "reply": dict},
     "failure": {"scope": str, "request": str, "failure": dict},
     "result": {"call": str, "result": dict},
@@ -26,6 +27,7 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
 }
 """The kinds of entries, with their fields; `resumed` takes back the failures right before it, of which the run had ended.
 
+`asked` comes before each request of a run with a budget: one whose reply nobody has kept is spent all the same.
 `run` comes before the first call of a tool, and says the id of which the idempotency keys of the run's calls are made.
 """
 _TEXTS = ("by", "problem", "version", "like")

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import json
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from loopbench.protocol.files import check_regular, open_regular
+from loopbench.protocol.threads import caller_waits
 
 from .approval_rules import NeedsApproval
 from .checkpoint import Checkpoint
 from .checkpoint_entries import Entry
+from .entry_writer import Batch, EntryWriter
 
-_WRITING = threading.RLock()
-"""Beside the lock on the file, which the threads of a process share."""
+
+class _Writing:
+    """What lets one thread at a time at a file, beside the lock on the file, which the threads of a process share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+
+_WRITING: WeakValueDictionary[str, _Writing] = WeakValueDictionary()
+"""By path, while there is a checkpoint of that file."""
+_REGISTERING = threading.Lock()
 
 
 class CheckpointFile(Checkpoint):
     """A checkpoint that is a file: any process of the machine goes on with the run, or decides about its calls.
 
-    Each entry is on the disk before the run goes on. A run holds the file's lock (`flock`), so that no other process carries the
+    Each entry is on the disk before the run goes on; it is written on a thread, so that other runs of the event loop go on
+    meanwhile, or on that of `run_sync`'s caller. A run holds the file's lock (`flock`), so that no other process carries the
     same run out at the same time, and begins with what others have decided meanwhile. A decision, too, is made of what the file
     says then: of two people who decide about a call, the second is told that it no longer waits. What is left of an entry whose
     writer died over it is taken out.
@@ -46,6 +60,9 @@ class CheckpointFile(Checkpoint):
                 f"CheckpointFile: {self.path} is a folder; give the path of a file in it, such as {self.path / 'run.jsonl'}"
             )
         self._file: int | None = None
+        with _REGISTERING:
+            self._writing = _WRITING.setdefault(os.path.realpath(self.path), _Writing())
+        self._writer = EntryWriter(self._write)
         super().__init__(needs_approval=needs_approval, refusals=refusals, on_entry=self._append)
         self._read()
 
@@ -58,7 +75,24 @@ class CheckpointFile(Checkpoint):
             except BlockingIOError:
                 raise RuntimeError(f"the run of {self.path} is under way elsewhere: let it end") from None
             self._read()
+            self._writer = EntryWriter(self._write)  # one belongs to one event loop
             yield
+
+    async def keep(self, entry: Entry) -> None:
+        if caller_waits():
+            self.add(entry)
+            return
+        self.entries.append(entry)
+        try:
+            await self._writer.write(entry)
+        except asyncio.CancelledError:  # the entry is written
+            raise
+        except BaseException:
+            self._forget(entry)
+            raise
+
+    async def kept(self) -> None:
+        await self._writer.finish()
 
     @contextlib.contextmanager
     def _deciding(self) -> Iterator[None]:
@@ -71,6 +105,7 @@ class CheckpointFile(Checkpoint):
             self._file = file
             try:
                 self._take_lines(os.pread(file, os.fstat(file).st_size, 0))
+                self.entries += self._writer.unwritten
                 yield
             finally:
                 self._file = None
@@ -79,7 +114,7 @@ class CheckpointFile(Checkpoint):
         """Take the entries of the file. Raises ValueError."""
         stored = b""
         if self.path.exists():
-            with _WRITING, open_regular(self.path) as file:
+            with self._writing.lock, open_regular(self.path) as file:
                 stored = file.read()
         self._take_lines(stored)
 
@@ -97,15 +132,23 @@ class CheckpointFile(Checkpoint):
             raise ValueError(f"{self.path}: {error}") from None
 
     def _append(self, entry: Entry) -> None:
-        line = json.dumps(entry).encode() + b"\n"
+        self._append_all((entry,))
+
+    def _write(self, batch: Batch) -> None:
+        with self._writing.lock:
+            self._append_all(batch.entries)
+            batch.is_written = True
+
+    def _append_all(self, entries: Sequence[Entry]) -> None:
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
         with self._locked() as file:
             size = os.fstat(file).st_size
             if size and os.pread(file, 1, size - 1) != b"\n":
                 size = _end_of_lines(file, size)
                 os.ftruncate(file, size)
             try:
-                while line:  # a disk that is full takes a part
-                    line = line[os.write(file, line) :]
+                while lines:  # a disk that is full takes a part
+                    lines = lines[os.write(file, lines) :]
                 os.fsync(file)
             except BaseException:  # whoever reads the file must not find what this process says that it has not kept
                 os.ftruncate(file, size)
@@ -114,7 +157,7 @@ class CheckpointFile(Checkpoint):
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
         """Open the file for its only writer; any of its descriptors that is closed meanwhile would give up the lock."""
-        with _WRITING:
+        with self._writing.lock:
             if self._file is not None:
                 yield self._file
                 return

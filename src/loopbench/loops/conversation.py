@@ -11,6 +11,7 @@ for word: a provider's prompt cache then holds all of it. Its codecs name the fo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
@@ -28,6 +29,7 @@ from loopbench.protocol import (
     NativeCall,
     Observation,
     Outcome,
+    ProviderError,
     Query,
     Reply,
     Request,
@@ -38,6 +40,7 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.cancellation import failure_of_model
 from loopbench.protocol.chat import SentTurn
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.outcome import RunUsage
@@ -70,11 +73,17 @@ class ConversationModel(WrappedModel):
         self.uncounted = 0
         """Replies whose tokens nobody has told, those that broke off among them."""
         self.tokens: Usage | None = None
+        self.failure: ModelError | None = None
+        """The last failure of the model."""
 
     async def complete(self, request: Request) -> Reply:
         self._failure.check_request()
         self.requests += 1
-        reply = await self.model.complete(self._told(request))
+        try:
+            reply = await self.model.complete(self._told(request))
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = self._failed(error)
+            raise failure from failure.__cause__
         self._count(reply)
         return reply
 
@@ -89,11 +98,22 @@ class ConversationModel(WrappedModel):
                         reply = chunk.reply
                         self._count(reply)
                     yield chunk
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = self._failed(error)
+            raise failure from failure.__cause__
         finally:
             if reply is None and not isinstance(sys.exception(), ModelError):
                 self.uncounted += 1
 
+    def _failed(self, error: ModelError | asyncio.CancelledError) -> ModelError:
+        """Return what the model has failed with, and count the attempts that it has made by itself before."""
+        failure = self.failure = failure_of_model(error)
+        if isinstance(failure, ProviderError):
+            self.requests += len(failure.failed_attempts)
+        return failure
+
     def _count(self, reply: Reply) -> None:
+        self.requests += len(reply.failed_attempts)
         if reply.usage is None:
             self.uncounted += 1
         else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import cache
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
@@ -25,8 +25,9 @@ from loopbench.protocol import (
     WrappedLoop,
     WrappedModel,
 )
+from loopbench.protocol.redact import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_DELAY_S = 60.0
 """Longest wait before an attempt; what a provider asks for beyond it is not waited for, as in OpenAI's clients."""
@@ -64,7 +65,21 @@ class ProviderRetry(WrappedLoop):
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        return await self.loop.run(query, tools, RetryingModel(model, self.attempts, self.delay_s, observer), observer)
+        asking = RetryingModel(model, self.attempts, self.delay_s, observer)
+        if self.attempts > 1 and asking.own_attempts > 1:
+            _warn_of_both(self.attempts, asking.own_attempts)
+        return await self.loop.run(query, tools, asking, observer)
+
+
+@cache
+def _warn_of_both(attempts: int, own_attempts: int) -> None:
+    """Warn, once, that two retry."""
+    logger.warning(
+        "the model sends a request up to %d times by itself, and provider_retry repeats that: up to %d times in all; "
+        "open_model(name, options=RealOptions(attempts=1)) leaves it to provider_retry",
+        own_attempts,
+        attempts * own_attempts,
+    )
 
 
 class RetryingModel(WrappedModel):

@@ -13,7 +13,6 @@ the model chooses `finish`, or the limit is reached, a chain of thought over the
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -48,11 +47,12 @@ from loopbench.protocol import (
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
 from loopbench.protocol.program import merged
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
 from .react_extract_codecs import FINISH, ExtractAnswer, ReactCodec, ReactStep, extract_codec, instructions_with_tools, react_codec
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 COMPLETED = "Completed."
 Trajectory = dict[str, Any]

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from typing import Any
 from uuid import uuid4
 
-from loopbench.protocol import ModelError, Observation, Reply, Request, Toolbox, ToolCall
+from loopbench.protocol import BudgetExceeded, ModelError, Observation, Reply, Request, Toolbox, ToolCall
+from loopbench.protocol.budget import Budget
 from loopbench.protocol.digest import digest
 
 from .checkpoint import Checkpoint, PendingCall, ResumeError, pending_of
@@ -27,8 +28,11 @@ from .checkpoint_entries import (
 )
 from .equal_calls import likeness
 from .run_failure import RunFailure
+from .spending import asked_entry
 from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
 
+UNLIMITED = Budget()
+UNPRICED = "a budget of {:g} dollars cannot be kept, for the model does not say what a reply costs: limit tokens or calls"
 UNSETTLED = (
     "the tool's types make new values each time, whatever is approved ({names}), so that approve would only ask again: answer "
     "gives the result, and the tool had better make such values itself, of current_call().idempotency_key, say"
@@ -38,17 +42,14 @@ UNSETTLED = (
 class Replay:
     """A checkpoint while its run is carried out: gives what is recorded, in order, and records what is new."""
 
-    def __init__(self, checkpoint: Checkpoint, failure: RunFailure) -> None:
-        """`failure`: of the run, which ends where an entry cannot be stored. Raises what `on_entry` does."""
+    def __init__(self, checkpoint: Checkpoint, failure: RunFailure, budget: Budget = UNLIMITED) -> None:
+        """`failure`: of the run, which ends where an entry cannot be stored. `budget`: of the run, over all of its parts."""
         self._checkpoint = checkpoint
         self._failure = failure
-        made = made_of(checkpoint.entries)
-        if made and made[-1]["kind"] == "failure":  # the run ended of it: the model is asked again
-            checkpoint.add({"kind": "resumed"})
-            made = made_of(checkpoint.entries)
+        self._budget = budget
         self._replies: dict[str, deque[Entry]] = {}
         self._results: dict[str, Entry] = {}
-        for entry in made:
+        for entry in made_of(checkpoint.entries):
             if entry["kind"] == "result":
                 self._results[entry["call"]] = entry
             else:
@@ -84,14 +85,26 @@ class Replay:
             raise failure_of(entry["failure"])
         return reply_of(entry["reply"])
 
-    def keep_reply(self, request: Request, reply: Reply) -> None:
-        self._keep_of(request, "reply", reply_entry(reply))
+    async def ask(self, request: Request) -> None:
+        """Note a new request before it is made, if there is a budget. Raises BudgetExceeded if that is used up."""
+        if self._budget.is_unlimited:
+            return
+        spent = self._checkpoint.spent
+        used_up = self._budget.used_up(spent)
+        if not used_up and self._budget.dollars is not None and spent.unpriced:
+            used_up = UNPRICED.format(self._budget.dollars)
+        if used_up:
+            raise self._failure.stopped_by(BudgetExceeded(used_up))
+        await self._add(asked_entry(request))
 
-    def keep_failure(self, request: Request, error: ModelError) -> None:
-        self._keep_of(request, "failure", failure_entry(error))
+    async def keep_reply(self, request: Request, reply: Reply) -> None:
+        await self._keep_of(request, "reply", reply_entry(reply))
 
-    def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
-        self._add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
+    async def keep_failure(self, request: Request, error: ModelError) -> None:
+        await self._keep_of(request, "failure", failure_entry(error))
+
+    async def _keep_of(self, request: Request, kind: str, what: Entry) -> None:
+        await self._add({"kind": kind, "scope": request.scope, "request": digest(request.as_dict()), kind: what})
 
     # --- the tools: calls have the run's ids ---
 
@@ -108,24 +121,26 @@ class Replay:
         self._left -= 1
         return Observation(**entry["result"], call_id=call.call_id)
 
-    def keep_result(self, call: ToolCall, seen: Observation) -> None:
+    async def keep_result(self, call: ToolCall, seen: Observation) -> None:
         made = asdict(replace(seen, value=None, raised=None))
         del made["call_id"], made["raised"]
-        self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
+        await self._add({"kind": "result", "call": str(call.call_id), "result": made | {"value": json_value(seen.value)}})
 
-    def keep_run(self) -> None:
+    async def keep_run(self) -> None:
         """Note the run's id, before any call is made: a call that is made again has to have the same idempotency key."""
-        if not self._checkpoint.run_id:
-            self._add({"kind": "run", "id": self.run_id})
+        if self._checkpoint.run_id:
+            await self._kept()
+        else:
+            await self._add({"kind": "run", "id": self.run_id})
 
-    def begin(self, call: ToolCall, made: ToolCall, tools: Toolbox) -> int:
+    async def begin(self, call: ToolCall, made: ToolCall, tools: Toolbox) -> int:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made.
 
         `made`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
         Return how often it has begun, this time included.
         """
         entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": likeness(made, tools)}
-        self._add(entry if made is call else entry | {"arguments": dict(made.arguments)})
+        await self._add(entry if made is call else entry | {"arguments": dict(made.arguments)})
         return self._times_begun(call)
 
     def was_cut_off(self, call: ToolCall) -> bool:
@@ -196,7 +211,7 @@ class Replay:
         held = [entry for entry in map(self._held, decided) if entry is not None]
         return {entry["call"] for entry in held if not entry["approved"] or "result" in entry}
 
-    def wait_for_person(
+    async def wait_for_person(
         self, call: ToolCall, tools: Toolbox, problem: str = "", edited: Mapping[str, Any] | None = None
     ) -> PendingCall:
         """Note that a call waits for a person, and return what waits.
@@ -205,6 +220,7 @@ class Replay:
         """
         for one in self._checkpoint.pending:
             if one.id == call.call_id:
+                await self._kept()
                 return one
         made = call if edited is None else replace(call, arguments=edited)
         written = json_values(call.arguments)
@@ -216,13 +232,25 @@ class Replay:
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
         run_id, asked = self._checkpoint.run_id, self._checkpoint.times_asked(entry["call"]) + 1
-        self._add(entry | {"version": version_of(entry, run_id, asked)})
+        await self._add(entry | {"version": version_of(entry, run_id, asked)})
         return pending_of(entry, run_id, asked)
 
-    def _add(self, entry: Entry) -> None:
-        """Raises RunFailed for what `on_entry` raises."""
+    async def _add(self, entry: Entry) -> None:
+        """Raises RunFailed for what storing the entry raises."""
         with self._failure.noticed():
-            self._checkpoint.add(entry)
+            await self._checkpoint.keep(entry)
+
+    async def _kept(self) -> None:
+        """Return once the entries are stored that calls beside this one have added. Raises as `_add` does."""
+        with self._failure.noticed():
+            await self._checkpoint.kept()
+
+
+async def take_up(checkpoint: Checkpoint) -> None:
+    """Take back the failures that a run ended of, so that the model is asked again. Raises what storing an entry raises."""
+    made = made_of(checkpoint.entries)
+    if made and made[-1]["kind"] == "failure":
+        await checkpoint.keep({"kind": "resumed"})
 
 
 def _unsettled(call: ToolCall, shown: Mapping[str, Any], tools: Toolbox) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
@@ -33,10 +32,13 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.budget import Budget
+from loopbench.protocol.cancellation import failure_of_model
 from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.current_call import CallId
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
@@ -44,13 +46,13 @@ from .call_ids import CallIds, as_asked, ids_of
 from .checkpoint import ApprovalRequired, Checkpoint, received_of
 from .checkpoint_entries import same_json
 from .equal_calls import equal_calls, likenesses, spelling
-from .replay import Replay
+from .replay import UNLIMITED, Replay, take_up
 from .run_arguments import check_run, named
 from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, is_said_whole, made_anew, problem_of, shown_arguments, unlike_shown
 from .watching import Watching
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
@@ -79,15 +81,24 @@ class Resumable(WrappedLoop):
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What the run has done so far; a checkpoint belongs to one run."""
+    budget: Budget = UNLIMITED
+    """What the whole run may spend, however often it is taken up: calls, tokens, dollars. The run then ends with BudgetExceeded."""
 
     def __post_init__(self) -> None:
         loop: Any = self.loop
         checkpoint: Any = self.checkpoint
+        budget: Any = self.budget
         if isinstance(loop, type) or not isinstance(loop, Loop):
             raise TypeError(f"loop: give a loop, such as Finish(), not {named(loop)}; Resumable(loop, checkpoint)")
         if not isinstance(checkpoint, Checkpoint):
             raise TypeError(
                 f"checkpoint: give a Checkpoint, not {named(checkpoint)}; Checkpoint(entries) makes one of what is stored"
+            )
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget: give a Budget, not {named(budget)}; Budget(tokens=50_000) limits the tokens of the whole run")
+        if budget.seconds is not None:
+            raise ValueError(
+                "budget: limit calls, tokens or dollars, not seconds, for a run may wait for days: asyncio.timeout bounds each part"
             )
 
     @has_boundary
@@ -95,9 +106,11 @@ class Resumable(WrappedLoop):
         """Begin the run or go on with it.
 
         Raises ApprovalRequired where a call waits for a person, ResumeError where the run is another one than the checkpoint's,
-        ValueError for a name in `needs_approval` that no tool has, and RuntimeError for a checkpoint whose run is under way.
+        BudgetExceeded where the budget is used up, ValueError for a name in `needs_approval` that no tool has and for a budget of
+        dollars over a model without prices, and RuntimeError for a checkpoint whose run is under way.
         """
         check_run(query, tools, model, observer)
+        self.budget.check_price(model)
         for name in sorted(self.checkpoint.needs_approval):
             if name not in tools:
                 hint = "; put a tool that a hook adds into the toolbox, and have the hook remove it while it is not to be called"
@@ -107,7 +120,8 @@ class Resumable(WrappedLoop):
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         ids = ids_of(observer, query)
-        replay = Replay(self.checkpoint, ids.failure)
+        await take_up(self.checkpoint)
+        replay = Replay(self.checkpoint, ids.failure, self.budget)
         ids.recorded, ids.not_made, ids.run_id = replay.ids, replay.not_made, replay.run_id
         told = AfterReplay(observer, ids, replay)
         ids.guarded = self.checkpoint.guarded
@@ -147,12 +161,14 @@ class ReplayedModel(WrappedModel):
         reply = self._replay.reply(request)
         if reply is not None:
             return reply
+        await self._replay.ask(request)
         try:
             reply = await self.model.complete(request)
-        except ModelError as error:
-            self._replay.keep_failure(request, error)
-            raise
-        self._replay.keep_reply(request, reply)
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = failure_of_model(error)
+            await self._replay.keep_failure(request, failure)
+            raise failure from failure.__cause__
+        await self._replay.keep_reply(request, reply)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -163,20 +179,23 @@ class ReplayedModel(WrappedModel):
                 yield chunk
             yield Chunk(reply=reply)
             return
+        await self._replay.ask(request)
         text = ""
+        stream = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
         try:
-            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+            async with contextlib.aclosing(stream) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
                     if chunk.reply is not None:
                         reply = chunk.reply
-                        self._replay.keep_reply(request, reply)
+                        await self._replay.keep_reply(request, reply)
                     yield chunk
-        except ModelError as error:
-            self._replay.keep_failure(request, error)
-            raise
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = failure_of_model(error)
+            await self._replay.keep_failure(request, failure)
+            raise failure from failure.__cause__
         if reply is None:
-            self._replay.keep_reply(request, Reply(text, finish_reason="other"))
+            await self._replay.keep_reply(request, Reply(text, finish_reason="other"))
 
 
 class ReplayedToolbox(ToolboxAround):
@@ -197,9 +216,9 @@ class ReplayedToolbox(ToolboxAround):
         named = self._told.ids.named(call)
         seen = self._replay.result(named)
         if seen is None:
-            self._replay.keep_run()
+            await self._replay.keep_run()
             seen = await self._new(named, validate)
-            self._replay.keep_result(named, seen)
+            await self._replay.keep_result(named, seen)
         return as_asked(seen, call)
 
     async def _new(self, call: ToolCall, validate: bool) -> Observation:
@@ -226,7 +245,7 @@ class ReplayedToolbox(ToolboxAround):
             await self._stop()
         with self._making_one(frozenset() if decided is None else self._likes(decided.call) | self._likes(call)):
             if decided is not None:
-                attempt = self._replay.begin(decided.call, call, self.within)
+                attempt = await self._replay.begin(decided.call, call, self.within)
                 call = replace(call, call_id=CallId(call.call_id, self._replay.run_id, attempt))
                 self._told.on_event(decided)
             seen = await self.within.call(call, validate=validate)
@@ -337,12 +356,13 @@ class ReplayedToolbox(ToolboxAround):
         """Raises ApprovalRequired. `edited`: as of `Replay.wait_for_person`."""
         likes = self._likes(call) if edited is None else self._likes(call) | self._likes(replace(call, arguments=edited))
         told = "; ".join(filter(None, (problem, self._equal_before(call, likes))))
-        waiting = self._replay.wait_for_person(call, self.within, told, edited)
-        if waiting.problem:
-            self._problems.append(waiting.problem)
         self._is_stopping = True
-        with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
-            self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem, waiting.version))
+        with self._making_one(frozenset()):  # the run does not stop before it is stored and told that the call waits
+            waiting = await self._replay.wait_for_person(call, self.within, told, edited)
+            if waiting.problem:
+                self._problems.append(waiting.problem)
+            with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
+                self._told.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem, waiting.version))
         await self._stop()
 
     def _equal_before(self, call: ToolCall, likes: frozenset[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -23,6 +24,7 @@ from loopbench.protocol import (
     WireError,
     WrappedModel,
 )
+from loopbench.protocol.cancellation import failure_of_model
 from loopbench.protocol.chat import whole_pieces
 from loopbench.protocol.events import (
     CallInvalid,
@@ -90,9 +92,10 @@ class WatchedModel(WrappedModel):
         number, started = self._begin(request)
         try:
             reply = await self.model.complete(request)
-        except ModelError as error:
-            self._watching.on_event(RequestFailed(number, request, error, time.perf_counter() - started))
-            raise
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = failure_of_model(error)
+            self._watching.on_event(RequestFailed(number, request, failure, time.perf_counter() - started))
+            raise failure from failure.__cause__
         self._received(number, request, reply, started)
         return reply
 
@@ -110,9 +113,10 @@ class WatchedModel(WrappedModel):
                         whole = True
                         self._received(number, request, chunk.reply, started)
                     yield chunk
-        except ModelError as error:
-            self._watching.on_event(RequestFailed(number, request, error, time.perf_counter() - started))
-            raise
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = failure_of_model(error)
+            self._watching.on_event(RequestFailed(number, request, failure, time.perf_counter() - started))
+            raise failure from failure.__cause__
         except GeneratorExit:
             if not whole:  # the loop has read enough
                 part = Reply(text, finish_reason="other")

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from loopbench.protocol import Capabilities, Chunk, Move, Reply, Request, ToolCall
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.values import error_text
 
 from .native import NATIVE
 from .scripted_calls import WANTED, ScriptedCalls
 from .streaming import pieces
-from .tokens import estimate_input, estimate_usage
 
 TAKES = "it takes "
 """How formats begin to say which moves they can express."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol, cast
 
 from loopbench.protocol import (
@@ -24,6 +24,11 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.budget import Budget as Budget
+from loopbench.protocol.budget import Expenses
+from loopbench.protocol.cancellation import failure_of_model
+from loopbench.protocol.redact import logger_of
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from loopbench.protocol.values import plain_value
@@ -33,31 +38,9 @@ from .draws import unit
 from .faults import IMPLICIT, Fault, distorted
 from .mcp_faults import DRIFTED, ERROR, LIST_CHANGED, ListFaults
 from .receipts import call_digest
-from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
 
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What may be spent, by a whole run or by who holds a meter; None: no limit."""
-
-    calls: int | None = None
-    """Model calls."""
-    tokens: int | None = None
-    """Input and output tokens."""
-    dollars: float | None = None
-    """US dollars, as far as prices are known: a reply without `usage.cost_usd` counts nothing, of which a warning tells."""
-    seconds: float | None = None
-    """Wall time since the meter was made. It is looked at before each call, so that a call under way is not interrupted:
-    `asyncio.timeout` does that."""
-
-    def __post_init__(self) -> None:
-        for name in ("calls", "tokens", "dollars", "seconds"):
-            limit = getattr(self, name)
-            if limit is not None and (not isinstance(limit, int | float) or isinstance(limit, bool) or not limit >= 0):
-                raise ValueError(f"Budget: {name} must be 0 or more, or None for no limit, not {limit!r}")
+logger = logger_of(__name__)
 
 
 _UNLIMITED = Budget()
@@ -107,18 +90,10 @@ class Meter:
     def exhausted(self) -> str:
         """The limit that is used up, in words; empty while there is room."""
         budget = self.budget
-        if budget.calls is None and budget.tokens is None and budget.dollars is None and budget.seconds is None:
+        if budget.calls is None and budget.tokens is None and budget.dollars is None and budget.seconds is None:  # without a call
             return ""
-        spent = {
-            "model calls": (self.calls, budget.calls),
-            "tokens": (self.tokens, budget.tokens),
-            "dollars": (self.dollars, budget.dollars),
-            "seconds": (time.monotonic() - self._started + self.earlier_s, budget.seconds),
-        }
-        for what, (used, limit) in spent.items():
-            if limit is not None and used >= limit:
-                return f"budget of {limit:.12g} {what} used up"
-        return ""
+        seconds = time.monotonic() - self._started + self.earlier_s
+        return budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
 
     @property
     def cost_usd(self) -> float | None:
@@ -192,6 +167,10 @@ class MeteredModel(WrappedModel):
     ) -> None:
         if not isinstance(meter, Meter):
             raise TypeError(f"meter: give a Meter, not {type(meter).__name__}; Meter(Budget(tokens=50_000)) makes one of a budget")
+        holding: Meter | None = meter
+        while holding is not None:
+            holding.budget.check_price(model)
+            holding = holding.parent
         super().__init__(model)
         self.admit = admit
         self.meter = meter
@@ -219,8 +198,8 @@ class MeteredModel(WrappedModel):
         started = self._in_flight[ticket] = time.perf_counter()
         try:
             reply, failure = await self.model.complete(request), None
-        except ModelError as error:
-            reply, failure = None, error
+        except (ModelError, asyncio.CancelledError) as error:
+            reply, failure = None, failure_of_model(error)
         finally:
             del self._in_flight[ticket]
         return self._count(request, reply, failure, started)
@@ -242,9 +221,10 @@ class MeteredModel(WrappedModel):
                     del self._in_flight[ticket]  # as long as the loop looks at it, nobody waits for the model
                     yield chunk
                     self._in_flight[ticket] = time.perf_counter()
-        except ModelError as error:
-            self._count(request, None, error, started)
-            raise
+        except (ModelError, asyncio.CancelledError) as error:
+            failure = failure_of_model(error)
+            self._count(request, None, failure, started)
+            raise failure from failure.__cause__
         except GeneratorExit:
             if not counted:
                 self._count(request, Reply(text, finish_reason="other"), None, started)

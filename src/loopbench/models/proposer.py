@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from loopbench.protocol import Capabilities, Chunk, Reply, Request
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 from .draws import unit
 from .filling import Unfillable, least
 from .streaming import pieces
-from .tokens import estimate_input, estimate_usage
 from .weaknesses import CURES, is_day_first, is_hundredth
 
 HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {

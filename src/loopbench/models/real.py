@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -23,14 +22,15 @@ from loopbench.protocol import (
     Sampling,
 )
 from loopbench.protocol.names import nearest
+from loopbench.protocol.redact import logger_of
+from loopbench.protocol.tokens import estimate_input
 
 from .limits import Limits, Permit, Pressure
 from .prices import Price
 from .sampling import with_defaults
-from .tokens import estimate_input
 from .waits import waits
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 FIRST_PAUSE_S = 0.5
 """Seconds before the second attempt; twice as many before each further one."""
@@ -108,6 +108,11 @@ class RealModel:
     def is_priced(self) -> bool:
         """Whether what it costs is known."""
         return self.name in self.options.prices or bool(getattr(self.model, "is_priced", False))
+
+    @property
+    def own_attempts(self) -> int:
+        """How often it sends one request, at most: a `ProviderRetry` around it multiplies that, and says so."""
+        return self.options.attempts
 
     @property
     def pressure(self) -> Pressure:

@@ -23,6 +23,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.receipts import ReceiptReader
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 from .at_once import SAME_IDS, TOO_EARLY, digest_of, early_call, with_one_id
 from .draws import unit
@@ -45,7 +46,6 @@ from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read, shows_text
 from .receipts import Truth, call_digest
 from .streaming import pieces
-from .tokens import estimate_input, estimate_usage
 from .tunnel import Tunnel
 from .turn import PointVisits, ReplyTurn
 from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples

@@ -18,10 +18,10 @@ from loopbench.models.server.answers import JSON, WireAnswer
 from loopbench.models.server.bodies import json_bytes
 from loopbench.models.server.chatting import Chat
 from loopbench.models.server.refusals import Refusal, unreadable
-from loopbench.models.tokens import estimate_input
 from loopbench.models.wires.contract import ErrorAnswer, Incoming
 from loopbench.models.wires.fields import BadRequest
 from loopbench.models.wires.registry import segments, wire_for
+from loopbench.protocol.tokens import estimate_input
 from loopbench.protocol.wire import from_json
 
 from .trial import AT_ONCE_S, ProgramTrial

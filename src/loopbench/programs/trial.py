@@ -11,7 +11,6 @@ from loopbench.models.metering import MeteredExchange, MeteredModel
 from loopbench.models.server import ServedTrial
 from loopbench.models.server.foreign import ForeignCodec
 from loopbench.models.server.refusals import RETRY_AFTER_S, Refusal
-from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     BudgetExceeded,
@@ -24,6 +23,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.tool_calls import ToolListing
 
 from .said_arguments import SaidArguments

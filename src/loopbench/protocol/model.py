@@ -117,6 +117,11 @@ class WrappedModel:
     def capabilities(self) -> Capabilities:
         return self.model.capabilities
 
+    @property
+    def own_attempts(self) -> int:
+        """How often the model within sends one request by itself, at most; 1 where it does not say."""
+        return int(getattr(self.model, "own_attempts", 1))
+
     async def complete(self, request: Request) -> Reply:
         return await self.model.complete(request)
 
@@ -218,6 +223,11 @@ class FunctionModel:
 
 class ModelError(Exception):
     """A request that got no reply. A Model raises this, or a subclass, for every failure of its provider: loops expect no other."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether another attempt may succeed."""
+        return False
 
 
 ProviderTrouble = Literal["rate_limit", "server", "overloaded", "timeout", "connection", "auth", "setup", "refused", "bad_request"]

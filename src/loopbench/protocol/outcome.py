@@ -37,9 +37,9 @@ class StopReason(StrEnum):
     BUDGET = "budget"
     """The run's or the trial's budget was used up."""
     PROVIDER_ERROR = "provider_error"
-    """The model gave no reply, after the retries that it makes itself: `details["error"]`."""
+    """The model gave no reply, after the retries that it makes itself: `details["error"]`, in a product `details["exception"]`."""
     CONTEXT_OVERFLOW = "context_overflow"
-    """The conversation no longer fits the model's context."""
+    """The conversation no longer fits the model's context: `details` as of `PROVIDER_ERROR`."""
     CRASHED = "crashed"
     """The loop itself raised."""
 
@@ -61,10 +61,11 @@ HARNESS_STOPS = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRA
 
 @dataclass(frozen=True, slots=True)
 class RunUsage:
-    """What a run took: the sum of what its events tell."""
+    """What a run took: the sum of what its events tell, and of the attempts that replies and errors tell."""
 
     requests: int
-    """Requests to the model, failed ones and each further attempt included."""
+    """What the provider was sent: requests, failed ones and each further attempt included, also those that the model's client makes
+    by itself, as far as it tells (`failed_attempts` of replies and errors)."""
     tool_calls: int
     """Calls of tools that came to an end, whatever their result; not those that a person refused, or gave the result of."""
     tokens: Usage | None

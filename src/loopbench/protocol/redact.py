@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -83,3 +84,27 @@ def anonymous_address(address: str) -> str:
 def public_address(address: str) -> str:
     """Return an address, or a text with addresses in it, without user, password, secret settings, and what `redact` takes out."""
     return redact(_NAMED_SECRET.sub(rf"\1{MARK}", USERINFO.sub(f"{MARK}@", address)))
+
+
+# --- what the package logs ---
+
+_TRACEBACKS = logging.Formatter()
+
+
+def logger_of(name: str) -> logging.Logger:
+    """Return the logger of a name, which takes secrets out of its messages and tracebacks, whatever errors they quote."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_without_secrets)
+    return logger
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    """Take secrets out of a record before any handler gets it. A traceback that has one stays as text, without its exception."""
+    told = record.getMessage()
+    if (clean := redact(told)) != told:
+        record.msg, record.args = clean, ()
+    if record.exc_info:
+        trace = _TRACEBACKS.formatException(record.exc_info)
+        if (clean := redact(trace)) != trace:
+            record.exc_info, record.exc_text = None, clean
+    return True

@@ -115,32 +115,37 @@ async def beside_event_loop(function: Callable[..., Any], *args: Any, **kwargs: 
 
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_Outcome] = loop.create_future()
-    context = contextvars.copy_context()
-    context.run(_WAITS.set, False)
-
-    def deliver(outcome: _Outcome) -> None:
-        if not done.done():
-            done.set_result(outcome)
-
-    def work() -> None:
-        try:
-            outcome = _Outcome(context.run(function, *args, **kwargs))
-        except BaseException as error:  # carried to the caller, who sorts it
-            outcome = _Outcome(None, error)
-        with suppress(RuntimeError):  # the caller gave up and its event loop has closed
-            loop.call_soon_threadsafe(deliver, outcome)
-
-    threading.Thread(target=work, name=f"call-{getattr(function, '__name__', 'call')}", daemon=True).start()
-    outcome = await done
+    outcome = await begin_in_thread(function, *args, **kwargs)
     if outcome.error is not None:
         raise outcome.error
     value = outcome.taken()
     return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
 
 
-class _Outcome:
+def begin_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[CallOutcome]:
+    """Begin a call on a new daemon thread, and return what it comes to, which stands there as soon as the event loop runs again."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[CallOutcome] = loop.create_future()
+    context = contextvars.copy_context()
+    context.run(_WAITS.set, False)
+
+    def deliver(outcome: CallOutcome) -> None:
+        if not done.done():
+            done.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome = CallOutcome(context.run(function, *args, **kwargs))
+        except BaseException as error:  # carried to the caller, who sorts it
+            outcome = CallOutcome(None, error)
+        with suppress(RuntimeError):  # the caller gave up and its event loop has closed
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    threading.Thread(target=work, name=f"call-{getattr(function, '__name__', 'call')}", daemon=True).start()
+    return done
+
+
+class CallOutcome:
     """What a call on a thread came to.
 
     A coroutine that nobody takes is closed, or Python would warn that it was never awaited: the caller may give up at any moment,

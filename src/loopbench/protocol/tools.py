@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from .cancellation import is_being_cancelled
 from .current_call import NO_RUN, ToolboxIds
+from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
 from .tool_calls import Observation, StopRun, ToolCall, ToolListing, ToolSpec, TransientError
 from .tool_limits import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
@@ -28,7 +29,7 @@ from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy
 if TYPE_CHECKING:
     from .schema import Arguments
 
-logger = logging.getLogger("loopbench.loops.tools")
+logger = logger_of("loopbench.loops.tools")
 """Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
 
 _NAME = re.compile(r"[\w.:/-]+")  # wider than any provider's rule, for these differ; none takes white space or `<`
@@ -195,7 +196,8 @@ class Toolbox:
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         """Run one call. `validate=False` passes the arguments to the function unchanged.
 
-        Cancellation, KeyboardInterrupt and StopRun, such as BudgetExceeded, pass through; anything else becomes an Observation.
+        The cancellation of the run, KeyboardInterrupt and StopRun, such as BudgetExceeded, pass through; anything else becomes an
+        Observation, the CancelledError of a task of the tool's own, too.
         """
         started = time.perf_counter()
         limits = self.in_force
@@ -211,9 +213,11 @@ class Toolbox:
         call_before = self.ids.begin(call)
         try:
             value = await limits._execute(tool, args, kwargs)
-        except (asyncio.CancelledError, KeyboardInterrupt, StopRun):
+        except (KeyboardInterrupt, StopRun):
             raise
         except BaseException as error:  # the boundary to foreign code: SystemExit in a tool must not end the run
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                raise
             raised = _raised(error)
             logger.info("tool %s raised %s", call.name, type(raised).__name__, exc_info=raised)
             seen = limits._failed(call, type(raised).__name__, error_text(raised), started)

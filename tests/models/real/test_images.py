@@ -10,9 +10,9 @@ import pytest
 
 from loopbench.models.fake import FakeModel
 from loopbench.models.local.model import _sent
-from loopbench.models.tokens import IMAGE_TOKENS, estimate_input
 from loopbench.protocol import Answer, Message, ProviderError, Request, run_sync
 from loopbench.protocol.images import Image
+from loopbench.protocol.tokens import IMAGE_TOKENS, estimate_input
 
 from .provider import NAME, Server, ask, completion
 

@@ -16,8 +16,8 @@ from loopbench.models.local.opening import open_model
 from loopbench.models.metering import MeteredModel
 from loopbench.models.real import RealModel, RealOptions
 from loopbench.models.server import ServedTrial, Server
-from loopbench.models.tokens import estimate_usage
 from loopbench.protocol import ContextOverflow, Message, NativeCall, ProviderError, Query, Reply, Request, Sampling
+from loopbench.protocol.tokens import estimate_usage
 from loopbench.protocol.wire import to_json
 
 from .. import bench

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from typing import Any, get_type_hints
 
 from loopbench.protocol import Tool
 from loopbench.protocol.names import near
+from loopbench.protocol.redact import logger_of
 
 from ..task import Environment, StatelessEnvironment, Task
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 ALLOWED = "$tools"
 """Key of `Task.world`: the names of the only tools that the task's environment has; without it, all."""

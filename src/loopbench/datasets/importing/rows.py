@@ -7,7 +7,6 @@ id that stands in the file, so that a file of any size fits; a task is made of i
 from __future__ import annotations
 
 import hashlib
-import logging
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import overload
 import numpy as np
 
 from loopbench.protocol.digest import canonical_json, digest
+from loopbench.protocol.redact import logger_of
 
 from ..task import DEFAULT_PLAN_CALLS, SPARE_TOOL_STEPS, Suite, Task, described_tools, is_by_construction, restates
 from .columns import Columns, RowOptions, quoted
@@ -26,7 +26,7 @@ from .planned_calls import refused_call
 from .reader import RowReader
 from .table import RowTable
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_SCORERS = 1_000
 """Largest number of different scorers in one file."""

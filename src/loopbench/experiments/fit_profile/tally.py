@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from loopbench.models.faults import CALLING
-from loopbench.models.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from loopbench.protocol import Message
+from loopbench.protocol.tokens import MESSAGE_OVERHEAD, estimate_tokens
 
 from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape
 from .clearing import RetryRun

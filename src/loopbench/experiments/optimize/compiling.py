@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import random
 import sys
 import threading
@@ -21,10 +20,11 @@ from typing import Any, Self
 import dspy
 
 from loopbench.dspy_seam.program import LoopProgram
+from loopbench.protocol.redact import logger_of
 
 from .quiet_dspy import Warn, one_line, quiet
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 @dataclass(frozen=True, slots=True)

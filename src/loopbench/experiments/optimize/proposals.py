@@ -12,10 +12,10 @@ from typing import Any
 
 from loopbench.models.metering import Meter
 from loopbench.models.proposer import ScriptedProposer
-from loopbench.models.tokens import estimate_input, estimate_usage
 from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
 from loopbench.protocol.digest import digest
 from loopbench.protocol.redact import redact
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.values import error_text
 from loopbench.runs.store.files import RunError
 

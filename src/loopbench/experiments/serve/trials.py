@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,13 +30,14 @@ from loopbench.protocol import (
     Usage,
     WrappedModel,
 )
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.values import error_text
 from loopbench.runs.trial.script import script_of
 
 from .foreign_results import ForeignResults
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -38,6 +37,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.program import merged
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import error_text
 
 from .codec import ReadCall, XmlCodec, native_codec, read_calls
@@ -52,7 +52,7 @@ from .streaming import streamed
 from .tools import CurrentTools, refuse_reserved
 from .xml_output import input_xml, instruction
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 SYSTEM_PROMPT = """\
 Solve the task in the user's message. Call the tools that you are given where they help, one or several at a time, and look at \

@@ -9,8 +9,9 @@ from typing import Any
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt, wait_fixed
 
 from loopbench.protocol import Chunk, Model, ProviderError, Reply, Request, WrappedModel
+from loopbench.protocol.redact import logger_of
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Retrying(WrappedModel):

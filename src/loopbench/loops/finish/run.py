@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from loopbench.protocol import SILENT, Message, Model, Observation, Observer, Prompt, Reply, StopReason, ToolCall, render_value
+from loopbench.protocol.redact import logger_of
 
 from .history import History, assistant_entry, entry, insert_results, legal_messages
 from .output import Output
 from .tools import CurrentTools
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 @dataclass(frozen=True, slots=True)

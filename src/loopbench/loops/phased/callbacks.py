@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from loopbench.protocol import StopRun, Understanding
+from loopbench.protocol.redact import logger_of
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class ToolExecutorCallbacks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, Act, Model, Observer, Program, Reply, Tool, Toolbox, ToolCall, Understanding
+from loopbench.protocol.redact import logger_of
 
 from .callbacks import ToolExecutorCallbacks, notify
 from .codecs import SELECT
@@ -23,7 +23,7 @@ from .tools import as_toolbox
 
 CANCELLED = "cancelled"
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 class Executor(Protocol):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from loopbench.protocol import ContextOverflow, ModelError, Outcome, PlanTask, StopReason, Tasks, Understanding, WireError
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import cap
 
 from .callbacks import notify
@@ -29,7 +29,7 @@ from .run import RunContext
 from .state import Phase, PhaseTask, Reflection, ToolCallStatus
 from .tasks import RoundTasks, numbered
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 ANSWER_RETRIES = 2
 """How often an answer that the query's type refuses is asked for again; without a type none is refused."""

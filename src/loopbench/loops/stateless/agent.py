@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import time
 from collections.abc import Sequence
 from typing import Any, Self
@@ -12,6 +11,7 @@ import dspy
 
 from loopbench.loops.call_ids import needs_approval
 from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError, run_sync
+from loopbench.protocol.redact import logger_of
 
 from .formatter import ResponseFormatter
 from .history import final_response, render_results
@@ -32,7 +32,7 @@ from .state import (
     ToolResult,
 )
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 DEFAULT_TOLD = 10
 """The limit of iterations that the model is told if neither state nor option names another."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import StopRun, Tool, Toolbox, run_sync
 from loopbench.protocol import ToolCall as Call
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import error_text
 
 from .history import stored_value
@@ -20,7 +20,7 @@ from .options import ExecutionMode, ManagerOptions
 from .registry import ToolboxRegistry, as_tool_registry
 from .state import ToolCall, ToolResult
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_WORKERS = 5
 """Calls in flight at once."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dspy
 
 from loopbench.protocol import Model, Observation, WireError, render_value, run_sync
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import cap
 
 from .options import check_least
 from .signatures import Caller, SummarizeEntries, summary_codec
 from .state import ConversationEntry, ConversationState, ToolResult, is_plain_json
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 NO_HISTORY = "No previous interactions."
 NO_RESULTS = "No previous tool results"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
@@ -19,6 +18,7 @@ from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Progra
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
 from loopbench.protocol.program import merged
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
 from .agent import ManualAgentLoop
@@ -27,7 +27,7 @@ from .options import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, Ma
 from .predictors import predictor_of, with_prompts
 from .registry import ToolboxRegistry
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 _WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
 _OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from loopbench.loops.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, ContextOverflow, ModelError, Observer, StopReason
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import beside_event_loop, run_here
 
 from .execution import ToolExecution, settled
@@ -18,7 +18,7 @@ from .history import ConversationManager, final_response, summarize_results
 from .options import ExecutionMode, ManagerOptions
 from .state import ActionDecision, ActionType, ConversationEntry, ConversationState, ErrorKind, ToolCall, ToolResult
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 NOT_RUN = "run ended before execution"
 REFUSED = "final_response"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, request_of
 from loopbench.protocol import SILENT, Message, Observer, Prompted, WireError, run_sync
+from loopbench.protocol.redact import logger_of
 
 from .history import NO_RESULTS, render_entry, render_history, render_results
 from .signatures import (
@@ -26,7 +26,7 @@ from .signatures import (
 )
 from .state import ConversationEntry, HistorySummary, ReasoningOutput
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 MAX_CHARS = 3000
 """Characters of history beyond which it is summarised (row S0-20)."""

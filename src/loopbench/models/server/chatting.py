@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from loopbench.protocol import Codec, ContextOverflow, ModelError, ProviderError, Reply
+from loopbench.protocol.tokens import estimate_usage
 
 from ..scripted import Scripted
-from ..tokens import estimate_usage
 from ..tunnel import Tunnel
 from ..wires.contract import Stamp, Wire, WireRequest
 from ..wires.fields import BadRequest

@@ -8,6 +8,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from loopbench.protocol.redact import logger_of
+
 from ..wires.chat import CHAT
 from .bodies import MAX_BODY_BYTES
 from .refusals import Refusal
@@ -15,7 +17,7 @@ from .refusals import Refusal
 LINGER_S = 1.0
 """Seconds that the rest of a body is read and thrown away, so that a client that is still sending hears why it is refused."""
 
-logger = logging.getLogger(__package__)
+logger = logger_of(__package__)
 logger.addHandler(logging.NullHandler())
 
 

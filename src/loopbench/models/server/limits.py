@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopbench.protocol import NativeCall, Reply, Request, Sampling
+from loopbench.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_tokens, estimate_usage
 
-from ..tokens import CHARS_PER_TOKEN, estimate_input, estimate_tokens, estimate_usage
 from ..wires.contract import RateLimitState
 
 REQUESTS_PER_MINUTE = 10_000

@@ -14,7 +14,8 @@ from typing import Any, Self
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from ..tokens import estimate_input
+from loopbench.protocol.tokens import estimate_input
+
 from ..wires.contract import Incoming, Path, Wire, WirePage
 from ..wires.registry import VERSIONS, meant, segments, wire_for
 from .bodies import json_response, read_json

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tokens import CHARS_PER_TOKEN
 
-from ..tokens import CHARS_PER_TOKEN
 from .anthropic_fields import checked, one_of, only_known, optional
 from .contract import CacheMark
 from .fields import BadRequest

@@ -15,10 +15,10 @@ from typing import Any
 from loopbench.protocol import Message, Reply, Request, Sampling
 from loopbench.protocol.chat import FinishReason
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.wire import from_json
 
 from ..streaming import PIECE
-from ..tokens import estimate_input, estimate_usage
 from .anthropic_fields import checked, number, one_of, only_known, optional, refused, required
 from .anthropic_history import read_messages, system_text, their_id
 from .anthropic_tools import check_closed, check_thinking, read_tool_choice, read_tools

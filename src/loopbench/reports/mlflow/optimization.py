@@ -6,7 +6,6 @@ directory is the result; a store that fails costs one line, and is tried again.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any, Self
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.manifest import OptimizationManifest
 from loopbench.metrics.record import Record
+from loopbench.protocol.redact import logger_of
 
 from .addresses import default_uri, reason
 from .board import SearchBoard
@@ -32,7 +32,7 @@ RETRY_S = 30.0
 LEAVE_S = 10.0
 """Seconds that an interrupted run waits for what is not written yet."""
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger_of(__name__)
 
 
 class OptimizationTracker:

@@ -9,9 +9,9 @@ from typing import Any
 
 from loopbench.metrics.context import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from loopbench.models.receipts import ReceiptEntry, Truth
-from loopbench.models.tokens import CHARS_PER_TOKEN, schema_text
 from loopbench.protocol import Message, Plan, Request, Role
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.tokens import CHARS_PER_TOKEN, schema_text
 
 NEEDING_ROLES = frozenset({Role.DECIDE, Role.PLAN, Role.REFLECT, Role.VALIDATE, Role.ANSWER})
 """Roles that ask what is left to do, or for the answer: their prompts need every result."""

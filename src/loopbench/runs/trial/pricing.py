@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopbench.models.prices import Price
-from loopbench.models.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage
 from loopbench.protocol import Reply, Request
+from loopbench.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage
 
 from .context_use import PrefixCount
 

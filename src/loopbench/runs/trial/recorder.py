@@ -13,7 +13,6 @@ from loopbench.metrics.trace import ModelExchange, Note, RequestError, ToolRun, 
 from loopbench.models.cassette import RecordingError
 from loopbench.models.metering import MeteredExchange
 from loopbench.models.receipts import call_key
-from loopbench.models.tokens import estimate_input
 from loopbench.protocol import (
     STEP_ROLES,
     Act,
@@ -39,6 +38,7 @@ from loopbench.protocol.digest import sha256
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.moves import MOVE_NAMES
 from loopbench.protocol.redact import redact
+from loopbench.protocol.tokens import estimate_input
 from loopbench.protocol.values import own_copy
 
 from .call_use import CallUse

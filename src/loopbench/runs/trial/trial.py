@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from loopbench.models.waits import WAITS
 from loopbench.protocol import HARNESS_STOPS, Model, Outcome, StopReason, Toolbox
 from loopbench.protocol.current_call import ID_DIGITS
 from loopbench.protocol.digest import digest
+from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import error_text
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import (
@@ -70,7 +70,7 @@ MAX_ORACLES = 4096
 SWALLOWED = "cancellation was swallowed"
 """Reason of a trial whose loop had to be abandoned."""
 
-logger = logging.getLogger(__name__)
+logger = logger_of(__name__)
 
 
 async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:

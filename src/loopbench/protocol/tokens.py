@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from loopbench.protocol import Reply, Request, ToolSpec, Usage
-from loopbench.protocol.digest import canonical_json
+from .chat import Reply, Usage
+from .digest import canonical_json
+from .model import Request
+from .tool_calls import ToolSpec
 
 CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English text; deterministic, and wrong by a quarter either way."""

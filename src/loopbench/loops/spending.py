@@ -1,0 +1,47 @@
+"""What a run has spent by its checkpoint, over all of its parts: the budget of a `Resumable` is looked at by this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from loopbench.protocol import Request
+from loopbench.protocol.budget import Expenses
+from loopbench.protocol.digest import digest
+from loopbench.protocol.tokens import estimate_input, estimate_usage
+
+from .checkpoint_entries import Entry, reply_of
+
+
+def asked_entry(request: Request) -> Entry:
+    """Return the entry of a request that is about to be made: a process that dies has paid for a reply that nobody kept."""
+    return {
+        "kind": "asked",
+        "scope": request.scope,
+        "request": digest(request.as_dict()),
+        "input_tokens": estimate_input(request),
+    }
+
+
+def spent_by(entries: Iterable[Entry]) -> Expenses:
+    """Return what the requests of a run took.
+
+    A reply without usage is estimated. A request that was cut off has no reply: it counts as a call with its estimated input. One
+    that failed is a call without tokens.
+    """
+    calls, tokens, dollars, unpriced = 0, 0, 0.0, 0
+    asked: dict[str, int] = {}
+    for entry in entries:
+        if entry["kind"] == "asked":
+            calls += 1
+            tokens += asked.get(entry["scope"], 0)  # of the request before, if it was cut off: of one scope is one in flight
+            asked[entry["scope"]] = entry["input_tokens"]
+        elif entry["kind"] in ("reply", "failure"):
+            calls += entry["scope"] not in asked  # of a part of the run that had no budget
+            input_tokens = asked.pop(entry["scope"], 0)
+            if entry["kind"] == "reply":
+                reply = reply_of(entry["reply"])
+                usage = reply.usage or estimate_usage(input_tokens, reply)
+                tokens += usage.total_tokens
+                dollars += usage.cost_usd or 0.0
+                unpriced += usage.cost_usd is None
+    return Expenses(calls, tokens + sum(asked.values()), dollars, unpriced)

@@ -1,0 +1,172 @@
+"""A CancelledError by which nobody cancels the run is the error of the tool or the model that raises it, and no end of the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from loopbench.loops.bare import Bare
+from loopbench.loops.provider_retry import ProviderRetry
+from loopbench.loops.resumable import Resumable
+from loopbench.models.metering import Meter, MeteredModel
+from loopbench.protocol import (
+    Chunk,
+    Loop,
+    Observer,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    RunEvent,
+    StopReason,
+    Tool,
+    Toolbox,
+    run_sync,
+)
+from loopbench.protocol.events import RequestFailed, ToolFinished
+from tests.loops.shopper import PRICES, QUESTION, Shopper
+from tests.loops.test_resumable import DESIGNS
+
+LOOPS: dict[str, Callable[[], Loop]] = {name: lambda loop=loop: loop for name, loop in DESIGNS.items()} | {
+    "resumable": lambda: Resumable(Bare())
+}
+CALLING = sorted(LOOPS.keys() - {"finish forced"})
+"""Those that call tools."""
+
+
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+async def of_another_task() -> None:
+    """Await a task that somebody else has cancelled."""
+    other = asyncio.ensure_future(asyncio.sleep(60))
+    asyncio.get_running_loop().call_soon(other.cancel)
+    await other
+
+
+async def awaiting(item: str) -> str:
+    """What an item costs."""
+    await of_another_task()
+    return PRICES[item]
+
+
+def raising(item: str) -> str:
+    """What an item costs."""
+    raise asyncio.CancelledError
+
+
+TOOLS: dict[str, Callable[[], Tool]] = {
+    "async": lambda: Tool.from_function(awaiting, name="price"),
+    "in a thread": lambda: Tool.from_function(raising, name="price"),
+    "in place": lambda: Tool.from_function(raising, name="price", blocking=False),
+    "async with a time limit": lambda: Tool.from_function(awaiting, name="price", time_limit_s=60),
+}
+
+
+@pytest.mark.parametrize("kind", TOOLS)
+@pytest.mark.parametrize("name", CALLING)
+def test_a_tool_that_raises_it_has_failed_and_the_run_goes_on(name: str, kind: str) -> None:
+    heard = Heard()
+
+    async def main() -> Any:
+        return await LOOPS[name]().with_step_limit(4).run(Query(QUESTION), Toolbox([TOOLS[kind]()]), Shopper(), heard)
+
+    outcome = run_sync(main())
+    assert isinstance(outcome.stop, StopReason)
+    finished = [event.observation for event in heard.events if isinstance(event, ToolFinished)]
+    assert finished
+    assert {(seen.status, seen.error_type) for seen in finished} == {("error", "CancelledError")}
+
+
+class Failing(Shopper):
+    """A model whose first requests await what somebody else has cancelled."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+        self.asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked += 1
+        if self.asked <= self.failures:
+            await of_another_task()
+        return await super().complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        async for chunk in super().stream(request):
+            yield chunk
+
+
+def price(item: str) -> str:
+    """What an item costs."""
+    return PRICES[item]
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_model_that_raises_it_gives_no_reply_which_is_the_providers_error(name: str, is_watched: bool) -> None:
+    heard = Heard()
+    observed = (heard,) if is_watched else ()
+    outcome = run_sync(LOOPS[name]().run(Query(QUESTION), Toolbox([price]), Failing(100), *observed))
+    assert (outcome.stop, outcome.ok) == (StopReason.PROVIDER_ERROR, False)
+    assert "the model raised CancelledError" in str(outcome.error)
+    if is_watched:
+        assert {type(event.error) for event in heard.events if isinstance(event, RequestFailed)} == {ProviderError}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_another_attempt_mends_it(name: str) -> None:
+    loop = ProviderRetry(LOOPS[name](), attempts=3)
+    assert run_sync(loop.run(Query(QUESTION), Toolbox([price]), Failing(2))).answer is not None
+
+
+def test_a_metered_model_tells_it_as_the_providers_error() -> None:
+    async def asked(streamed: bool) -> object:
+        model = MeteredModel(Failing(1), Meter())
+        return [chunk async for chunk in model.stream(Request(()))] if streamed else await model.complete(Request(()))
+
+    for streamed in (False, True):
+        with pytest.raises(ProviderError, match="the model raised CancelledError"):
+            run_sync(asked(streamed))
+
+
+@pytest.mark.parametrize("where", ["tool", "model"])
+@pytest.mark.parametrize("name", CALLING)
+def test_a_cancelled_run_still_leaves_at_once_and_asks_for_nothing_more(name: str, where: str) -> None:
+    asked: list[str] = []
+
+    async def wait(place: str) -> None:
+        asked.append(place)
+        if place == where:
+            cancel[0]()
+            await asyncio.sleep(60)
+
+    async def price(item: str) -> str:
+        """What an item costs."""
+        await wait("tool")
+        return PRICES[item]
+
+    class Waiting(Shopper):
+        async def complete(self, request: Request) -> Reply:
+            await wait("model")
+            return await super().complete(request)
+
+    async def main() -> None:
+        running = asyncio.create_task(LOOPS[name]().run(Query(QUESTION), Toolbox([price]), Waiting()))
+        cancel.append(running.cancel)
+        await asyncio.wait([running])
+        assert running.cancelled()
+        assert len(asyncio.all_tasks()) == 1
+
+    cancel: list[Callable[[], object]] = []
+    run_sync(main())
+    asked_at_once = 2 if "parallel" in name or "phased" in name else 1
+    assert 1 <= asked.count(where) <= asked_at_once
