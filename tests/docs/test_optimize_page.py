@@ -35,7 +35,8 @@ def test_the_teleprompter_on_the_page_helps_and_what_it_found_is_used(tmp_path: 
     (tmp_path / "tips.py").write_text(block("class Tips"), "utf-8")
     _, *words = shlex.split(block("tips:Tips", "sh"))
     said = ran(tmp_path, "-m", "loopbench", *words, "--loop", "finish", *SMALL)
-    assert "Optimized, on the test tasks: better: bare, finish" in said
+    assert "Adopt the new prompts of bare: they gain 0." in said
+    assert "Adopt the new prompts of finish: they gain 0." in said
     for name, holding in (("1-bare", "with_program(Bare()"), ("2-finish", "LoopProgram(Finish(), [search])")):
         (found,) = tmp_path.glob(f"runs/*/designs/{name}/optimized.json")
         (tmp_path / "optimized.json").write_bytes(found.read_bytes())

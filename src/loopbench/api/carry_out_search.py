@@ -5,9 +5,11 @@ from __future__ import annotations
 from loopbench.experiments.optimize.config import OptimizeConfig
 from loopbench.experiments.optimize.prepare import prepare
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.tables import search_warnings
 from loopbench.reports.html.page import optimization_html
 from loopbench.reports.progress.display import search_display
 from loopbench.reports.search_tracking import run_logged
+from loopbench.runs.folders import named_alike
 
 from .arguments import naming_files
 from .carry_out import apart, how_it_stopped, write_or_note
@@ -28,6 +30,8 @@ def carry_out_search(config: OptimizeConfig, progress: bool | None) -> Optimizat
             logged = run_logged(made, watching, notes.append)
         notes.extend(how_it_stopped(logged.stopped, made.folder, made.config.compare))
         found = optimization_result(made.folder)
+        notes.extend(search_warnings(found))
+        notes.extend(filter(None, [named_alike(found.folder, made.config.compare.name)]))
         notes.extend(write_or_note(logged.page or optimization_html(found), found.folder))
         return found
 

@@ -53,7 +53,7 @@ from .warned import warn_caller
 
 AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
-AnyRun = str | Path | Loaded
+AnyRun = str | Path | Loaded | Conclusion[OptimizationResult]
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""

@@ -226,7 +226,7 @@ def compare(
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = family(metric, tests, alpha, look)
-        pairs.extend(_within(_with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
+        pairs.extend(_within(with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
@@ -328,11 +328,11 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
 
 
-def _with_outlook(
+def with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
-    """Undecided pairs with what may decide them: sizes of a run of the two alone, which is a family of one pair. Of a pair with too
-    few units to show any difference nothing is known that would tell a size."""
+    """Undecided pairs of accuracy with what may decide them: sizes of a run of the two alone, which is a family of one pair. Of a
+    pair with too few units to show any difference nothing is known that would tell a size."""
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     made = []
     for pair in pairs:

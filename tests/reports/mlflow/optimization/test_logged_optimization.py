@@ -20,6 +20,7 @@ from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
 from loopbench.runs.folders import TEST
 from loopbench.runs.registry import make_loop
 from loopbench.runs.store.files import MANIFEST, read_manifest_json
+from loopbench.text.table import markdown_cell
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
     CHOSEN,
@@ -232,7 +233,8 @@ def test_the_note_says_whether_another_loop_is_the_highest(made: Made) -> None:
     assert note(made.result | {"ranking": ranking}).endswith("\n`a` is the highest before, `b` after (crossed).")
     stayed = ranking | {"highest_after": "a", "change": "same"}
     assert note(made.result | {"ranking": stayed, "invalid": True}).endswith("\n`a` is the highest before and after.")
-    untested = [item | {"test": None} for item in made.result["designs"]]
+    assert all(f"\n- {markdown_cell(item['advice'])}\n" in note(made.result) for item in made.result["designs"])
+    untested = [item | {"test": None, "advice": ""} for item in made.result["designs"]]
     said = note(made.result | {"designs": untested, "ranking": None, "state": "incomplete", "invalid": True})
     assert said.splitlines() == [
         "Optimized with `GEPA`. incomplete.",
