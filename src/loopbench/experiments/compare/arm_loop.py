@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
 from loopbench.experiments.compare.results import Results
-from loopbench.protocol import Loop
+from loopbench.protocol import Loop, Optimizable
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.protocol.program import with_program
 from loopbench.runs.built_in import builtin_names
@@ -41,20 +42,29 @@ def _programmed(run: Results, entry: ArmEntry, loop: Loop, named: str, typed: st
         raise RunError(f"{run.folder}: {entry.arm}: it ran with its own prompts; leave program out")
     if entry.program is None:
         return loop
-    for path in _kept_programs(run.folder) if typed is None else [Path(typed)]:
-        try:
-            made = with_program(loop, path)  # type: ignore[type-var]  # it says so where the loop takes none
-        except (TypeError, ValueError) as error:  # which names the file
-            raise RunError(str(error)) from None
-        except OSError as error:
-            raise RunError(f"{path}: {error.strerror}") from None
-        if loop_program_digest(made) == entry.program:
-            return made
     if typed is not None:
-        raise RunError(f"{typed}: not the program that {entry.arm} ran with")
+        return _read(entry, loop, Path(typed))
+    for path in _kept_programs(run.folder):
+        with contextlib.suppress(RunError):  # that of another design
+            return _read(entry, loop, path)
     file = _typed_program(run, entry)
     call = f"run.loop({named!r}, program={'FILE' if file is None else repr(file)})"
     raise RunError(f"{run.folder}: {entry.arm}: its prompts come from {file or 'an optimized program'}: {call} reads them")
+
+
+def _read(entry: ArmEntry, loop: Loop, path: Path) -> Loop:
+    """Return the loop with the program of a file. Raises RunError for another one than the arm ran with."""
+    if not isinstance(loop, Optimizable):
+        raise RunError(f"{path}: it does not fit {entry.arm}, whose prompts cannot be changed any more")
+    try:
+        made: Loop = with_program(loop, path)
+    except ValueError as error:  # which names the file
+        raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    if loop_program_digest(made) != entry.program:
+        raise RunError(f"{path}: not the program that {entry.arm} ran with")
+    return made
 
 
 def _kept_programs(folder: Path) -> list[Path]:
