@@ -45,6 +45,15 @@ def test_the_teleprompter_on_the_page_helps_and_what_it_found_is_used(tmp_path: 
         assert ("never scaled" in said) == (name == "2-finish")
 
 
+@pytest.mark.thorough
+def test_the_metric_on_the_page_steers_a_search(tmp_path: Path) -> None:
+    small = "budget='150calls', train=8, dev=6, tasks=12, repeats=1, mlflow=False, progress=False"
+    script = block("def short_and_right").replace('profile="teachable")', f'profile="teachable", {small})')
+    (tmp_path / "metric.py").write_text(f"{script}\nprint(found)\n", "utf-8")
+    said = ran(tmp_path, "metric.py")
+    assert re.search(r"^(Adopt the new|Keep the old) prompts of finish: ", said, re.MULTILINE)
+
+
 def rows(head: str) -> dict[str, list[str]]:
     """The table below a row of headings: first cell → the others."""
     _, _, below = PAGE.partition(f"\n| {head} |")
