@@ -117,3 +117,31 @@ def test_programs_that_an_optimizer_only_passes_through_are_not_counted(found: C
     for design in found.finding.designs:
         assert design.ended is not None
         assert design.ended.candidates == (1 if design.is_unchanged else 2)
+
+
+def test_an_optimization_that_is_resumed_from_python_ends_as_it_would_have(
+    found: Conclusion[OptimizationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: "interrupted")
+        with pytest.warns(loopbench.LoopbenchWarning, match="interrupted: 0 trials have ended"):
+            cut = loopbench.optimize(["finish", "bare"], name="cut", runs=tmp_path, **SMALL)
+    assert not cut.finding.is_complete
+    whole = loopbench.resume("cut", runs=tmp_path, progress=False)
+    assert isinstance(whole, Conclusion)
+    assert whole.finding.digest == found.finding.digest
+    assert repr(loopbench.resume(cut, progress=False)) == repr(whole)
+
+
+def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"tasks": 6, "mlflow": False, "runs": tmp_path, "progress": False}
+    with pytest.warns(loopbench.LoopbenchWarning, match="trial"):
+        cut = loopbench.compare(["bare"], budget={"calls": 3}, name="cut", **settings)
+    with pytest.raises(ValueError, match="no run 'cur'"):
+        loopbench.resume("cur", runs=tmp_path)
+    whole = loopbench.compare(["bare"], **settings)
+    assert len(cut.results.records) < len(whole.results.records) == 6
+    with pytest.warns(loopbench.LoopbenchWarning, match="trial"):  # its budget is used up
+        again = loopbench.resume("cut", runs=tmp_path, progress=False)
+    assert isinstance(again, loopbench.Loaded)
+    assert len(again.results.records) == len(cut.results.records)
