@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mlflow import MlflowClient
 
 from loopbench.experiments.compare.results import results as read_results
 from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
+from loopbench.experiments.optimize.manifest import read_optimization_manifest
 from loopbench.protocol import program_digest, read_program
 from loopbench.protocol.names import parse_spec
 from loopbench.reports import mlflow as tracking
@@ -261,3 +263,17 @@ def test_candidates_beyond_the_first_get_a_run_only_when_they_become_best(made: 
     assert [child.data.params["number"] for child in below(client, run.info.run_id)] == ["0", "1", str(CHOSEN)]
     said = run.data.tags["loopbench.candidates"]
     assert said == "3 of 50 have a run of their own: the first 2, and those that became best"
+
+
+def test_a_step_within_an_optimizer_gets_a_run_only_once_it_counts_as_tried(made: Made) -> None:
+    design = DESIGNS[0]
+    row = board.SearchBoard(made.folder, read_optimization_manifest(made.folder)).designs[design]
+    row.put(candidate_of(design, 0))
+    step = replace(candidate_of(design, 1), counts=False)
+    row.put(step).rollouts += 1
+    assert (row.tried, row.rows[1].shown, row.shown_in_words) == (1, False, "1 of 1 have a run of their own")
+    row.put(step)
+    assert not row.rows[1].shown
+    row.put(replace(step, counts=True)).rollouts += 1
+    assert (row.tried, row.rows[1].shown, row.shown_in_words) == (2, True, "2 of 2 have a run of their own")
+    assert row.rows[1].metrics["rollouts"] == 2
