@@ -29,7 +29,15 @@ from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.record import Record
 from loopbench.metrics.reliability import Reliability, reliability
-from loopbench.metrics.statistics import Interval, accuracy_interval, log_ratios, standard_error, unit_values, wilson
+from loopbench.metrics.statistics import (
+    Interval,
+    accuracy_interval,
+    independent_difference,
+    log_ratios,
+    standard_error,
+    unit_values,
+    wilson,
+)
 from loopbench.metrics.summary import PRIMARY, TaskValues
 from loopbench.metrics.views import cost_per_solved, quartiles
 from pages import write_block
@@ -276,6 +284,18 @@ def difference(scene: Scene, generator: Generator) -> bool:
 
 def no_difference(scene: Scene, generator: Generator) -> bool:
     return holds(PairedFlip(_apart(scene, generator, 0.0), scene.clusters).interval(), 0.0)
+
+
+def gains_apart(difference: float) -> Check:
+    """How much more was gained on tasks that a program was chosen by than on other ones, as many."""
+
+    def check(scene: Scene, generator: Generator) -> bool:
+        chosen, other = (
+            PairedFlip(_apart(scene, generator, gain), scene.clusters).interval() for gain in (SMALL + difference, SMALL)
+        )
+        return holds(independent_difference(chosen, other), difference)
+
+    return check
 
 
 def small_difference(scene: Scene, generator: Generator) -> bool:
@@ -529,6 +549,8 @@ SECTIONS = (
             Row("difference of steps", step_difference, COVERS),
             Row("one-sided bound of a ratio of steps", ratio_bound, COVERS),
             Row("difference within a budget", budget_difference, COVERS),
+            Row("optimism, 0.1: gain on some tasks less that on others", gains_apart(DIFFERENCE), COVERS),
+            Row("optimism, none", gains_apart(0.0), COVERS),
         ),
     ),
     Section(

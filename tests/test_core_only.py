@@ -15,7 +15,7 @@ from tests import core_only
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
     r"loopbench\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow|search_tracking)"
-    r"|api\.carry_out_search|cli\.(optimize|check_model|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|rollouts|run)"
+    r"|api\.carry_out_search|cli\.(optimize|check_model|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
     r"|frameworks\.wiring|models\.server\.mcp_sdk$|datasets\.importing\.mcp_client$)"
 )
 IMPORT_ALL = """

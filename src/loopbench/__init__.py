@@ -10,6 +10,7 @@ from ._lazy import lazy
 _HOMES = {
     "loopbench.api.importing": ("import_results",),
     "loopbench.api.questions": ("ablate", "bless", "compare", "gate", "optimize", "size", "why"),
+    "loopbench.api.resuming": ("resume",),
     "loopbench.api.warned": ("LoopbenchWarning",),
     "loopbench.datasets.importing.frame": ("suite_from_frame",),
     "loopbench.datasets.task": ("Environment", "StatelessEnvironment", "Suite", "Task"),

@@ -8,6 +8,7 @@ from loopbench.api.questions import gate as gate
 from loopbench.api.questions import optimize as optimize
 from loopbench.api.questions import size as size
 from loopbench.api.questions import why as why
+from loopbench.api.resuming import resume as resume
 from loopbench.api.warned import LoopbenchWarning as LoopbenchWarning
 from loopbench.datasets.importing.frame import suite_from_frame as suite_from_frame
 from loopbench.datasets.task import Environment as Environment

@@ -64,9 +64,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @pytest.mark.thorough
 def test_an_optimization_ends_with_a_ranking_and_programs(ran):
     assert ran.code == 0, ran.err
-    *_, ranked, gained = ran.out.splitlines()
+    *_, ranked, overfitting, bare, finish = ran.out.splitlines()
     assert ranked.startswith("Highest before: ")
-    assert gained.startswith("Optimized, on the test tasks: ")
+    assert overfitting.startswith("Overfitting, gain on dev tasks less gain on test tasks: ")
+    assert bare.startswith(("Adopt the new prompts of bare: ", "Keep the old prompts of bare: "))
+    assert finish.startswith(("Adopt the new prompts of finish: ", "Keep the old prompts of finish: "))
     title, heading, *_ = ran.out.splitlines()
     assert title.startswith("arithmetic 2: 6 train, 6 dev, 10 test tasks × 1")
     assert heading.split("\t") == ["design", "test before", "test after", "gain", "tokens a task", "verdict"]
@@ -81,11 +83,11 @@ def test_an_optimization_ends_with_a_ranking_and_programs(ran):
 def test_its_report_is_printed_again(ran, loopbench):
     brief = loopbench("report", str(ran.folder)).out
     assert "Ranking before and after" not in brief
-    assert brief.splitlines()[-2:] == ran.out.splitlines()[-2:]
+    assert brief.splitlines()[-4:] == ran.out.splitlines()[-4:]
     whole = loopbench("report", str(ran.folder), "-v").out
     assert "Ranking before and after" in whole
     assert {line.replace("runs/", f"{ran.folder.parent}/") for line in ran.out.splitlines()} <= {*whole.splitlines()}
-    assert whole.splitlines()[-2:] == ran.out.splitlines()[-2:]
+    assert whole.splitlines()[-4:] == ran.out.splitlines()[-4:]
     made = loopbench("report", str(ran.folder), "--json").json
     assert made["complete"] is True
     assert [item["design"] for item in made["designs"]] == ["bare", "finish"]
@@ -303,7 +305,7 @@ def broken(here, monkeypatch) -> str:
 def test_where_the_optimizer_fails_on_all_designs_the_test_stays_locked(loopbench, here, broken):
     ended = loopbench("optimize", "--no-mlflow", "--loop", "bare", *SMALL, "--optimizer", f"{broken}:Broken", "--quiet")
     assert (ended.code, ended.out) == (2, "")
-    assert "KeyError: 'a bug' (on all designs; the traceback is in" in ended.err
+    assert "KeyError: 'a bug' (the traceback is in" in ended.err
     run = only_run(here)
     assert json.loads((run / "manifest.json").read_text())["splits"]["test"]["opened"] is None
     assert 'raise KeyError("a bug")' in next(run.glob("designs/*/failure.txt")).read_text()
@@ -314,5 +316,5 @@ def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
     designs = ["--loop", "bare", "--loop", "react_extract"]
     ended = loopbench("optimize", "--no-mlflow", *designs, *SMALL, "--optimizer", f"{broken}:Halfway", "--quiet")
     assert ended.code == 1
-    assert "the optimizer failed: react_extract" in ended.out
+    assert "Keep the old prompts of react_extract: the optimizer failed" in ended.out
     assert "Traceback" not in ended.out + ended.err

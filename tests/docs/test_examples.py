@@ -63,7 +63,7 @@ def test_prompts_are_optimized_and_used_offline(tmp_path: Path) -> None:
     file = EXAMPLES / "optimize_prompts.py"
     assert len(file.read_text("utf-8").splitlines()) < 40
     said = offline(file, tmp_path)
-    assert "Optimized, on the test tasks: better: bare\n" in said
+    assert "Adopt the new prompts of bare: they gain 0." in said
     assert "never scaled" in said
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare", "refunds"}
 

@@ -35,13 +35,23 @@ def test_the_teleprompter_on_the_page_helps_and_what_it_found_is_used(tmp_path: 
     (tmp_path / "tips.py").write_text(block("class Tips"), "utf-8")
     _, *words = shlex.split(block("tips:Tips", "sh"))
     said = ran(tmp_path, "-m", "loopbench", *words, "--loop", "finish", *SMALL)
-    assert "Optimized, on the test tasks: better: bare, finish" in said
+    assert "Adopt the new prompts of bare: they gain 0." in said
+    assert "Adopt the new prompts of finish: they gain 0." in said
     for name, holding in (("1-bare", "with_program(Bare()"), ("2-finish", "LoopProgram(Finish(), [search])")):
         (found,) = tmp_path.glob(f"runs/*/designs/{name}/optimized.json")
         (tmp_path / "optimized.json").write_bytes(found.read_bytes())
         (tmp_path / "product.py").write_text(block(holding), "utf-8")
         said = ran(tmp_path, "product.py")
         assert ("never scaled" in said) == (name == "2-finish")
+
+
+@pytest.mark.thorough
+def test_the_metric_on_the_page_steers_a_search(tmp_path: Path) -> None:
+    small = "budget='150calls', train=8, dev=6, tasks=12, repeats=1, mlflow=False, progress=False"
+    script = block("def short_and_right").replace('profile="teachable")', f'profile="teachable", {small})')
+    (tmp_path / "metric.py").write_text(f"{script}\nprint(found)\n", "utf-8")
+    said = ran(tmp_path, "metric.py")
+    assert re.search(r"^(Adopt the new|Keep the old) prompts of finish: ", said, re.MULTILINE)
 
 
 def rows(head: str) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ from loopbench.metrics.statistics import (
     clustered_error,
     event_rate,
     fisher_greater,
+    independent_difference,
     log_ratios,
     standard_error,
     unit_count,
@@ -52,6 +53,29 @@ def test_fisher_adds_up_the_chances_of_tables_as_far_apart(n, m, data):
     assert fisher_greater((a, n), (b, m)) == pytest.approx(ways / math.comb(n + m, a + b))
     with pytest.raises(ValueError, match=" of "):
         fisher_greater((n + 1, n), (b, m))
+
+
+def test_a_difference_of_two_samples_is_that_of_newcombe():
+    """Newcombe 1998, method 10, which combines two of Wilson's intervals as MOVER does: 56/70 - 48/80."""
+    a, b = (Interval(hits / n, *wilson(hits, n), n) for hits, n in ((56, 70), (48, 80)))
+    found = independent_difference(a, b)
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+    assert found.n == 150
+
+
+ENDS = st.tuples(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1)).map(
+    lambda drawn: Interval(drawn[0], drawn[0] - drawn[1], drawn[0] + drawn[2], 5)
+)
+
+
+@given(ENDS, ENDS)
+def test_a_difference_of_two_samples_turns_around_and_is_no_surer_than_either(a, b):
+    found, turned = independent_difference(a, b), independent_difference(b, a).turned
+    assert (found.value, found.low, found.high) == pytest.approx((turned.value, turned.low, turned.high))
+    assert found.low <= found.value <= found.high
+    for one in (a, b.turned):
+        assert found.value - found.low >= one.value - one.low - 1e-9
+        assert found.high - found.value >= one.high - one.value - 1e-9
 
 
 def test_clopper_pearson_vectors():

@@ -18,6 +18,8 @@ from loopbench.reports.dataframes import Loaded
 from loopbench.reports.in_python import in_python
 from loopbench.runs.config import CompareConfig, SettingError, shown_short
 
+from .conclusion import Conclusion
+
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
@@ -52,7 +54,7 @@ COUNT = Kind((int,), "a whole number")
 YES_OR_NO = Kind((bool,), "True or False")
 FILE = Kind((str, Path), "a path")
 ANYTHING = Kind((object,), "anything")  # a name or an object, of which only what looks it up knows whether it fits
-RUN = Kind((str, Path, Loaded), "a run: its name, its directory, or what compare or load returned")
+RUN = Kind((str, Path, Loaded, Conclusion), "a run: its name, its directory, or what compare, optimize or load returned")
 _FIELDS = {**CompareConfig.model_fields, **SearchConfig.model_fields}
 KINDS: Mapping[str, Kind] = {
     **{

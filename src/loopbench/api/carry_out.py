@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +23,21 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.interruption import press_everywhere
 from loopbench.runs.engine.runner import Progress
 from loopbench.runs.folders import named_alike
-from loopbench.runs.permissions import own_code
+from loopbench.runs.permissions import Permissions, own_code
 from loopbench.runs.run_state import read_state
 
 from .arguments import naming_files
 from .warned import warn_caller
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class CutSearch:
+    """An optimization that was cut off, and what of it the user allows again."""
+
+    folder: Path
+    allowed: Permissions
 
 
 def carry_out_run(

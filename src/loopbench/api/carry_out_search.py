@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 from loopbench.experiments.optimize.config import OptimizeConfig
-from loopbench.experiments.optimize.prepare import prepare
+from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.tables import search_warnings
 from loopbench.reports.html.page import optimization_html
 from loopbench.reports.progress.display import search_display
 from loopbench.reports.search_tracking import run_logged
+from loopbench.runs.folders import named_alike
 
 from .arguments import naming_files
-from .carry_out import apart, how_it_stopped, write_or_note
+from .carry_out import CutSearch, apart, how_it_stopped, write_or_note
 from .warned import warn_caller
 
 
-def carry_out_search(config: OptimizeConfig, progress: bool | None) -> OptimizationResult:
-    """Search and test, log it to MLflow, and return the result.
+def carry_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizationResult:
+    """Search and test, or go on with a search that was cut off, log it to MLflow, and return the result.
 
     Raises ValueError for bad input, RunStopped where the search cannot go on, and KeyboardInterrupt.
     """
     notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
 
     def finish() -> OptimizationResult:
-        with naming_files(config.compare.model_dump()):
-            made = prepare(config)
+        made = _made(asked)
         with search_display(made, progress) as watching:
             logged = run_logged(made, watching, notes.append)
         notes.extend(how_it_stopped(logged.stopped, made.folder, made.config.compare))
         found = optimization_result(made.folder)
+        notes.extend(search_warnings(found))
+        notes.extend(filter(None, [named_alike(found.folder, made.config.compare.name)]))
         notes.extend(write_or_note(logged.page or optimization_html(found), found.folder))
         return found
 
     found = apart(finish)
     warn_caller(notes)
     return found
+
+
+def _made(asked: OptimizeConfig | CutSearch) -> Optimization:
+    if isinstance(asked, CutSearch):
+        return reopen(asked.folder, asked.allowed)
+    with naming_files(asked.compare.model_dump()):
+        return prepare(asked)

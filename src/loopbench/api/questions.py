@@ -23,7 +23,7 @@ from loopbench.experiments.gate import outputs as gate_outputs
 from loopbench.experiments.gate.damaged import check_suffix
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
-from loopbench.experiments.optimize.config import load_optimize_config
+from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.size import tables as size_tables
 from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
@@ -38,7 +38,7 @@ from loopbench.runs.config import CompareConfig, load_config
 from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
-from .carry_out import carry_out_run
+from .carry_out import CutSearch, carry_out_run
 from .conclusion import Conclusion, GateAnswer, SizeAnswer
 from .objects import (
     AnyScorer,
@@ -53,7 +53,7 @@ from .warned import warn_caller
 
 AnyLoop = str | Loop | type[Loop]
 AnyProfile = str | Path | Profile
-AnyRun = str | Path | Loaded
+AnyRun = str | Path | Loaded | Conclusion[OptimizationResult]
 COMPARE_SETTINGS = (*CompareConfig.model_fields, "scorer", "progress")
 CELLS = ("design", "max_trials", "interactions")
 """The settings of an ablation that a comparison does not have."""
@@ -208,13 +208,18 @@ def optimize(
     maximum number of tasks of the test.
     Raises ValueError for bad input, RunStopped where the search cannot go on; the run directory can be resumed.
     """
-    from .carry_out_search import carry_out_search  # needs DSPy
-
     check_known(settings, OPTIMIZE_KNOWN, OPTIMIZE_ELSEWHERE)
     named = _named({"loops": loops, "suite": suite, "profiles": (profile,), "models": (model,), **settings})
     config = load_optimize_config(None, named | {"optimizer": optimizer_name(optimizer)})
     _check_importable(config.compare)
-    found = carry_out_search(config, progress)
+    return carried_out_search(config, progress)
+
+
+def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -> Conclusion[OptimizationResult]:
+    """Search and test, or go on with that, and return the answer. Raises as `optimize`."""
+    from .carry_out_search import carry_out_search  # needs DSPy
+
+    found = carry_out_search(asked, progress)
     said = [*optimize_tables.verdicts(found), *optimize_tables.brief_lines(found)]
     return Conclusion(found.title, said_in_python(said), optimize_tables.tables(found), found)
 

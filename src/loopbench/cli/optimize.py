@@ -112,7 +112,7 @@ def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
     if stopped:
         say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
         say(f"  {_resume_command(made)}")
-    has_results = found.test is not None or not stopped
+    has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in found.designs)
     if has_results:
         write_optimization(found, page=page)
     say(f"run directory: {made.folder}")

@@ -226,7 +226,7 @@ def compare(
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = pairs_of_family(metric, tests, alpha, look)
-        pairs.extend(_with_repeats(_with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
+        pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
@@ -331,7 +331,7 @@ def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
 
 
-def _with_outlook(
+def with_outlook(
     pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
 ) -> list[Pair]:
     """Return the pairs; each undecided one with the sizes at which a run of its two arms alone may decide it.

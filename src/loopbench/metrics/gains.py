@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from .comparison import Comparison, Pair, paired_test, pairs_of_family
-from .paired import SCORES
+from .comparison import Comparison, Pair, paired_test, pairs_of_family, with_outlook
+from .paired import SCORES, PairedFlip
 from .record import Record
-from .statistics import Interval
+from .statistics import ALPHA, Interval, independent_difference
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
+from .sums import PairedSums
 
 MAX_TASKS = 10**12
 """A break-even beyond so many tasks is none."""
@@ -41,15 +42,20 @@ class Gain:
     after: Interval | None
     test: Pair | None
     """After minus before, adjusted over the designs: `better` is a gain. None where no task was scored in both arms."""
+    alone: Interval | None = None
+    """The same difference at the level of one design alone, for a comparison with its gain on other tasks."""
+    token_ratio: Interval | None = None
+    """How many times the tokens of before after takes in all, over the tasks that were scored in both arms."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is not known."""
-        tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin")
+        tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
             "before": None if self.before is None else self.before.as_dict(),
             "after": None if self.after is None else self.after.as_dict(),
             **{name: found[name] for name in tested},
+            "token_ratio": None if self.token_ratio is None else self.token_ratio.as_dict(),
         }
 
 
@@ -172,13 +178,23 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     for name in (arm for design in designs for arm in (design.before, design.after)):
         if name not in accuracy:
             raise ValueError(f"no arm is called {name!r}")
-    values = _values(records)
+    by_arm = _by_arm(records)
+    values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
     tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], margin) for d in designs}
-    tested = {(pair.a, pair.b): pair for pair in pairs_of_family(PRIMARY, tests, alpha)}
+    planned = with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
+    tested = {(pair.a, pair.b): pair for pair in planned}
+
+    def gain(design: Arms) -> Gain:
+        names = design.after, design.before
+        test = tests[names]
+        alone = None if test is None else test.flip.interval(alpha)
+        tokens = None if test is None else _token_ratio(by_arm[design.after], by_arm[design.before], alpha)
+        return Gain(design.design, accuracy[design.before], accuracy[design.after], tested.get(names), alone, tokens)
+
     return Gains(
-        tuple(Gain(d.design, accuracy[d.before], accuracy[d.after], tested.get((d.after, d.before))) for d in designs),
+        tuple(map(gain, designs)),
         _ranking({d.design: accuracy[d.before] for d in designs}, before, alpha, margin),
         _ranking({d.design: accuracy[d.after] for d in designs}, after, alpha, margin),
         tuple(_interactions({name: _gains_by_task(before[name], after[name]) for name in before}, alpha, margin)),
@@ -189,11 +205,23 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
 NOTHING = TaskValues({}, {})
 
 
-def _values(records: Sequence[Record]) -> dict[str, TaskValues]:
+def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
     by_arm: dict[str, list[Record]] = {}
     for record in records:
         by_arm.setdefault(record.arm, []).append(record)
-    return {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
+    return by_arm
+
+
+def _token_ratio(after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:
+    """Return Σafter/Σbefore of the tokens of tasks that are known in both; None if there are none."""
+    new, old = (task_values(records, METRICS["tokens"]) for records in (after, before))
+    tasks = [task for task in new.means if task in old.means]
+    if not tasks:
+        return None
+    above, below = ([found.means[task] for task in tasks] for found in (new, old))
+    sums = PairedSums(above, below, [new.clusters[task] for task in tasks])
+    low, high = sums.bounds(alpha / 2)
+    return Interval(sums.value, low, high, len(tasks))
 
 
 def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
@@ -232,28 +260,39 @@ class DevGain:
 
     before: float
     after: float
-    tasks: int
+    difference: Interval
+    """After minus before, paired over the dev tasks."""
 
     @property
     def gain(self) -> float:
-        return self.after - self.before
+        return self.difference.value
 
-    def optimism(self, gain: Gain) -> float | None:
-        """Return how much larger this gain is than `gain`, that on the locked tasks; None where that is not known."""
-        return None if gain.test is None else self.gain - gain.test.difference.value
+    @property
+    def tasks(self) -> int:
+        return self.difference.n
+
+    def optimism(self, gain: Gain) -> Interval | None:
+        """Return how much larger this gain is than `gain` on the locked tasks, which are other ones; None where that is not known."""
+        return None if gain.alone is None else independent_difference(self.difference, gain.alone)
 
     def to_json(self) -> dict[str, float | int]:
         """Return plain JSON."""
         return {"before": self.before, "after": self.after, "gain": self.gain, "tasks": self.tasks}
 
 
-def dev_gain(before: Mapping[str, float], after: Mapping[str, float]) -> DevGain | None:
-    """Return the means over the tasks whose scores are known of both programs (task → score); None if one has no scores."""
+def dev_gain(
+    before: Mapping[str, float], after: Mapping[str, float], clusters: Mapping[str, str] | None = None, alpha: float = ALPHA
+) -> DevGain | None:
+    """Return the means over the tasks whose scores are known of both programs (task → score); None if one has no scores.
+
+    `clusters`: task → cluster, where it has one.
+    """
     tasks = sorted(before.keys() & after.keys())
     if not tasks:
         return None
     old, new = (math.fsum(scores[task] for task in tasks) / len(tasks) for scores in (before, after))
-    return DevGain(old, new, len(tasks))
+    flip = PairedFlip([after[task] - before[task] for task in tasks], [(clusters or {}).get(task, "") for task in tasks])
+    return DevGain(old, new, flip.interval(alpha))
 
 
 # --- what it cost ---

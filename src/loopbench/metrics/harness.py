@@ -36,7 +36,7 @@ from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
 from .comparison import MARGIN
 from .record import Record
 from .record_table import records_by_arm
-from .statistics import ALPHA, Clusters, Floats, Interval
+from .statistics import ALPHA, Clusters, Floats, Interval, independent_difference
 from .summary import METRICS, PRIMARY, task_values
 
 DRAWS = 1_999
@@ -319,12 +319,10 @@ class Crossed:
         made of the ends of the two intervals then, since MOVER's would hold the truth too seldom.
         """
         loop, model = (self._fixed_interval(source, alpha) for source in ("loop", "model"))
-        value = loop.value - model.value
-        below = math.hypot(loop.value - loop.low, model.high - model.value)
-        above = math.hypot(loop.high - loop.value, model.value - model.low)
-        low = loop.low - model.high if loop.low == 0 else value - below
-        high = loop.high - model.low if model.low == 0 else value + above
-        return Interval(value, low, high, self.tasks)
+        found = independent_difference(loop, model)
+        low = loop.low - model.high if loop.low == 0 else found.low
+        high = loop.high - model.low if model.low == 0 else found.high
+        return Interval(found.value, low, high, self.tasks)
 
     def reversals(self) -> float:
         """Return the share of pairs of loops and pairs of models in which the order reverses."""

@@ -19,6 +19,8 @@ from .record_fields import check_fault, check_fields
 RECORD_VERSION = 1
 UNREPLAYABLE = "the plan does not replay: "
 """How the reason of a trial begins that is excluded because a tool, or the plan itself, is broken."""
+SCORER = "scorer "
+"""How the reason of a trial begins that is errored because its scorer raised."""
 RECORDING = "recording"
 """Kind of error: a recording that was to be replayed, or written, failed its trial."""
 

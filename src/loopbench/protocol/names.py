@@ -223,6 +223,12 @@ def lives_in_one_process(name: str) -> bool:
     return bool(colon) and module in ONE_PROCESS
 
 
+def without_process(spec: str) -> str:
+    """Return a name as its user knows it: `Tips(n=2)` for `__main__:Tips(n=2)`, and for what a session keeps."""
+    module, _, rest = spec.partition(":")
+    return rest if module in ONE_PROCESS and rest else spec
+
+
 def is_gone(name: str) -> bool:
     """Return whether `module:Name` was defined in a script or a session other than this one; nothing is imported."""
     module, _, attribute = name.partition(":")

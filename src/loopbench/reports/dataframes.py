@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
 from loopbench.experiments.compare.warned import warned
+from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
@@ -55,20 +56,30 @@ MAX_WARNINGS = 5
 """Maximum number of warnings that a notebook shows; `comparison` has all."""
 
 
-def load(run: str | Path, runs: str | Path | None = None) -> Loaded:
+class Optimized(Protocol):
+    """What `loopbench.optimize` returns, as far as loading its test takes."""
+
+    @property
+    def finding(self) -> OptimizationResult: ...
+
+
+def load(run: str | Path | Optimized, runs: str | Path | None = None) -> Loaded:
     """Load a comparison, an ablation, an imported run, or the test of an optimization as pandas DataFrames.
 
-    `run`: its directory, its name under `runs` (default: the folder `runs`), or `latest`. No model, loop or suite is loaded. Raises
-    ValueError for what is no text or path, and RunError, in one line, if the run does not exist or its files cannot be read.
+    `run`: its directory, its name under `runs` (default: the folder `runs`), `latest`, or what `optimize` returned. No model, loop
+    or suite is loaded. Raises ValueError for anything else, and RunError, in one line, if the run or its files cannot be read.
     """
-    given: Mapping[str, object] = {"run": run, "runs": "" if runs is None else runs}
+    finding = getattr(run, "finding", None)
+    place = finding.folder if isinstance(finding, OptimizationResult) else run
+    given: Mapping[str, object] = {"run": place, "runs": "" if runs is None else runs}
     for name, value in given.items():
         if not isinstance(value, str | Path):
             rows = "; loopbench.import_results reads results of other tools" if hasattr(value, "to_csv") else ""
             raise ValueError(f"{name}: give a text or a path, got {shown_short(value)}{rows}")
-    if os.path.isfile(run):  # which takes a text of any length
-        raise RunError(f"{run} is a file, not a run; loopbench.import_results({str(run)!r}) reads results of other tools")
-    return Loaded(results(trials_folder(run_folder(run, None if runs is None else Path(runs)))))
+    assert isinstance(place, str | Path)
+    if os.path.isfile(place):  # which takes a text of any length
+        raise RunError(f"{place} is a file, not a run; loopbench.import_results({str(place)!r}) reads results of other tools")
+    return Loaded(results(trials_folder(run_folder(place, None if runs is None else Path(runs)))))
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,14 +165,15 @@ class Loaded:
         _check_texts(a=a, b=b, task=task)
         return shown_why(self.results, a, b, task=task)
 
-    def loop(self, name: str) -> Loop:
+    def loop(self, name: str, program: str | Path | None = None) -> Loop:
         """Return the loop of an arm, set as it was compared: with the suite's limit of steps, and the options that were typed.
 
         `name`: an arm or a loop, as `why` takes it; whole, where its code is your own, which is imported. Its arms under several
-        models and profiles are one loop. Raises RunError for an unknown name, and for a loop that cannot be made again as it was.
+        models and profiles are one loop. `program`: the file of its optimized program, unless an optimization keeps it beside the
+        run, its test. Raises RunError for an unknown name, and for a loop that cannot be made again as it was.
         """
         _check_texts(name=name)
-        return arm_loop(self.results, required_arms(self.results, name)[0], name)
+        return arm_loop(self.results, required_arms(self.results, name)[0], name, program)
 
     def trace(self, trial: str) -> dict[str, Any]:
         """Return all events of one trial. `trial`: ARM/TASK/REPEAT, as in the column of that name, or a unique part of it.

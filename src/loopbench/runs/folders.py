@@ -113,6 +113,8 @@ def _run_there(folder: Path) -> _RunThere:
         began, config = datetime.fromisoformat(read["created"]).timestamp(), read.get("config")
     except (KeyError, TypeError, ValueError, OverflowError):  # a damaged manifest, which says so once the run is opened
         return _RunThere(written, written, None)
+    if isinstance(config, dict) and read.get("kind") == KIND:
+        config = config.get("compare")
     return _RunThere(began, written, config.get("name") if isinstance(config, dict) else None)
 
 
@@ -147,6 +149,8 @@ KIND = "optimization"
 """The kind that an optimization's manifest has."""
 TEST = "test"
 """The folder of the comparison on the test split."""
+OPTIMIZED = "optimized.json"
+"""The file of an optimization's design that holds its optimized program."""
 
 
 def is_optimization(folder: Path) -> bool:

@@ -166,15 +166,21 @@ def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
     """Raise ValueError for a budget in dollars that could never be used up."""
     if config.budget.dollars is None and config.trial_budget.dollars is None:
         return
-    if not config.real_models and config.price is None:
-        section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
-        given = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
-        raise ValueError(f"a budget in dollars needs a price of the scripted model: {given}, or limit them with {section}-tokens")
+    section = "--budget" if config.trial_budget.dollars is None else "--trial-budget"
+    check_scripted_price(config, f"{section}-tokens")
     for name, model in models.items():
         if not getattr(model, "is_priced", True):
             raise ValueError(
                 f"a budget in dollars needs the price of {name}, which is in no price list: give it with --prices FILE"
             )
+
+
+def check_scripted_price(config: CompareConfig, otherwise: str) -> None:
+    """Raise ValueError if a budget in dollars limits a scripted model whose tokens have no price; `otherwise`: the option that
+    limits it without one."""
+    if not config.real_models and config.price is None:
+        given = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
+        raise ValueError(f"a budget in dollars needs a price of the scripted model: {given}, or limit them with {otherwise}")
 
 
 def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:

@@ -186,7 +186,7 @@ def test_the_names_that_scripts_read_are_there(write):
     top = {"run", "digest", "complete", "state", "invalid", "optimizer", "budget", "splits", "designs", "ranking", "test"}
     assert made.keys() == top
     names = {"design", "status", "reason", "program", "digest", "unchanged", "candidates", "chosen", "dev", "test", "optimism"}
-    assert made["designs"][0].keys() == names | {"cost", "warnings"}
+    assert made["designs"][0].keys() == names | {"cost", "warnings", "optimism_interval", "advice"}
     spent = {"search", "proposals", "evaluation", "amortised"}
     uses = {"per_task_before", "per_task_after", "per_solved_before", "per_solved_after"}
     assert made["designs"][0]["cost"].keys() == spent | uses
@@ -200,11 +200,16 @@ def test_the_ranking_turns_around(write):
     assert [item["design"] for item in ranking["before"]] == ["finish", "bare"]
     assert [item["design"] for item in ranking["after"]] == ["bare", "finish"]
     assert (ranking["top_changed"], ranking["change"]) == (True, "crossed")
-    line, each = verdicts(found)
+    line, overfitting, bare, finish = verdicts(found)
     assert line.startswith("Highest before: finish, 0.500")
     assert "after: bare, 0.833" in line
     assert "optimization changed which loop is best (gain of bare minus gain of finish: 0.467" in line
-    assert each == "Optimized, on the test tasks: better: bare; no difference shown: finish"
+    assert overfitting.startswith("Overfitting, gain on dev tasks less gain on test tasks: bare 0.000 [")
+    assert overfitting.count("not told apart from 0") == 2
+    assert bare.startswith("Adopt the new prompts of bare: they gain 0.500 [")
+    assert finish.startswith("Keep the old prompts of finish: no gain is shown, and the new ones take about as many tokens (1.00 [")
+    assert finish.endswith("; 1,100 tasks would decide (chance about 85 %)")
+    assert [item["advice"] for item in found.to_json()["designs"]] == [bare, finish]
 
 
 def test_the_digest_depends_on_programs_and_records(write, tmp_path):
@@ -385,7 +390,8 @@ def test_tables(write):
     found = shown(optimization_result(write(A, B)))
     assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost"]
     bare, finish = found["Gains by COPRO, budget 100calls for each design"]
-    assert (bare["dev"], bare["verdict"], bare["optimism"]) == ("0.000 → 0.500", "better", "+0.000")
+    assert (bare["dev"], bare["verdict"]) == ("0.000 → 0.500", "better")
+    assert bare["optimism"].startswith("0.000 [-")
     assert bare["gain"].startswith("0.500 [")
     assert (bare["programs"], bare["LM calls"], bare["proposals"]) == ("7", "60 of 100", "5")
     assert finish["verdict"] == "undecided"

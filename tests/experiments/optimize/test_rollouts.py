@@ -80,6 +80,38 @@ def test_what_is_asked_again_costs_nothing(rollouts_of: Make, watcher: Any) -> N
     assert [item.number for item in rollouts.candidates.values()] == [0, 1]
 
 
+def test_a_program_counts_once_it_has_instructions_of_its_own_or_is_scored_on_dev_or_all_of_train(
+    rollouts_of: Make, watcher: Any
+) -> None:
+    """Tasks 0 and 2 are of dev, 1 and 3 of train."""
+    rollouts = rollouts_of(watcher=watcher)
+
+    def with_demo(number: int, *tasks: int) -> None:
+        demo = {"query": f"Twice {number}?", "reply": "{}"}
+        program = {name: replace(prompt, demos=(demo,)) for name, prompt in program_of(rollouts).items()}
+        for task in tasks:
+            rollouts(rollouts.arm.loop, program, {"query": "", "task": [*rollouts.tasks][task]}, SampledPrediction(0))
+
+    def tried() -> list[int]:
+        return [what for kind, what in watcher.told if kind == "tried"]
+
+    ask(rollouts)
+    with_demo(1, 1)
+    assert (rollouts.tried, tried()) == (1, [])
+    ask(rollouts, task=1, changed="Other words.")
+    assert (rollouts.tried, tried()) == (2, [2])
+    with_demo(1, 0)
+    assert (rollouts.tried, tried()) == (3, [2, 1])
+    with_demo(3, 1, 3)
+    with_demo(4, 3)
+    assert (rollouts.tried, tried()) == (4, [2, 1, 3])
+    program = [*rollouts.candidates.values()][4].program
+    assert rollouts.candidate(program, is_whole=True).counts
+    assert rollouts.candidate(program).counts
+    assert (rollouts.tried, tried()) == (5, [2, 1, 3, 4])
+    assert [item.number for item in rollouts.candidates.values()] == [0, 1, 2, 3, 4]
+
+
 def search(rollouts: Rollouts) -> tuple[list[ProgramResult], str]:
     """What a fixed search is given until its budget ends it, and why that was."""
     given = []

@@ -101,3 +101,8 @@ def test_nothing_is_proposed_where_a_command_would_not_say_it_all():
     assert not ablation_of(arm("my_loops:Mine"), "parse", SETTINGS)
     assert not ablation_of(react, "budget", SETTINGS)
     assert not ablation_of(react, "parse", SETTINGS.model_copy(update={"suite": "csv"}))
+
+
+@pytest.mark.parametrize(("loop", "cause"), CASES)
+def test_no_option_is_proposed_for_what_only_prompts_teach(loop, cause):
+    assert ablation_of(arm(loop), cause, SETTINGS, "weakness.unit") is None

@@ -2,35 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from pathlib import Path
 
 from loopbench.experiments.compare.results import Results
-from loopbench.protocol import Loop
-from loopbench.protocol.names import Spec
+from loopbench.protocol import Loop, Optimizable
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.protocol.program import with_program
 from loopbench.runs.built_in import builtin_names
+from loopbench.runs.folders import OPTIMIZED, TEST
 from loopbench.runs.manifest import ArmEntry
-from loopbench.runs.new_manifest import configuration
+from loopbench.runs.new_manifest import configuration, loop_program_digest
 from loopbench.runs.registry import loops_named, make_loop
 from loopbench.runs.store.files import RunError
 
 
-def arm_loop(run: Results, arm: str, named: str) -> Loop:
+def arm_loop(run: Results, arm: str, named: str, program: str | Path | None = None) -> Loop:
     """Return the loop of an arm, under the limit of steps that the run gave it. `named`: what the user typed for it.
 
-    Code of your own is imported only where `named` holds its whole name. Raises RunError for code that was not named, an arm of
-    an imported run, one with an optimized program, and a loop whose options or their defaults have changed since the run.
+    Code of your own is imported only where `named` holds its whole name. `program`: the file of the arm's optimized program; left
+    out, it is the one that an optimization keeps beside its test. Raises RunError for code that was not named, an arm of an
+    imported run, one whose program is another one or not there, and a loop whose options or their defaults have changed since.
     """
     entry = run.manifest.arm(arm)
     if entry is None or run.manifest.imported is not None or not entry.configuration:
         raise RunError(f"{run.folder}: {arm}: another tool ran this loop, and it cannot be made here")
-    if entry.program is not None:
-        raise RunError(f"{run.folder}: {arm}: its prompts come from an optimized program; with_program puts a file into a loop")
     spec = Spec(entry.loop, entry.options)
     _check_named(run, spec, named)
     loop = _made(run, entry, spec)
     if configuration(loop) != entry.configuration:
         raise RunError(f"{run.folder}: {arm}: this loop is set differently now; it ran as {entry.configuration}")
-    return loop
+    return _programmed(run, entry, loop, named, program)
+
+
+def _programmed(run: Results, entry: ArmEntry, loop: Loop, named: str, typed: str | Path | None) -> Loop:
+    """Return the loop with the arm's optimized program, where it has one. Raises RunError."""
+    if entry.program is None and typed is not None:
+        raise RunError(f"{run.folder}: {entry.arm}: it ran with its own prompts; leave program out")
+    if entry.program is None:
+        return loop
+    if typed is not None:
+        return _read(entry, loop, Path(typed))
+    for path in _kept_programs(run.folder):
+        with contextlib.suppress(RunError):  # that of another design
+            return _read(entry, loop, path)
+    file = _typed_program(run, entry)
+    call = f"run.loop({named!r}, program={'FILE' if file is None else repr(file)})"
+    raise RunError(f"{run.folder}: {entry.arm}: its prompts come from {file or 'an optimized program'}: {call} reads them")
+
+
+def _read(entry: ArmEntry, loop: Loop, path: Path) -> Loop:
+    """Return the loop with the program of a file. Raises RunError for another one than the arm ran with."""
+    if not isinstance(loop, Optimizable):
+        raise RunError(f"{path}: it does not fit {entry.arm}, whose prompts cannot be changed any more")
+    try:
+        made: Loop = with_program(loop, path)
+    except ValueError as error:  # which names the file
+        raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    if loop_program_digest(made) != entry.program:
+        raise RunError(f"{path}: not the program that {entry.arm} ran with")
+    return made
+
+
+def _kept_programs(folder: Path) -> list[Path]:
+    """Return the optimized programs that an optimization keeps beside its test; none for another run."""
+    whole = folder.resolve()
+    return sorted(whole.parent.glob(f"designs/*/{OPTIMIZED}")) if whole.name == TEST else []
+
+
+def _typed_program(run: Results, entry: ArmEntry) -> str | None:
+    """Return the file that was typed for an arm's program; None if the manifest does not tell."""
+    specs = [parse_spec(loop) for loop in run.manifest.settings.loops]
+    return next((spec.program for spec in specs if spec.program and entry.arm.startswith(f"{spec.label}/")), None)
 
 
 def _check_named(run: Results, spec: Spec, named: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from loopbench.checks import suite as checks
 from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import SCORER, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import false_success
@@ -34,8 +34,6 @@ from loopbench.runs.store.traces import Traces
 
 from .results import Results, results
 
-SCORER = "scorer "
-"""The beginning of the reason of a trial that is errored because it could not be scored."""
 REDACTED = "their answers, or the end states that they left, were kept without what looked like secrets"
 
 
@@ -215,7 +213,7 @@ class _Judge:
         except Exception as error:  # the suite's scorer, which may be user code
             if record.status == "errored":
                 return record
-            reason = f"scorer {task.scorer}: {type(error).__name__}: {error_text(error)}"
+            reason = f"{SCORER}{task.scorer}: {type(error).__name__}: {error_text(error)}"
             raise RunError(f"{self.folder}: trial {record.name}: {reason}; nothing was written") from None
         abstained = isinstance(record.answer, str) and is_abstention(record.answer) and not record.gave_up
         return replace(

@@ -46,6 +46,20 @@ def _feasible(pair: Pair) -> Chance | None:
     return None if pair.outlook is None or pair.outlook.more.tasks > MAX_TASKS else pair.outlook.more
 
 
+NO_SIZE = "no feasible number of tasks is likely to decide"
+
+
+def what_decides(pair: Pair, alpha: float) -> str:
+    """Return which run would decide an undecided pair: `400 tasks would decide (chance about 80 %)`. `alpha`: of the test."""
+    if few := too_few_to_plan([pair], alpha):
+        return few
+    size = _feasible(pair)
+    if size is None:
+        return NO_SIZE
+    chance = f"chance about {chance_in_words(size.chance)}"
+    return f"{counted(size.tasks, 'task')} would decide{likelier_equivalent(pair)} ({chance})"
+
+
 def likelier_equivalent(pair: Pair) -> str:
     """Return that the run that would decide a pair is likelier to show it to be equivalent than to differ; else empty."""
     is_likelier = pair.outlook is not None and pair.outlook.is_likelier_equivalent
@@ -71,7 +85,7 @@ class UndecidedPairs:
         if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
             yield AnswerSentence(f"{between}: {few}")
         elif (plan := self._soonest(undecided)) is None:
-            yield AnswerSentence(f"{between}: no feasible number of tasks is likely to decide")
+            yield AnswerSentence(f"{between}: {NO_SIZE}")
         else:
             told_apart = plan.between(self.loop)
             decides = f"{plan.tasks} would decide{plan.alike} ({plan.chance})" if len(rows) == 1 else told_apart

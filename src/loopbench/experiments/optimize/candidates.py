@@ -50,6 +50,10 @@ class Candidate:
     train: Mapping[str, float] = field(default_factory=dict)
     """Task → mean score of its rollouts."""
     dev: Mapping[str, float] = field(default_factory=dict)
+    counts: bool = True
+    """Whether it counts as a program that was tried: the first and the final one, one that was scored on a dev task or on all train
+    tasks, or one with instructions of its own. Others are steps within an optimizer, such as a program without the demonstration
+    of the task that is just being bootstrapped."""
 
     @property
     def dev_mean(self) -> float | None:
@@ -75,7 +79,7 @@ class SearchEnd:
     chosen: int
     """The number of the final candidate."""
     candidates: int
-    """Number of programs tried, including the design's own."""
+    """Number of programs that count as tried, including the design's own."""
     before: Mapping[str, float]
     """Dev task → score of the design's own program."""
     after: Mapping[str, float]
@@ -122,7 +126,7 @@ class Watcher(Protocol):
         """Handle the start of a design's optimization; `own`: its own program."""
 
     def tried(self, design: str, candidate: Candidate) -> None:
-        """Handle a new program."""
+        """Handle a program from when it counts as tried; rollouts of it may have been told before."""
 
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
         """Handle a scored rollout; `candidate` includes its score, `search` is the cost so far."""

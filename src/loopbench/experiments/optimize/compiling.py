@@ -22,7 +22,7 @@ import dspy
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol.redact import logger_of
 
-from .quiet_dspy import Warn, one_line, quiet
+from .quiet_dspy import Warn, one_line, quiet, with_place
 
 logger = logger_of(__name__)
 
@@ -86,8 +86,9 @@ def any_metric(example: Any, prediction: Any, trace: Any = None, pred_name: Any 
     return score(example, prediction, trace) if pred_name is None else judge(example, prediction)
 
 
-class _Uncaught(BaseException):
-    """A carrier of an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised."""
+class Uncaught(BaseException):
+    """A carrier of an exception (its cause) past optimizers, which would log it and score 0; its text says where it was raised, and
+    what, where there is no cause."""
 
 
 def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +99,7 @@ def loud(metric: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return metric(*args, **kwargs)
         except Exception as error:
-            raise _Uncaught("in the metric") from error
+            raise Uncaught("in the metric") from error
 
     return measured
 
@@ -128,7 +129,7 @@ class LoopUnderTest(LoopProgram):
 
     def end(self) -> None:
         """No rollout begins any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
-        self._fuse.blown = self._fuse.blown or _Uncaught("after the end")
+        self._fuse.blown = self._fuse.blown or Uncaught("after the end")
 
     def forward(self, **inputs: Any) -> Any:
         trace = dspy.settings.trace
@@ -155,7 +156,7 @@ class _Fuse:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if isinstance(error, Exception):
-            self.blown = _Uncaught("in a rollout")
+            self.blown = Uncaught("in a rollout")
             raise self.blown from error
         self.blown = error or self.blown
 
@@ -182,9 +183,10 @@ def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop
     with _ONE_AT_A_TIME, quiet(workshop.warn), dspy.context(**_settings(workshop)):
         try:
             return _program(search(workshop, student), workshop.student)
-        except _Uncaught as uncaught:
-            cause = uncaught.__cause__ or uncaught
-            raise OptimizerFailed(f"{name}: {uncaught}: {one_line(cause)}") from cause
+        except Uncaught as uncaught:
+            cause = uncaught.__cause__
+            said = str(uncaught) if cause is None else f"{uncaught}: {with_place(cause)}"
+            raise OptimizerFailed(f"{name}: {said}") from cause
         except Exception as error:  # the boundary to DSPy's and the user's own optimizers
             raise OptimizerFailed(f"{name}: {one_line(error)}") from error
         finally:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from loopbench.protocol import Prompt, program_digest, read_program
+from loopbench.runs.folders import OPTIMIZED
 from loopbench.runs.store.files import RunError
 
-PROGRAM, ENDED, CANDIDATES = "optimized.json", "ended.json", "candidates.json"
+PROGRAM, ENDED, CANDIDATES = OPTIMIZED, "ended.json", "candidates.json"
 FAILURE = "failure.txt"
 """The traceback of a failed optimizer."""
 ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"

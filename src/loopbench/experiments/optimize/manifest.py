@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from loopbench.protocol.names import without_process
 from loopbench.runs.config import BudgetConfig, Positive, Repeats, Seed
 from loopbench.runs.folders import is_optimization
 from loopbench.runs.manifest import Count, ManifestPart, fitting
@@ -32,6 +33,11 @@ class OptimizerEntry(ManifestPart):
     spec: str
     name: str
     options: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The optimizer with its options, as its user knows it."""
+        return without_process(self.spec)
 
 
 class DesignEntry(ManifestPart):

@@ -14,7 +14,7 @@ from loopbench._extras import is_installed, missing
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol import Program
 from loopbench.protocol.installed import plugins_of
-from loopbench.protocol.names import Spec, nearest, own_object
+from loopbench.protocol.names import Spec, nearest, own_object, without_process
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
 from loopbench.runs.registry import checked_options
@@ -22,6 +22,7 @@ from loopbench.runs.registry import checked_options
 from .built_in import BOTH, BuiltIn, Part, built_in
 from .compiling import Workshop, any_metric, compiled, loud
 from .quiet_dspy import one_line
+from .raising import watched_metric
 
 GROUP = "loopbench.optimizers"
 """The entry points of optimizers in other packages."""
@@ -117,7 +118,7 @@ class OwnOptimizer:
         return {name: option for name, option in options_of(self.target).items() if name not in _PROVIDED}
 
     def compile(self, workshop: Workshop) -> LoopProgram:
-        return compiled(self.name, self._search, workshop)
+        return compiled(without_process(self.name), self._search, workshop)
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
         settings = {name: value(workshop) for name, value in _PROVIDED.items()}
@@ -126,7 +127,9 @@ class OwnOptimizer:
         if not callable(compiling):
             raise TypeError(f"it is a {type(teleprompter).__name__}, which has no compile(student, trainset=…)")
         arguments = {"valset": workshop.choosing, "seed": workshop.seed}
-        return compiling(student, trainset=list(workshop.train), **_accepted(compiling, arguments))
+        accepted = _accepted(compiling, arguments)
+        with watched_metric(teleprompter, workshop.warn):
+            return compiling(student, trainset=list(workshop.train), **accepted)
 
 
 def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:

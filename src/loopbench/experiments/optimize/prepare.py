@@ -44,7 +44,7 @@ from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code
 from loopbench.runs.schedule import Arm, make_arms
 from loopbench.runs.scripted_price import with_scripted_price
 from loopbench.runs.store.files import RunError, read_document
-from loopbench.runs.trial_models import open_models
+from loopbench.runs.trial_models import check_scripted_price, open_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ def prepare(config: OptimizeConfig) -> Optimization:
     config = config.model_copy(update={"compare": with_scripted_price(config.compare)})
     suite, splits, arms, optimizer = _look_up(config)
     check_plans(config.compare, suite, splits.test)  # not after the search
+    if config.search.budget.dollars is not None:
+        check_scripted_price(config.compare, "--budget 5000tokens")
     open_models(search_config(config), arms)  # reports a missing key or price now
     open_proposer(config)
     folder = new_folder(config.compare.runs, f"{suite.name}-optimized")

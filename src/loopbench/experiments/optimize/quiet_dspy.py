@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
+from loopbench.protocol.own_code import raised_at
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
 
@@ -32,6 +33,8 @@ MAX_CHARS = 400
 
 _SWALLOWED = re.compile(r"Batched reflection failed|Per-task reflection failed|Iteration \d+: Exception|Error ")
 """The beginnings of messages about exceptions below the level of a warning: GEPA's at INFO, MIPROv2's printed."""
+_OF_AN_EXAMPLE = re.compile(r"Failed to run or to evaluate example |Error for ")
+"""The beginnings of messages that show a whole example before the exception, of BootstrapFewShot and of evaluations."""
 
 
 @contextmanager
@@ -53,6 +56,12 @@ def one_line(error: BaseException) -> str:
     return cap(redact(" ".join(f"{type(error).__name__}: {error_text(error)}".split())), MAX_CHARS)
 
 
+def with_place(error: BaseException) -> str:
+    """Return an exception in one line, with the place in the user's code where it came up."""
+    at = raised_at(error)
+    return f"{one_line(error)}{f' at {at}' * bool(at)}"
+
+
 class _Once:
     """A filter that passes on each message once, up to a maximum number."""
 
@@ -60,27 +69,34 @@ class _Once:
         self.warn = warn
         self.seen: set[str] = set()
 
-    def __call__(self, text: str) -> None:
+    def __call__(self, text: str, kind: str = "") -> None:
+        """Pass a message on, if none of its kind was before; `kind`: empty for the message itself."""
         line = cap(redact(" ".join(text.split())), MAX_CHARS)
-        kind = re.sub(r"\d+", "0", line)  # numbers of iterations and batches
+        kind = re.sub(r"\d+", "0", kind or line)  # numbers of iterations and batches
         if line and kind not in self.seen and len(self.seen) < MAX_WARNINGS:
             self.seen.add(kind)
             self.warn(line)
 
 
 class _Handler(logging.Handler):
-    def __init__(self, warn: Warn) -> None:
+    def __init__(self, warn: _Once) -> None:
         super().__init__()
         self.warn = warn
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if f"{record.name}.".startswith(PREFIXES) and (record.levelno >= logging.WARNING or _SWALLOWED.match(text)):
+        """Pass a message on; of one about an example, the exception first, since examples are longer than what is shown."""
+        text, error = record.getMessage(), sys.exc_info()[1]
+        if not f"{record.name}.".startswith(PREFIXES) or not (record.levelno >= logging.WARNING or _SWALLOWED.match(text)):
+            return
+        if error is not None and _OF_AN_EXAMPLE.match(text):
+            cause = one_line(error)
+            self.warn(f"{cause} ({text})", kind=cause)
+        else:
             self.warn(text)
 
 
 @contextmanager
-def _captured(logger: logging.Logger, warn: Warn) -> Iterator[None]:
+def _captured(logger: logging.Logger, warn: _Once) -> Iterator[None]:
     """Replace a logger's handlers by one; restore its level too, because MIPROv2 sets optuna's."""
     handlers, propagate, level = logger.handlers, logger.propagate, logger.level
     logger.handlers, logger.propagate = [_Handler(warn)], False

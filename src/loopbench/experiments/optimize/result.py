@@ -9,12 +9,14 @@ from typing import Any
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
+from loopbench.metrics.statistics import ALPHA, Interval
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.folders import TEST
 from loopbench.runs.store.files import MANIFEST, RunError, read_document
 
+from .advice import advice
 from .candidates import SearchCost, SearchEnd
 from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
@@ -48,6 +50,8 @@ class DesignResult:
     """The gain on the test split; None if that was not opened."""
     cost: DesignCost | None
     warnings: tuple[str, ...]
+    advice: str = ""
+    """Whether to adopt its new prompts, in a sentence; empty without a whole and valid test."""
 
     @property
     def status(self) -> str:
@@ -65,7 +69,7 @@ class DesignResult:
         return self.ended is not None and self.ended.digest == self.own
 
     @property
-    def optimism(self) -> float | None:
+    def optimism(self) -> Interval | None:
         """The gain on dev minus the gain on test."""
         return None if self.dev is None or self.gain is None else self.dev.optimism(self.gain)
 
@@ -85,7 +89,9 @@ class DesignResult:
             "chosen": None if ended is None else ended.chosen,
             "dev": None if self.dev is None else self.dev.to_json(),
             "test": None if self.gain is None else self.gain.to_json(),
-            "optimism": self.optimism,
+            "optimism": None if self.optimism is None else self.optimism.value,
+            "optimism_interval": None if self.optimism is None else self.optimism.as_dict(),
+            "advice": self.advice,
             "cost": {
                 **spent,
                 "per_task_before": None if before is None else before.per_task.to_json(),
@@ -147,7 +153,7 @@ class OptimizationResult:
         sizes = f"{splits['train'].tasks} train, {splits['dev'].tasks} dev, {splits['test'].tasks} test"
         repeats = self.manifest.settings.compare.repeats
         state = f"; {self.state}" if self.state else ""
-        how = f"{self.manifest.optimizer.spec}, seed {self.manifest.seed}"
+        how = f"{self.manifest.optimizer.title}, seed {self.manifest.seed}"
         return f"{suite.name} {suite.version}: {sizes} tasks × {repeats}; {how}{state}"
 
     @property
@@ -233,10 +239,22 @@ def _design(
     files: _DesignFiles, place: int, arms: Sequence[Arms] | None, gained: Gains | None, test: Results | None, tasks: int
 ) -> DesignResult:
     ended = files.ended
-    dev = None if ended is None else dev_gain(ended.before, ended.after)
+    alpha = ALPHA if gained is None else gained.alpha
+    clusters = {} if gained is None else _clusters(files.rollouts)
+    dev = None if ended is None else dev_gain(ended.before, ended.after, clusters, alpha)
     gain = None if gained is None else gained.gains[place]
     cost = None if test is None or arms is None or ended is None else _cost(ended, arms[place], test, tasks)
-    return DesignResult(files.design, files.folder, files.own, ended, dev, gain, cost, () if ended is None else ended.warnings)
+    warned, said = (() if ended is None else ended.warnings), ""
+    if gain is not None and ended is not None and test is not None and test.is_complete and not test.comparison.invalid:
+        unchanged = ended.digest == files.own
+        said = advice(gain, is_unchanged=unchanged, has_failed=ended.status == "failed", alpha=alpha)
+    return DesignResult(files.design, files.folder, files.own, ended, dev, gain, cost, warned, said)
+
+
+def _clusters(rollouts: Path) -> dict[str, str]:
+    """Return task → cluster of a design's rollouts."""
+    lines = read_log(rollouts)
+    return {str(line["key"][1]): str(line["record"].get("cluster", "")) for line in lines}
 
 
 def _cost(ended: SearchEnd, arms: Arms, test: Results, tasks: int) -> DesignCost:

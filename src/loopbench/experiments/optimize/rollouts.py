@@ -19,7 +19,7 @@ from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
-from loopbench.metrics.record import Record
+from loopbench.metrics.record import SCORER, Record
 from loopbench.metrics.trace import Trace
 from loopbench.models.metering import Meter
 from loopbench.protocol import SILENT, Loop, Model, Observer, Outcome, Program, Query, StopReason, Toolbox, program_digest
@@ -37,10 +37,15 @@ from .candidates import Candidate, SearchCost, Watcher
 from .event_loop_thread import Background
 from .feedback import feedback
 from .log import JsonLinesLog, read_log
+from .raising import LEAST_ERRORS, Raising
 
 
 class BudgetSpent(BaseException):
     """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+
+
+class ScorerBroken(BaseException):
+    """The scorer of the tasks raises again and again; the message says what."""
 
 
 class RunStopped(BaseException):
@@ -162,6 +167,11 @@ class Rollouts:
         self.evaluation = SearchCost()
         self.errored = 0
         """Number of rollouts that finally failed because of infrastructure."""
+        self.scorer = Raising()
+        """How often the tasks' scorer judged a rollout, and how often it raised."""
+        self._train = {name for name, (split, _) in tasks.items() if split == "train"}
+        self._instructions: set[tuple[tuple[str, str], ...]] = set()
+        """Those of all programs so far."""
         self._scores: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._futures: dict[Key, Future[Rollout | None]] = {}
         self.used_predictors: set[str] = set()
@@ -178,7 +188,7 @@ class Rollouts:
         self._log.close()
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
-        """Run or look up a rollout. Raises BudgetSpent and RunStopped."""
+        """Run or look up a rollout. Raises BudgetSpent, ScorerBroken and RunStopped."""
         task_id = self._task_id(inputs)
         with self._lock:
             key = Key(self.candidate(program).digest, task_id, sampled.rollout, sampled.temperature)
@@ -200,18 +210,32 @@ class Rollouts:
         dollars = None if search.dollars is None and not meter.dollars else meter.dollars
         return SearchCost(search.trials, meter.calls, meter.tokens, dollars)
 
-    def candidate(self, program: Program) -> Candidate:
-        """Return the candidate of a program, a new one if there is none yet."""
+    def candidate(self, program: Program, *, is_whole: bool = False) -> Candidate:
+        """Return the candidate of a program, a new one if there is none yet; `is_whole`: it counts as tried, whatever it is."""
         digest = program_digest(program)
         with self._lock:
             candidate = self.candidates.get(digest)
             if candidate is None:
-                candidate = self.candidates[digest] = Candidate(len(self.candidates), digest, program)
+                candidate = self.candidates[digest] = Candidate(len(self.candidates), digest, program, counts=not self.candidates)
                 if candidate.number == 0:
                     self.watcher.began(str(self.arm.spec), candidate)
-                else:
-                    self.watcher.tried(str(self.arm.spec), candidate)
+            instructions = _instructions(program)
+            if is_whole or instructions not in self._instructions:
+                candidate = self._counting(candidate)
+            self._instructions.add(instructions)
             return candidate
+
+    def _counting(self, candidate: Candidate) -> Candidate:
+        """Return a candidate that counts as tried from now on, and report it if it did not before."""
+        if not candidate.counts:
+            candidate = self.candidates[candidate.digest] = replace(candidate, counts=True)
+            self.watcher.tried(str(self.arm.spec), candidate)
+        return candidate
+
+    @property
+    def tried(self) -> int:
+        """The number of programs that count as tried."""
+        return sum(candidate.counts for candidate in self.candidates.values())
 
     def best(self) -> Candidate:
         """Return the best candidate so far, the first of equals: by all dev tasks if several were scored on them, else by all train
@@ -229,14 +253,17 @@ class Rollouts:
         candidate = self.candidate(program)
         setting = replace(self.setting, meter=Meter())
         keys = [Key(candidate.digest, task_id, 0, None) for task_id, (split, _) in self.tasks.items() if split == "dev"]
-        waiting = [self._future(key, loop, program, setting) for key in keys]
         scores = {}
-        for key, future in zip(keys, waiting, strict=True):
-            rollout = _result(future)
-            if rollout is None:  # still running when the search ended, then cut short by its budget
-                rollout = _result(self._future(key, loop, program, setting))
-            if (scored := self._scored(key, rollout)) is not None and scored.record.status == "scored":
-                scores[key.task] = scored.score
+        for some in (keys[:LEAST_ERRORS], keys[LEAST_ERRORS:]):  # the first few tell whether the scorer works at all
+            if self.scorer.is_broken:
+                break
+            waiting = [self._future(key, loop, program, setting) for key in some]
+            for key, future in zip(some, waiting, strict=True):
+                rollout = _result(future)
+                if rollout is None:  # still running when the search ended, then cut short by its budget
+                    rollout = _result(self._future(key, loop, program, setting))
+                if (scored := self._scored(key, rollout)) is not None and scored.record.status == "scored":
+                    scores[key.task] = scored.score
         return scores
 
     def proposed(self, spent: SearchCost) -> None:
@@ -300,7 +327,7 @@ class Rollouts:
                 return None
             record = trial.record
             spent += SearchCost(0, record.lm_calls, record.tokens, record.cost_usd)
-            if record.status != "errored":
+            if record.status != "errored" or _raised_in_scorer(record):  # which would raise again
                 break
         return _rollout_of(trial, calls, task, spent, is_beyond)
 
@@ -317,23 +344,38 @@ class Rollouts:
             mean = {**getattr(candidate, split), key.task: sum(scores) / len(scores)}
             candidate = replace(candidate, dev=mean) if split == "dev" else replace(candidate, train=mean)
             self.candidates[key.program] = candidate
+            if split == "dev" or self._train <= candidate.train.keys():
+                candidate = self._counting(candidate)
             if rollout.is_beyond:
                 self.evaluation += rollout.spent
             else:
                 self.search += rollout.spent
-            if rollout.record.status == "errored":
+            if _raised_in_scorer(rollout.record):
+                self.scorer.failed(rollout.record.reason)
+            elif rollout.record.status == "errored":
                 self.errored += 1
                 self._failed_in_a_row += 1
                 self._last_failure = rollout.record.reason
             else:
                 self._failed_in_a_row = 0
+                self.scorer.returned()
             self.watcher.rolled_out(str(self.arm.spec), candidate, rollout.record, self.search)
         return rollout
 
     def check_alive(self) -> None:
-        """Raise RunStopped after many failures in a row."""
+        """Raise ScorerBroken or RunStopped after many failures."""
+        if self.scorer.is_broken:
+            raise ScorerBroken(f"{self.scorer.first} (it {self.scorer})")
         if self._failed_in_a_row >= FIRST_FAILURES:
             raise RunStopped(f"{FIRST_FAILURES} rollouts in a row failed, the last because of {self._last_failure}")
+
+
+def _instructions(program: Program) -> tuple[tuple[str, str], ...]:
+    return tuple((name, prompt.instructions) for name, prompt in program.items())
+
+
+def _raised_in_scorer(record: Record) -> bool:
+    return record.status == "errored" and record.reason.startswith(SCORER)
 
 
 def _lead(candidate: Candidate, other: Candidate) -> float:

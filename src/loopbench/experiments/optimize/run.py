@@ -27,6 +27,7 @@ from loopbench.protocol import Program
 from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import readable
+from loopbench.protocol.names import without_process
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
 from loopbench.runs.engine.interruption import Interruption
@@ -44,7 +45,7 @@ from .event_loop_thread import Background
 from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS
 from .optimizer import unread_proposals_warning
 from .proposals import Proposals
-from .rollouts import BudgetSpent, RolloutRules, Rollouts, RunStopped
+from .rollouts import BudgetSpent, RolloutRules, Rollouts, RunStopped, ScorerBroken
 from .watchers import SILENT
 
 # --- running ---
@@ -69,9 +70,16 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
             return str(stopped)
         ends = [design.ended() for design in optimization.designs]
         if all(ended.status == "failed" for ended in ends):
-            file = optimization.designs[0].folder / FAILURE
-            raise RunError(f"{ends[0].reason} (on all designs; the traceback is in {file}); the test split stays locked")
+            raise RunError(_all_failed(optimization.designs, ends[0].reason))
         return compare.run(open_test(optimization), progress)
+
+
+def _all_failed(designs: Sequence[DesignSearch], reason: str) -> str:
+    """Return why no design could be optimized, by the first of them."""
+    file = designs[0].folder / FAILURE
+    details = [*(["on all designs"] if len(designs) > 1 else []), *([f"the traceback is in {file}"] if file.is_file() else [])]
+    added = f" ({'; '.join(details)})" if details else ""
+    return f"{reason}{added}; the test split stays locked"
 
 
 def _optimize(
@@ -164,9 +172,11 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
                 logged.append,
             )
         )
-        final = rollouts.candidate(compiled.program)
+        final = rollouts.candidate(compiled.program, is_whole=True)
     except BudgetSpent as exhausted:
         status, reason, final = "budget", str(exhausted), rollouts.best()
+    except ScorerBroken:
+        final = rollouts.best()
     except OptimizerFailed as failure:
         status, reason, final = "failed", str(failure), rollouts.best()
         write_text(design.folder / FAILURE, redact("".join(traceback.format_exception(failure))))
@@ -174,13 +184,15 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
         status, reason = "budget", used_up
     before = rollouts.dev_scores(loop, own.program)
     after = rollouts.dev_scores(loop, final.program)
+    if rollouts.scorer.is_hopeless:
+        status, reason = "failed", f"{rollouts.scorer.first} (it {rollouts.scorer})"
     ended = SearchEnd(
         design.name,
         status,
         reason,
         final.digest,
         final.number,
-        len(rollouts.candidates),
+        rollouts.tried,
         before,
         after,
         rollouts.spent,
@@ -202,7 +214,13 @@ def _warnings(optimization: Optimization, rollouts: Rollouts, proposals: Proposa
     unused = [name for name in predictors if rollouts.used_predictors and name not in rollouts.used_predictors]
     if unused and any(map(_UNUSED_PREDICTOR.search, logged)):
         yield f"never asked in the search, so that nothing could be learned for it: {', '.join(unused)}"
-    yield from (f"{optimization.optimizer.name} says: {line}" for line in logged if not (unused and _UNUSED_PREDICTOR.search(line)))
+    yield from (
+        f"{without_process(optimization.optimizer.name)} says: {line}"
+        for line in logged
+        if not (unused and _UNUSED_PREDICTOR.search(line))
+    )
+    if rollouts.scorer.raised and not rollouts.scorer.is_hopeless:
+        yield f"the scorer {rollouts.scorer}, which count 0 for the optimizer, first with {rollouts.scorer.first}"
     if rollouts.errored:
         yield f"{rollouts.errored} rollouts were errored, after several attempts; the optimizer was told a score of 0 for them"
     if warning := unread_proposals_warning(proposals.spent.calls, [item.program for item in rollouts.candidates.values()]):
@@ -240,7 +258,14 @@ def _candidate(item: Candidate) -> dict[str, Any]:
         name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
         for name, prompt in item.program.items()
     }
-    return {"number": item.number, "digest": item.digest, "train": dict(item.train), "dev": dict(item.dev), "program": program}
+    return {
+        "number": item.number,
+        "digest": item.digest,
+        "train": dict(item.train),
+        "dev": dict(item.dev),
+        "counts": item.counts,
+        "program": program,
+    }
 
 
 def _final_candidate(design: DesignSearch) -> Candidate:
@@ -270,6 +295,3 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically."""
     write_whole(path, text.encode("utf-8", "backslashreplace"))
-
-
-# --- the test ---

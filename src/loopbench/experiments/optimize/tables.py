@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
+from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
-from loopbench.text.numbers import hundredths, interval, interval_of, p_value
+from loopbench.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 from loopbench.text.table import Table, markdown_page
 
 from .budgets import budget_text
@@ -24,28 +25,25 @@ def tables(result: OptimizationResult) -> tuple[Table, ...]:
 
 
 def verdicts(result: OptimizationResult) -> list[str]:
-    """Return the best loop before and after, then the gains of the designs."""
+    """Return the best loop before and after, by how much dev scores flattered, and for each design whether to adopt its prompts."""
     if result.gains is None or result.invalid:
         return []
-    ranked = _best(result.gains)
-    unchanged = {design.design for design in result.designs if design.is_unchanged and design.status != "failed"}
-    failed = {design.design for design in result.designs if design.status == "failed"}
-    words: dict[str, str] = {gain.design: gain.test.verdict.word for gain in result.gains.gains if gain.test is not None}
-    words |= {**dict.fromkeys(unchanged, UNCHANGED), **dict.fromkeys(failed, FAILED)}
-    grouped = [(phrase, [design for design, word in words.items() if word == verdict]) for verdict, phrase in _WORDS.items()]
-    outcomes = "; ".join(f"{phrase}: {', '.join(designs)}" for phrase, designs in grouped if designs)
-    return [line for line in (ranked, outcomes and f"Optimized, on the test tasks: {outcomes}") if line]
+    return [line for line in (_best(result.gains), _overfitting(result), *(design.advice for design in result.designs)) if line]
 
 
-UNCHANGED, FAILED = "same program", "failed"
-_WORDS = {
-    "better": "better",
-    "worse": "worse",
-    "equivalent": "no difference beyond the margin",
-    "undecided": "no difference shown",
-    UNCHANGED: "no better program found",
-    FAILED: "the optimizer failed",
-}
+UNCHANGED = "same program"
+
+
+def _overfitting(result: OptimizationResult) -> str:
+    """Return by how much the gain on dev exceeds that on test, of the designs that have another program."""
+    known = [(design.design, design.optimism) for design in result.designs if not design.is_unchanged and design.status != "failed"]
+    each = [f"{design} {_told(optimism)}" for design, optimism in known if optimism is not None]
+    return f"Overfitting, gain on dev tasks less gain on test tasks: {'; '.join(each)}" if each else ""
+
+
+def _told(optimism: Interval) -> str:
+    apart = "" if optimism.low > 0 or optimism.high < 0 else ", not told apart from 0"
+    return f"{signed_interval(optimism, 3)}{apart}"
 
 
 def _best(gains: Gains) -> str:
@@ -110,7 +108,10 @@ def notes(result: OptimizationResult) -> list[str]:
         f"Brackets are {100 * (1 - comparison.alpha):g} % intervals; gains are paired over the test tasks, p is a sign-flip test "
         f"on task means, adjusted over the designs; equivalent means within {comparison.margin:g}."
     )
-    lines.append("Where dev scores chose a program, they flatter it: optimism is the gain on dev less the gain on test.")
+    lines.append(
+        "Optimism is the gain on dev less the gain on test, which are other tasks: above 0, dev scores flatter the program "
+        "that they chose."
+    )
     lines.append(
         f"Cost with its share spreads search, proposals and evaluation over {counted(result.amortize, 'task')}; "
         "break-even is the number of tasks from which a solved task costs less than before, optimization included."
@@ -128,8 +129,12 @@ _ENDS = {"finished": "finished", "budget": "stopped, the best program so far was
 
 def warnings(result: OptimizationResult) -> list[str]:
     """Return the warnings of the optimization by design, then those of the test."""
-    own = [f"{design.design}: {warning}" for design in result.designs for warning in design.warnings]
-    return [*own, *(() if result.test is None else result.test.comparison.warnings)]
+    return [*search_warnings(result), *(() if result.test is None else result.test.comparison.warnings)]
+
+
+def search_warnings(result: OptimizationResult) -> list[str]:
+    """Return the warnings of the searches, by design."""
+    return [f"{design.design}: {warning}" for design in result.designs for warning in design.warnings]
 
 
 def to_markdown(result: OptimizationResult) -> str:
@@ -167,7 +172,12 @@ def _brief(design: DesignResult, *, short: bool) -> Iterator[str]:
     if design.status == "failed":
         yield "failed"
     else:
-        yield design.status if test is None else _verdict_of(design, test)
+        yield _untested(design) if test is None else _verdict_of(design, test)
+
+
+def _untested(design: DesignResult) -> str:
+    """Return where a design stands whose test has no result yet."""
+    return design.status if design.ended is None else "not tested yet"
 
 
 def _tokens(use: Use | None) -> str:
@@ -189,7 +199,7 @@ def _designs(result: OptimizationResult) -> Table:
         "proposals",
     )
     rows = tuple((design.design, *_gain(design), *_search(design, result)) for design in result.designs)
-    return Table(f"Gains by {result.manifest.optimizer.spec}, budget {budget_text(result.budget)} for each design", columns, rows)
+    return Table(f"Gains by {result.manifest.optimizer.title}, budget {budget_text(result.budget)} for each design", columns, rows)
 
 
 def _gain(design: DesignResult) -> Iterator[str]:
@@ -201,7 +211,7 @@ def _gain(design: DesignResult) -> Iterator[str]:
     yield UNKNOWN if test is None else interval(test.difference, 3)
     yield UNKNOWN if test is None else p_value(test.p_holm)
     yield UNKNOWN if test is None else _verdict_of(design, test)
-    yield UNKNOWN if design.optimism is None else f"{design.optimism:+z.3f}"
+    yield UNKNOWN if design.optimism is None else signed_interval(design.optimism, 3)
 
 
 def _verdict_of(design: DesignResult, test: Pair) -> str:

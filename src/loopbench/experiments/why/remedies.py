@@ -83,7 +83,8 @@ def _value(text: str) -> int | bool | str | None:
 def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:
     """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.
 
-    `fault`: the kind that most of these losses came from; of replies in a code fence only the option concerns that reads them.
+    `fault`: the kind that most of these losses came from; of replies in a code fence only the option concerns that reads them, and
+    no option helps a model that is weak in what prompts teach, such as units.
     Instructions that were obeyed concern no option of a loop, but those of the defences that can be put around any.
     Only of arms with the scripted model and a generated suite, and with the loop's defaults: for those a command says it all.
     """
@@ -93,6 +94,8 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "")
     cure = ""
     if cause == "parse" and fault == FENCED and has_option(arm.loop, FENCES):
         factors, cure = (f"{FENCES}={REFUSED},{READ}",), str(Spec(arm.loop, {FENCES: READ}))
-    if not factors or arm.options or arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
+    if fault.startswith("weakness.") or not factors or arm.options:
+        return None
+    if arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
         return None
     return ProposedAblation(subject, factors, settings.suite, arm.profile, cure)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.manifest import OptimizationManifest
+from loopbench.protocol.names import without_process
 from loopbench.runs.folders import run_name
 
 MAX_LOOPS = 6
@@ -53,7 +54,7 @@ def optimized(manifest: OptimizationManifest) -> str:
     compare = manifest.settings.compare
     designs = ", ".join(design.design for design in manifest.designs)
     profiles = compare.profiles if "scripted" in compare.models else ()
-    subject = f"{designs}, optimized with {manifest.optimizer.name}"
+    subject = f"{designs}, optimized with {without_process(manifest.optimizer.name)}"
     return _joined([subject, manifest.suite.name, ", ".join(profiles), _real(compare.models)])
 
 

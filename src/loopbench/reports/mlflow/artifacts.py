@@ -10,8 +10,10 @@ from loopbench.experiments.optimize.candidates import Candidate
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol import render_value
 from loopbench.protocol.checksums import seal_document
+from loopbench.protocol.names import without_process
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
+from loopbench.text.table import markdown_cell
 
 from .board import DesignRow
 from .store import interval_metrics
@@ -39,10 +41,13 @@ def interval(found: Mapping[str, Any] | None) -> Interval | None:
 
 def note(result: Mapping[str, Any]) -> str:
     """Return the verdict in a few lines of Markdown."""
-    lines = [f"Optimized with `{result['optimizer']['spec']}`." + (f" {result['state']}." if result["state"] else ""), ""]
+    optimizer, state = without_process(result["optimizer"]["spec"]), result["state"]
+    lines = [f"Optimized with `{optimizer}`.{f' {state}.' if state else ''}", ""]
     if result["invalid"]:
         lines.append("**Invalid: no verdict of this run holds.**")
     lines += [_gain(item) for item in result["designs"]]
+    if said := [f"- {markdown_cell(item['advice'])}" for item in result["designs"] if item["advice"]]:
+        lines += ["", *said]
     ranking = result["ranking"]
     if ranking is not None and ranking["highest_before"] is not None:
         before, after = ranking["highest_before"], ranking["highest_after"]

@@ -70,7 +70,10 @@ class DesignRow:
         """Return the candidate's row, brought up to date."""
         row = self.rows.get(candidate.number)
         if row is None:
-            row = self.rows[candidate.number] = CandidateRow(candidate, len(self.rows) < MAX_CHILDREN)
+            row = self.rows[candidate.number] = CandidateRow(candidate, shown=False)
+            row.shown = candidate.counts and self.tried <= MAX_CHILDREN
+        elif candidate.counts and not row.candidate.counts:
+            row.shown = row.shown or self.tried < MAX_CHILDREN
         row.candidate = candidate
         row.changed = self.changed = True
         return row
@@ -93,11 +96,16 @@ class DesignRow:
         self.best = best
 
     @property
+    def tried(self) -> int:
+        """The number of candidates that count as tried."""
+        return sum(row.candidate.counts for row in self.rows.values())
+
+    @property
     def shown_in_words(self) -> str:
         """Return in words how many candidates have a run of their own, and which."""
         shown = sum(row.shown for row in self.rows.values())
-        which = "" if shown == len(self.rows) else f": the first {MAX_CHILDREN}, and those that became best"
-        return f"{shown} of {len(self.rows)} have a run of their own{which}"
+        which = "" if shown == self.tried else f": the first {MAX_CHILDREN}, and those that became best"
+        return f"{shown} of {self.tried} have a run of their own{which}"
 
     @property
     def points(self) -> list[tuple[int, dict[str, float | None]]]:
@@ -111,7 +119,7 @@ class DesignRow:
             "proposals.calls": proposals.calls,
             "proposals.tokens": proposals.tokens,
             "proposals.cost_usd": proposals.dollars,
-            "candidates": len(self.rows),
+            "candidates": self.tried,
         }
         made: list[tuple[int, dict[str, float | None]]] = [
             (calls, {"best_dev": best}) for calls, best in sorted(self.bests.items())
@@ -164,7 +172,10 @@ class SearchBoard:
 def _tried(path: Path, like: Program) -> list[Candidate]:
     """Return all candidates of a design that ended in an earlier session. Raises OSError, ValueError and KeyError."""
     return [
-        Candidate(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"])
+        Candidate(
+            *(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"]),
+            counts=item.get("counts", True),  # older runs do not tell
+        )
         for item in read_document(path)["candidates"]
     ]
 

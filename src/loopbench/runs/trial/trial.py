@@ -10,7 +10,7 @@ from typing import Any
 from loopbench.datasets.task import Environment, Task
 from loopbench.datasets.validity import replay
 from loopbench.metrics.judgement import Judgement
-from loopbench.metrics.record import UNREPLAYABLE, FaultRecord, Record
+from loopbench.metrics.record import SCORER, UNREPLAYABLE, FaultRecord, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
@@ -413,7 +413,7 @@ class _Run:
             said = None if self.outcome.gave_up else answer
             return scores_of(Judgement(task, said, self.outcome.stop.value, self.end_state)), ""
         except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
-            return {}, f"scorer {task.scorer}: {type(error).__name__}: {error}"
+            return {}, f"{SCORER}{task.scorer}: {type(error).__name__}: {error}"
 
     def _trace_head(self, record: Record) -> TraceHead:
         task = self.trial.task

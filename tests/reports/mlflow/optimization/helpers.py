@@ -58,9 +58,11 @@ def changed(program: Program, number: int) -> Program:
     }
 
 
-def candidate_of(design: str, number: int, **scores: dict[str, float]) -> Candidate:
+def candidate_of(
+    design: str, number: int, *, train: dict[str, float] | None = None, dev: dict[str, float] | None = None
+) -> Candidate:
     program = changed(own_program(design), number)
-    return Candidate(number, program_digest(program), program, **scores)
+    return Candidate(number, program_digest(program), program, train or {}, dev or {})
 
 
 def trial(task: str, score: float) -> Record:

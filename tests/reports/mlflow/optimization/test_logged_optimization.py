@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mlflow import MlflowClient
 
 from loopbench.experiments.compare.results import results as read_results
 from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
+from loopbench.experiments.optimize.manifest import read_optimization_manifest
 from loopbench.protocol import program_digest, read_program
 from loopbench.protocol.names import parse_spec
 from loopbench.reports import mlflow as tracking
@@ -20,6 +22,7 @@ from loopbench.reports.mlflow.prompts import prompt_name, prompt_text
 from loopbench.runs.folders import TEST
 from loopbench.runs.registry import make_loop
 from loopbench.runs.store.files import MANIFEST, read_manifest_json
+from loopbench.text.table import markdown_cell
 from tests.reports.mlflow.optimization.helpers import (
     BRACES,
     CHOSEN,
@@ -232,7 +235,8 @@ def test_the_note_says_whether_another_loop_is_the_highest(made: Made) -> None:
     assert note(made.result | {"ranking": ranking}).endswith("\n`a` is the highest before, `b` after (crossed).")
     stayed = ranking | {"highest_after": "a", "change": "same"}
     assert note(made.result | {"ranking": stayed, "invalid": True}).endswith("\n`a` is the highest before and after.")
-    untested = [item | {"test": None} for item in made.result["designs"]]
+    assert all(f"\n- {markdown_cell(item['advice'])}\n" in note(made.result) for item in made.result["designs"])
+    untested = [item | {"test": None, "advice": ""} for item in made.result["designs"]]
     said = note(made.result | {"designs": untested, "ranking": None, "state": "incomplete", "invalid": True})
     assert said.splitlines() == [
         "Optimized with `GEPA`. incomplete.",
@@ -259,3 +263,17 @@ def test_candidates_beyond_the_first_get_a_run_only_when_they_become_best(made: 
     assert [child.data.params["number"] for child in below(client, run.info.run_id)] == ["0", "1", str(CHOSEN)]
     said = run.data.tags["loopbench.candidates"]
     assert said == "3 of 50 have a run of their own: the first 2, and those that became best"
+
+
+def test_a_step_within_an_optimizer_gets_a_run_only_once_it_counts_as_tried(made: Made) -> None:
+    design = DESIGNS[0]
+    row = board.SearchBoard(made.folder, read_optimization_manifest(made.folder)).designs[design]
+    row.put(candidate_of(design, 0))
+    step = replace(candidate_of(design, 1), counts=False)
+    row.put(step).rollouts += 1
+    assert (row.tried, row.rows[1].shown, row.shown_in_words) == (1, False, "1 of 1 have a run of their own")
+    row.put(step)
+    assert not row.rows[1].shown
+    row.put(replace(step, counts=True)).rollouts += 1
+    assert (row.tried, row.rows[1].shown, row.shown_in_words) == (2, True, "2 of 2 have a run of their own")
+    assert row.rows[1].metrics["rollouts"] == 2

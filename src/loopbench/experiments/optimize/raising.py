@@ -1,0 +1,103 @@
+"""When a scorer or a metric that raises ends a search: once it has raised three times, and more often than it gave a score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from threading import Lock
+from typing import Any
+
+from loopbench.protocol.counts import counted
+
+from .compiling import Uncaught
+from .quiet_dspy import Warn, with_place
+
+LEAST_ERRORS = 3
+"""Errors from which on a scorer or metric that raises more often than not ends a search."""
+
+
+@dataclass(slots=True)
+class Raising:
+    """How often a scorer or a metric was called, and how often it raised."""
+
+    called: int = 0
+    raised: int = 0
+    first: str = ""
+    """The first error in one line; empty if there was none."""
+    is_broken: bool = False
+    """Whether it has raised so often that the search ends; calls under way then change nothing."""
+
+    def returned(self) -> None:
+        """Count a call that gave a score."""
+        self.called += 1
+
+    def failed(self, error: str) -> None:
+        """Count a call that raised."""
+        self.called += 1
+        self.raised += 1
+        self.first = self.first or error
+        self.is_broken = self.is_broken or (self.raised >= LEAST_ERRORS and 2 * self.raised > self.called)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it is broken, or has raised each of the few times that it was called."""
+        return self.is_broken or 0 < self.called == self.raised
+
+    def __str__(self) -> str:
+        """Return `raised in 3 of 50 calls`."""
+        return f"raised in {self.raised} of {counted(self.called, 'call')}"
+
+
+# --- the metric that an optimizer brings ---
+
+METRICS = ("metric", "metric_fn")
+"""The attributes in which DSPy's optimizers keep their metric."""
+
+
+@contextmanager
+def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
+    """Within the block, note what the metric raises that a user's optimizer brings.
+
+    DSPy logs such an error and scores 0. Raises Uncaught once it is broken, or at the end if it is hopeless; `warn` gets a line
+    where it raised now and then.
+    """
+    attributes = getattr(teleprompter, "__dict__", {})
+    own = {name: attributes[name] for name in METRICS if callable(attributes.get(name))}
+    raising = Raising()
+    attributes.update({name: _Watched(metric, raising).asked() for name, metric in own.items()})
+    try:
+        yield
+    finally:
+        attributes.update(own)
+    if raising.is_hopeless:
+        raise Uncaught(f"in the metric, which {raising}: {raising.first}")
+    if raising.raised:
+        warn(f"its metric {raising}, which count 0, first with {raising.first}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    metric: Callable[..., Any]
+    raising: Raising
+    lock: Lock = field(default_factory=Lock)
+
+    def asked(self) -> Callable[..., Any]:
+        """Return a function that calls the metric and counts its errors; GEPA looks at its signature."""
+
+        @wraps(self.metric)
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            try:
+                value = self.metric(*args, **kwargs)
+            except Exception as error:
+                with self.lock:
+                    self.raising.failed(with_place(error))
+                    if not self.raising.is_broken:
+                        raise
+                    raise Uncaught(f"in the metric, which {self.raising}") from error
+            with self.lock:
+                self.raising.returned()
+            return value
+
+        return measured

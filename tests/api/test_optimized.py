@@ -1,0 +1,147 @@
+"""An optimization from Python: a metric that raises, its run by name and by object, and its programs in their loops."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loopbench
+from loopbench.api.conclusion import Conclusion
+from loopbench.experiments.optimize.result import OptimizationResult
+from loopbench.protocol import program_digest
+from loopbench.runs.folders import OPTIMIZED
+from loopbench.runs.store.files import RunError
+
+pytestmark = pytest.mark.thorough
+
+SMALL: dict[str, Any] = {
+    "profile": "teachable",
+    "suite": "arithmetic(size=60)",
+    "budget": "150calls",
+    "train": 8,
+    "dev": 6,
+    "tasks": 12,
+    "repeats": 1,
+    "mlflow": False,
+    "progress": False,
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Conclusion[OptimizationResult]:
+    runs = tmp_path_factory.mktemp("named") / "runs"
+    return loopbench.optimize(["finish", "bare"], name="taught", runs=runs, **SMALL)
+
+
+def optimizer(metric: Any) -> Any:
+    import dspy
+
+    return dspy.BootstrapFewShot(metric=metric)
+
+
+def test_a_metric_that_always_raises_ends_the_search_with_its_error_and_its_place(tmp_path: Path) -> None:
+    def bug(example: Any, prediction: Any, trace: Any = None) -> float:
+        return 1 / 0
+
+    error = r"ZeroDivisionError: division by zero at .*test_optimized\.py:\d+ "
+    with pytest.raises(RunError, match=rf"^BootstrapFewShot: in the metric, which raised in 3 of 3 calls: {error}"):
+        loopbench.optimize(["finish"], optimizer(bug), runs=tmp_path, **SMALL)
+
+
+def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: Path) -> None:
+    asked = []
+
+    def rare(example: Any, prediction: Any, trace: Any = None) -> bool:
+        asked.append(example)
+        if len(asked) == 2:
+            raise KeyError("unit")
+        return bool(prediction.score >= 1)
+
+    kept = optimizer(rare)
+    with pytest.warns(loopbench.LoopbenchWarning) as told:
+        ended = loopbench.optimize(["finish"], kept, runs=tmp_path, **SMALL)
+    said = "\n".join(str(warning.message) for warning in told)
+    assert re.search(r"finish: BootstrapFewShot(_2)? says: KeyError: 'unit' \(Failed to run or to evaluate example ", said)
+    assert f"its metric raised in 1 of {len(asked)} calls, which count 0, first with KeyError: 'unit' at " in said
+    assert "; BootstrapFewShot" in ended.title
+    assert kept.metric is rare
+
+
+def test_its_run_is_loaded_by_its_name_and_as_an_object(found: Conclusion[OptimizationResult]) -> None:
+    named = loopbench.load("taught", found.finding.folder.parent)
+    assert named.results.folder == loopbench.load(found).results.folder == found.finding.folder / "test"
+    assert repr(loopbench.why(found)) == repr(loopbench.why(named))
+    with pytest.raises(ValueError, match=r"run: give a text or a path, got 7"):
+        loopbench.load(7)  # type: ignore[arg-type]
+
+
+def test_a_loop_of_its_test_has_the_optimized_program(found: Conclusion[OptimizationResult]) -> None:
+    run = loopbench.load(found)
+    for design in found.finding.designs:
+        assert design.ended is not None
+        loop: Any = run.loop(f"{design.design}@{OPTIMIZED}")
+        assert program_digest(loop.predictors) == design.ended.digest
+        own: Any = run.loop(design.design)
+        assert program_digest(own.predictors) == design.own
+        assert type(own) is type(loop)
+
+
+def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: Conclusion[OptimizationResult], tmp_path: Path) -> None:
+    file, other = (str(design.program) for design in found.finding.designs)
+    run = loopbench.compare([f"finish@{file}"], suite="arithmetic(size=6)", mlflow=False, runs=tmp_path, progress=False)
+    arm = f"finish@{OPTIMIZED}"
+    with pytest.raises(RunError) as refused:
+        run.loop(arm)
+    call = f"run.loop({arm!r}, program={file!r})"
+    assert str(refused.value).endswith(f"{arm}/clean: its prompts come from {file}: {call} reads them")
+    loop: Any = eval(call)  # what the message says
+    assert program_digest(loop.predictors) == found.finding.designs[0].ended.digest  # type: ignore[union-attr]
+    for wrong, said in ((other, "bare"), (str(tmp_path / "missing.json"), "No such file")):
+        with pytest.raises(RunError, match=said):
+            run.loop(arm, program=wrong)
+    with pytest.raises(RunError, match="it ran with its own prompts; leave program out"):
+        loopbench.load(found).loop("finish", program=file)
+
+
+def test_what_it_says_is_the_same_in_python_and_json(found: Conclusion[OptimizationResult]) -> None:
+    advice = [design["advice"] for design in found.finding.to_json()["designs"]]
+    assert all(line.startswith(("Adopt the new prompts of ", "Keep the old prompts of ")) for line in advice)
+    assert [line for line in found.verdicts if line in advice] == advice
+    assert any(line.startswith("Overfitting, gain on dev tasks less gain on test tasks: finish ") for line in found.verdicts)
+
+
+def test_programs_that_an_optimizer_only_passes_through_are_not_counted(found: Conclusion[OptimizationResult]) -> None:
+    for design in found.finding.designs:
+        assert design.ended is not None
+        assert design.ended.candidates == (1 if design.is_unchanged else 2)
+
+
+def test_an_optimization_that_is_resumed_from_python_ends_as_it_would_have(
+    found: Conclusion[OptimizationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: "interrupted")
+        with pytest.warns(loopbench.LoopbenchWarning, match="interrupted: 0 trials have ended"):
+            cut = loopbench.optimize(["finish", "bare"], name="cut", runs=tmp_path, **SMALL)
+    assert not cut.finding.is_complete
+    whole = loopbench.resume("cut", runs=tmp_path, progress=False)
+    assert isinstance(whole, Conclusion)
+    assert whole.finding.digest == found.finding.digest
+    assert repr(loopbench.resume(cut, progress=False)) == repr(whole)
+
+
+def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"tasks": 6, "mlflow": False, "runs": tmp_path, "progress": False}
+    with pytest.warns(loopbench.LoopbenchWarning, match="trial"):
+        cut = loopbench.compare(["bare"], budget={"calls": 3}, name="cut", **settings)
+    with pytest.raises(ValueError, match="no run 'cur'"):
+        loopbench.resume("cur", runs=tmp_path)
+    whole = loopbench.compare(["bare"], **settings)
+    assert len(cut.results.records) < len(whole.results.records) == 6
+    with pytest.warns(loopbench.LoopbenchWarning, match="trial"):  # its budget is used up
+        again = loopbench.resume("cut", runs=tmp_path, progress=False)
+    assert isinstance(again, loopbench.Loaded)
+    assert len(again.results.records) == len(cut.results.records)

@@ -1,0 +1,98 @@
+"""One sentence says what to do with new prompts: adopt them only where a gain is shown, or where they cost less for as much."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.optimize.advice import advice
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
+from loopbench.metrics.gains import Arms, Gain, gains
+from loopbench.metrics.record import Record
+
+ALPHA = 0.05
+
+
+def gain_of(before: list[float], after: list[float], *, margin: float = 0.02, tokens: tuple[int, int] = (1000, 1000)) -> Gain:
+    """Return the gain of one design, from a score a task."""
+    records = [
+        Record(
+            arm,
+            "s",
+            "d",
+            f"t{task}",
+            0,
+            1,
+            "scored",
+            "",
+            "finished",
+            None,
+            {"accuracy": score},
+            2,
+            {"decide": 2},
+            input_tokens=spent,
+        )
+        for arm, scores, spent in (("old", before, tokens[0]), ("new", after, tokens[1]))
+        for task, score in enumerate(scores)
+    ]
+    found = compare(
+        records, [ArmInfo(name, "bare", {}, "scripted", "clean", "s") for name in ("old", "new")], alpha=ALPHA, margin=margin
+    )
+    return gains(found, records, [Arms("bare", "old", "new")]).gains[0]
+
+
+def said(gain: Gain, **changes: Any) -> str:
+    return advice(gain, **{"is_unchanged": False, "has_failed": False, "alpha": ALPHA} | changes)
+
+
+def scores(right: int, of: int = 60) -> list[float]:
+    return [float(task < right) for task in range(of)]
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from([500, 1000, 2900]))
+def test_it_says_adopt_only_where_the_test_shows_a_gain_or_equal_scores_for_less(old: int, new: int, spent: int) -> None:
+    gain = gain_of(scores(old), scores(new), margin=0.2, tokens=(1000, spent))
+    assert gain.test is not None
+    cheaper = gain.test.verdict.word == "equivalent" and spent < 1000
+    assert said(gain).startswith("Adopt ") == (gain.test.verdict.word == "better" or cheaper)
+    assert said(gain).startswith(("Adopt the new prompts of bare: ", "Keep the old prompts of bare: "))
+    assert f" {spent / 1000:.2f}" in said(gain)
+
+
+def test_a_gain_is_told_with_its_interval_and_its_cost() -> None:
+    line = said(gain_of(scores(20), scores(50), tokens=(1000, 2910)))
+    assert line.startswith("Adopt the new prompts of bare: they gain 0.500 [0.3")
+    assert line.endswith(", and take 2.91 (in all 60) times the tokens") or " and take 2.91 [" in line
+
+
+def test_where_no_gain_is_shown_the_cost_and_the_tasks_that_would_decide_are_told() -> None:
+    line = said(gain_of(scores(50), scores(52), tokens=(1000, 2910)))
+    assert line.startswith("Keep the old prompts of bare: no gain is shown, and the new ones take 2.91 ")
+    assert re.search(r"; [\d,]+ tasks would decide \(chance about 8\d %\)$", line)
+
+
+def test_few_tasks_are_said_to_be_too_few() -> None:
+    assert "too few to tell how many would decide" in said(gain_of([0.0, 1.0], [1.0, 1.0]))
+
+
+def test_worse_and_equivalent_prompts_are_not_adopted() -> None:
+    assert said(gain_of(scores(50), scores(20))).startswith("Keep the old prompts of bare: the new ones lose 0.500 [")
+    same = gain_of(scores(30, 300), scores(30, 300), margin=0.1, tokens=(1000, 2000))
+    assert said(same).startswith("Keep the old prompts of bare: the new ones are equivalent within 0.1, and take 2.00 ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"), [({"has_failed": True}, "the optimizer failed"), ({"is_unchanged": True}, "no better program was found")]
+)
+def test_without_another_program_it_says_why(changes: dict[str, bool], reason: str) -> None:
+    assert said(gain_of(scores(20), scores(50)), **changes) == f"Keep the old prompts of bare: {reason}"
+    assert said(Gain("bare", None, None, None), **changes) == f"Keep the old prompts of bare: {reason}"
+
+
+def test_nothing_is_said_of_what_was_not_tested() -> None:
+    assert said(Gain("bare", None, None, None)) == ""
