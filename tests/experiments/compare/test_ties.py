@@ -18,14 +18,19 @@ TASKS = 60
 
 @pytest.fixture(scope="session")
 def counted(record) -> Callable[..., Comparison]:
-    """Compares loops of given tokens, cacheable tokens, tasks that they solve and wrong answers that they give as done."""
+    """Compares loops of given tokens, cacheable tokens, tasks that they solve and wrong answers that they give as done.
 
-    def make(loops: Mapping[str, tuple[int, int, int, int]], profile: str = "calm") -> Comparison:
+    `cached_at`: the dollars that a million tokens from a cache save, if tokens have a price: $1 a million.
+    """
+
+    def make(loops: Mapping[str, tuple[int, int, int, int]], profile: str = "calm", cached_at: float | None = None) -> Comparison:
         infos, records = [], []
         for loop, (tokens, cacheable, solved, wrong) in loops.items():
             infos.append(ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s"))
             for task in range(TASKS):
                 is_right = task < solved
+                dollars = (tokens + task % 5) / 1e6
+                priced = {} if cached_at is None else {"nominal_usd": dollars, "cost_usd": dollars - cached_at * cacheable / 1e6}
                 records.append(
                     record(
                         arm=f"{loop}/{profile}",
@@ -34,6 +39,8 @@ def counted(record) -> Callable[..., Comparison]:
                         input_tokens=tokens + task % 5,
                         output_tokens=0,
                         cacheable_tokens=cacheable,
+                        cached_tokens=cacheable if cached_at else 0,
+                        **priced,
                         false_success=not is_right and task >= TASKS - wrong,
                     )
                 )
@@ -68,6 +75,36 @@ def test_where_the_prompt_cache_reverses_the_order_neither_is_adopted_in_silence
         "Adopt plain by list tokens (502 against 702), or cached by tokens with a prompt cache (162 against 502)"
     )
     assert made.adopts == "plain"
+
+
+def test_dollars_are_judged_by_the_list_and_with_a_prompt_cache_as_tokens_are(counted):
+    loops = {"plain": (500, 0, 50, 0), "cached": (700, 600, 50, 0), "bad": BAD}
+    made = first(counted(loops, cached_at=0.9))
+    assert made.full.startswith("Adopt plain by list dollars ($0.00050 uncached a trial against $0.00070")
+    assert "or cached by dollars with a prompt cache ($0.00016 against $0.00050, paired difference 0.00034" in made.full
+    assert ", the simulated cache serving 85 % of the input against 0 %)" in made.full
+    assert made.brief.startswith(
+        "Adopt plain by list dollars ($0.00050 against $0.00070), "
+        "or cached by dollars with a prompt cache ($0.00016 against $0.00050)"
+    )
+    agreed = first(counted(loops, cached_at=0.1)).full
+    assert agreed.startswith(
+        "Adopt plain ($0.00050 uncached a trial): no loop is shown to beat it, and none of its equals is cheaper"
+    )
+    assert "prompt cache" not in agreed
+    assert "prompt cache" not in first(counted(loops, cached_at=0.0)).full
+
+
+@given(st.integers(0, 700), st.sampled_from([0.0, 0.5, 0.9]))
+def test_an_answer_in_dollars_names_both_orders_or_the_one_that_they_agree_on(counted, cacheable, cached_at):
+    comparison = counted({"plain": (500, 0, 50, 0), "rival": (700, cacheable, 50, 0), "bad": BAD}, cached_at=cached_at)
+    made, saved = first(comparison), cached_at * cacheable
+    assert made.adopts == "plain"
+    assert " uncached a trial" in made.full
+    if "with a prompt cache" in made.full:
+        assert 702 - saved < 502
+    elif saved:
+        assert 702 - saved > 500  # within what the paired test cannot tell from it
 
 
 def test_wrong_answers_given_as_done_speak_for_the_equal_that_gave_fewer(counted):
