@@ -54,6 +54,11 @@ def fitting(infos: Sequence[ArmInfo]) -> tuple[str, str]:
     return "; ".join([*_of_both_forms(infos), *(said for said, _ in others)]), "; ".join(brief for _, brief in others)
 
 
+def not_applicable(infos: Sequence[ArmInfo]) -> str:
+    """Return which profiles do not apply to loops that ran under them, without a full stop; empty where all do."""
+    return "; ".join(said for said, _ in _of_other_forms(infos))
+
+
 def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
     """Yield for each profile with one for each form which one each loop met."""
     for profile in dict.fromkeys(info.profile for info in infos if info.met):

@@ -18,7 +18,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.metrics.views import COSTS, AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import counts, reasons
+from loopbench.text.counts import counts, reasons, tasks_in_words
 from loopbench.text.numbers import (
     chance_in_words,
     difference,
@@ -290,7 +290,9 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
 
 def _would_decide(outlook: Outlook | None) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
-    return "" if outlook is None else f"{counted(outlook.more.tasks, 'task')} ({chance_in_words(outlook.more.chance)})"
+    if outlook is None:
+        return ""
+    return f"{tasks_in_words(outlook.more.tasks, outlook.repeats)} ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"
