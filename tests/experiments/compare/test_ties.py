@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -54,7 +55,7 @@ BAD = (50, 0, 5, 0)
 
 def first(comparison: Comparison) -> SimpleNamespace:
     said = answer(comparison).said[0]
-    return SimpleNamespace(full=said.text, brief=said.brief, adopts=said.adopts)
+    return SimpleNamespace(full=said.text, brief=said.brief, adopts=said.adopts, or_else=said.or_else)
 
 
 def test_the_equal_rival_is_named_with_what_it_costs_and_no_loop_that_is_worse(counted):
@@ -122,11 +123,39 @@ def test_harm_that_a_test_shows_stands_beside_the_loop_that_is_better(counted):
 
 
 def test_where_nothing_is_decided_the_equal_that_is_ahead_with_a_cache_is_told(counted):
-    made = first(counted({"plain": (500, 0, 50, 0), "cached": (700, 600, 50, 0)}))
-    assert made.full.startswith(
-        "Nothing is decided: no loop is told apart from another; the cheapest is plain (502 tokens a trial)"
-    )
-    assert "; by tokens with a prompt cache cached is ahead of plain (162 against 502" in made.full
+    made = first(counted({"plain": (500, 0, 50, 0), "cached": (500, 400, 50, 0)}))
+    assert made.full.startswith("Nothing is decided: no loop is told apart from another; they cost the same (502 tokens a trial)")
+    assert "; by tokens with a prompt cache cached is ahead of plain (142 against 502" in made.full
+
+
+EQUALS = st.fixed_dictionaries(
+    {
+        name: st.tuples(st.sampled_from([300, 500, 502, 700]), st.sampled_from([0, 250]), st.integers(48, 52), st.just(0))
+        for name in "abc"
+    }
+)
+
+
+@given(EQUALS, st.integers(2, 3), st.sampled_from([200, 500, 900]), st.sampled_from([None, 0.9]))
+def test_a_loop_that_is_shown_worse_than_all_changes_nothing_that_is_advised_of_the_others(counted, loops, many, tokens, cached_at):
+    equals = dict([*loops.items()][:many])
+    alone = counted(equals, cached_at=cached_at)
+    beside = counted({**equals, "worse": (tokens, 0, 5, 0)}, cached_at=cached_at)
+    shown = [pair for pair in beside.pairs if pair.metric == "accuracy" and "worse/calm" in (pair.a, pair.b)]
+    assert {pair.verdict.word for pair in shown} <= {"better", "worse"}
+    same = {(pair.a, pair.b, pair.metric): pair for pair in alone.pairs}  # not by the wider family's level, which tells less
+    pairs = tuple(same.get((pair.a, pair.b, pair.metric), pair) for pair in beside.pairs)
+    one, other = first(alone), first(replace(beside, pairs=pairs))
+    assert (one.adopts, one.or_else) == (other.adopts, other.or_else)
+    assert one.full.startswith("Nothing is decided") == other.full.startswith("Nothing is decided")
+    assert one.full.startswith("Adopt ") == other.full.startswith("Adopt ")
+
+
+def test_the_cheaper_of_two_equals_is_adopted_with_and_without_a_worse_loop_beside_them(counted):
+    equals = {"cheap": (500, 0, 50, 0), "dear": (700, 0, 50, 0)}
+    heading = "Adopt cheap (502 tokens a trial): no loop is shown to beat it, and none of its equals is cheaper: dear takes 702"
+    assert first(counted(equals)).full.startswith(heading)
+    assert first(counted({**equals, "worse": BAD})).full.startswith(heading)
 
 
 @given(st.integers(0, 700), st.integers(0, 20), st.integers(0, 20))
