@@ -27,7 +27,7 @@ def solved(runs: Path, suite: str, loops: tuple[str, ...], **config: Any) -> dic
     assert run(experiment, Unwatched()) == ""
     arms = results(experiment.folder).to_json()["arms"]
     assert all(arm["scored"] == arm["trials"] for arm in arms)
-    return {arm["loop"]: arm["accuracy"]["value"] for arm in arms}
+    return {arm["base_loop"]: arm["accuracy"]["value"] for arm in arms}
 
 
 def loops_for(suite: str) -> tuple[str, ...]:

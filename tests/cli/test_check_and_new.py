@@ -187,15 +187,25 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     next_commands = [line.split() for line in made.out.splitlines()[1:]]
     assert next_commands == [
         ["loopbench", "check", "loop", "my_loop:MyLoop"],
+        ["python", "-m", "pytest", "test_my_loop.py"],
         ["loopbench", "compare", "--loop", "my_loop:MyLoop", "--loop", "bare", "--profile", "flaky-format"],
     ]
     path = {"PATH": os.defpath, "HOME": str(tmp_path / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    check, compare = (["-m", *command] for command in next_commands)
+    check, compare = (["-m", *command] for command in next_commands if command[0] == "loopbench")
     said_by(tmp_path, path, *check)
     compared = said_by(tmp_path, path, *compare, "--tasks", "30", "--no-mlflow", "--quiet", "--json")
     arms = {arm["loop"]: arm["accuracy"]["value"] for arm in json.loads(compared)["arms"]}
     assert arms["my_loop:MyLoop"] != arms["bare"]  # a first comparison shows something
-    said_by(tmp_path, path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_loop.py")
+    measured = said_by(tmp_path, path, *compare[:-1], "measured-2024", "--tasks", "2", "--no-mlflow", "--quiet", "--json")
+    assert {arm["loop"]: arm["met"] for arm in json.loads(measured)["arms"]} == dict.fromkeys(arms, "text-2024")
+    said_by(tmp_path, path, *next_commands[1][1:], "-q", "-p", "no:cacheprovider")
+
+
+def test_where_pytest_is_missing_the_next_commands_install_it(loopbench, tmp_path, monkeypatch):
+    monkeypatch.setattr("loopbench.cli.new_loop.is_installed", lambda package: package != "pytest")
+    lines = loopbench("new", "loop", "thinker").out.splitlines()
+    place = lines.index("  pip install pytest  # which test_thinker.py needs")
+    assert lines[place + 1] == "  python -m pytest test_thinker.py"
 
 
 def test_a_loop_that_forgets_the_type_of_a_query_is_told_what_sees_to_it(loopbench, tmp_path):
@@ -217,7 +227,7 @@ def test_into_another_folder_the_next_commands_lead_there(loopbench, tmp_path):
     ended = loopbench("new", "loop", "thinker", "--into", str(folder))
     assert ended.code == 0
     assert {path.name for path in folder.iterdir()} == {"thinker.py", "test_thinker.py"}
-    assert f"  cd '{folder}'" in ended.out.splitlines()
+    assert {f"  cd '{folder}'", "  python -m pytest test_thinker.py"} <= set(ended.out.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,15 @@ def run_folder() -> Path:
     return folder
 
 
+def test_losses_under_a_profile_that_does_not_apply_say_so(loopbench):
+    own = ("--loop", "finish", "--loop", "bare", "--profile", "text-2024", "--tasks", "30", "--no-mlflow", "--quiet")
+    loopbench("compare", *own)
+    note = "text-2024 was measured of calls in text and does not apply to finish, which writes native calls"
+    for asked in ((), ("finish",), ("bare", "finish"), ("-v",)):
+        assert note in " ".join(loopbench("why", "latest", *asked).out.split())
+    assert note not in " ".join(loopbench("why", "latest", "bare").out.split())
+
+
 def test_sums_come_first_and_fit_a_screen(compared, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     ended = compared("why", "latest")

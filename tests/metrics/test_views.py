@@ -110,10 +110,26 @@ def test_dear_and_worse_is_off_the_front():
     assert found["b"].accuracy == accuracy_interval([[1.0]] * 20)
 
 
+def test_a_cache_that_makes_dollars_less_has_a_front_of_its_own():
+    def priced(**b):
+        costs = {"a": {"cost_usd": 0.02, "nominal_usd": 0.02}, "b": {"nominal_usd": 0.03} | b}
+        return views([record(name, task, **costs[name]) for name in "ab" for task in range(4)], [arm("a"), arm("b")])
+
+    cached = priced(cost_usd=0.01, cached_tokens=5)
+    assert [(front.unit, front.counted) for front in cached.fronts] == [
+        ("nominal_usd", "USD uncached"),
+        ("cost_usd", "USD with cache"),
+    ]
+    assert [[point.on_front for point in front.points] for front in cached.fronts] == [[True, False], [False, True]]
+    assert {budget.unit for budget in cached.budgets} <= {"nominal_usd", "tokens"}
+    assert [front.unit for front in priced(cost_usd=0.03).fronts] == ["nominal_usd"]  # no cache
+    assert [front.unit for front in priced(cost_usd=0.01).fronts] == ["nominal_usd"]  # a recording's luck
+
+
 def test_dollars_are_the_unit_where_every_arm_has_them():
     priced = [record(name, task, cost_usd=0.0, nominal_usd=0.01) for name in "ab" for task in range(4)]
     (front,) = views(priced, [arm("a"), arm("b")]).fronts
-    assert front.unit == "cost_usd"
+    assert front.unit == "nominal_usd"
     assert front.points[0].cost.value == pytest.approx(0.01)
     billed = [record(name, task, cost_usd=0.02) for name in "ab" for task in range(4)]
     (front,) = views(billed, [arm("a"), arm("b")]).fronts
@@ -121,12 +137,12 @@ def test_dollars_are_the_unit_where_every_arm_has_them():
     assert front.points[0].cost.value == pytest.approx(0.02)
     partly = [*priced, record("b", 4), record("a", 4)]
     (front,) = views(partly, [arm("a"), arm("b")]).fronts
-    assert (front.unit, [point.cost.n for point in front.points]) == ("cost_usd", [4, 4])
+    assert (front.unit, [point.cost.n for point in front.points]) == ("nominal_usd", [4, 4])
     assert [point.accuracy.n for point in front.points] == [5, 5]
     unpriced = [record if record.arm == "a" else replace(record, cost_usd=None, nominal_usd=None) for record in partly]
     assert [front.unit for front in views(unpriced, [arm("a"), arm("b")]).fronts] == ["tokens"]
     own_machine = [record if record.arm == "a" else replace(record, nominal_usd=0.0) for record in priced]
-    assert [front.unit for front in views(own_machine, [arm("a"), arm("b")]).fronts] == ["cost_usd"]
+    assert [front.unit for front in views(own_machine, [arm("a"), arm("b")]).fronts] == ["nominal_usd"]
     free = [record(name, task, tokens=0, cost_usd=0.0) for name in "ab" for task in range(4)]
     assert views(free, [arm("a"), arm("b")]).fronts == ()
     untold = [record(name, task, unknown=("tokens",)) for name in "ab" for task in range(4)]

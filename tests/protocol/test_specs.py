@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.protocol.names import Spec, nearest, parse_spec, toml_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""
@@ -63,6 +63,8 @@ def test_any_text_is_a_spec_or_a_value_error(text):
         (r'x(a="say \"a, b\"", b=1)', "x", {"a": 'say "a, b"', "b": 1}),
         ("x(a='''it's, ok''', b=1)", "x", {"a": "it's, ok", "b": 1}),
         ("my.module:Loop(n=inf)", "my.module:Loop", {"n": math.inf}),
+        ("retry(loop=finish(n=0, m=[1, 2]), times=2)", "retry", {"loop": "finish(n=0, m=[1, 2])", "times": 2}),
+        ("retry(loop=guard(loop=my.module:Loop(n=1)))", "retry", {"loop": "guard(loop=my.module:Loop(n=1))"}),
     ],
 )
 def test_what_can_be_written(text, name, options):
@@ -79,7 +81,9 @@ def test_what_can_be_written(text, name, options):
         ("bare(3)", "write option=value"),
         ("bare(a b=3)", "write option=value"),
         ("bare(n=)", "not a TOML value"),
-        ("bare(n=two words)", "quote it if it is text"),
+        ("bare(n=two words)", "'two words' is not a TOML value; if it is text, write \"two words\"$"),
+        ("retry(loop=finish(n=0)", "not a name"),
+        ("retry(loop=finish(0))", "is not a TOML value; if it is text, write"),
         ("bare(n=1 # the rest)", "not a TOML value"),
         ("bare(n=1\nm=2)", "not a TOML value"),
         ("bare(n=1]\nm=[2)", "not a TOML value"),
@@ -94,6 +98,18 @@ def test_what_cannot_be_read_is_refused_in_one_line(text, said):
     with pytest.raises(ValueError, match=said) as caught:
         parse_spec(text)
     assert "\n" not in str(caught.value)
+
+
+INNER = st.dictionaries(st.sampled_from("abc"), st.integers() | st.booleans() | st.text(max_size=5), min_size=1)
+
+
+@given(INNER, st.integers(0, 3))
+def test_a_name_with_options_needs_no_quotes_inside_another_one(options, depth):
+    inner = str(Spec("inner", options))
+    for level in range(depth):
+        inner = f"around{level}(loop={inner})"
+    assert parse_spec(f"outer(loop={inner}, n=1)") == parse_spec(f"outer(loop={toml_text(inner)}, n=1)")
+    assert parse_spec(str(parse_spec(f"outer(loop={inner})"))).options == {"loop": inner}
 
 
 @given(st.text(), st.lists(st.text(), max_size=4))

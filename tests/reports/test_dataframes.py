@@ -134,7 +134,8 @@ def same(value: Any, known: Any) -> bool:
 @given(runs())
 def test_trials_are_the_records(drawn):
     arms, found = drawn
-    trials = loaded(arms, found).trials
+    run = loaded(arms, found)
+    trials, variants = run.trials, {arm.info.arm: arm.info.variant for arm in run.comparison.arms}
     ordered = sorted(found, key=lambda record: (record.status == "excluded", arms.index(record.arm), record.task, record.repeat))
     assert len(trials) == len(ordered)
     for (_, row), record in zip(trials.iterrows(), ordered, strict=True):
@@ -144,7 +145,7 @@ def test_trials_are_the_records(drawn):
             assert same(row[name], None if value is None else render_value(value))
         for name in ("repeat", "seed", "steps", "lm_calls", "tokens", "cost_usd", "confidence", "false_success", "attempt"):
             assert same(row[name], getattr(record, name))
-        assert row["loop"] == render_value(f"loop {record.arm}")
+        assert (row["loop"], row["base_loop"]) == tuple(map(render_value, (variants[record.arm], f"loop {record.arm}")))
         assert same(row["accuracy"], record.accuracy if record.status == "scored" else None)
         assert same(row.get("scores.steps"), record.scores.get("steps"))  # no score takes the place of a count
         faults = count_faults([record])

@@ -64,6 +64,18 @@ def test_a_wrong_option_is_named(given_options, said):
         checked_options(Options, given_options, "it")
 
 
+def test_a_loop_around_another_one_that_is_typed_as_its_option_is_put_around_it():
+    with pytest.raises(
+        ValueError, match=r"^loop finish: unknown option 'provider_retry'; .*around another one: write (.*)$"
+    ) as caught:
+        make_loop(parse_spec("finish(provider_retry=true, max_steps=4)"))
+    spelling = str(caught.value).partition("write ")[2]
+    assert spelling == "provider_retry(loop=finish(max_steps=4))"
+    assert make_loop(parse_spec(spelling)) == make_loop(parse_spec('provider_retry(loop="finish(max_steps=4)")'))
+    with pytest.raises(ValueError, match="unknown option 'bare'; known: "):
+        make_loop(parse_spec("finish(bare=true)"))
+
+
 def test_types_that_no_text_can_stand_for_are_refused_by_name():
     class Engine:
         pass

@@ -109,7 +109,7 @@ def test_every_trial_costs_its_tokens_and_less_with_a_cache(priced):
     assert priced.manifest.settings.price == PRICE
     told = "dollars are those of the scripted model's tokens at $3 (input), $0.3 (input from a cache) and $15 (output) a million."
     assert told in " ".join(notes(priced.comparison))
-    assert priced.to_json()["answer"]["unit"] == "cost_usd"
+    assert priced.to_json()["answer"]["unit"] == "nominal_usd"
 
 
 def test_a_price_changes_nothing_but_costs(priced, tmp_path):

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from loopbench._extras import is_installed
 from loopbench.checks.loop import scaffold
 from loopbench.text.plain_text import plain
 
@@ -32,4 +33,7 @@ def new_loop(options: NewLoopOptions) -> None:
     if made.root != Path.cwd():
         print(f"  cd {shlex.quote(str(made.root))}")
     print(f"  loopbench check loop {made.target}")
+    if not is_installed("pytest"):
+        print(f"  pip install pytest  # which {plain(made.test.name)} needs")
+    print(f"  python -m pytest {shlex.quote(str(made.test.resolve().relative_to(made.root)))}")
     print(f"  loopbench compare --loop {made.target} --loop bare --profile {FIRST_PROFILE}")

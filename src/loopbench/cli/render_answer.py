@@ -15,10 +15,19 @@ from loopbench.experiments.compare.clustered import clusters_sentence
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, SIGNS, AnswerCell, AnswerRow, Place, amount, cost_in_words
+from loopbench.experiments.compare.matrix import (
+    NOT_APPLICABLE,
+    SIGNS,
+    AnswerCell,
+    AnswerRow,
+    Place,
+    amount,
+    cost_in_words,
+    counted_in,
+)
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.sentence import AnswerSentence
-from loopbench.experiments.compare.tables import INVALID_RUN, UNITS
+from loopbench.experiments.compare.tables import INVALID_RUN
 from loopbench.experiments.compare.warned import warned
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
@@ -270,9 +279,9 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
         lines = list(side_by_side(_with_short_names(forms[1:], width), width))
     yield from lines
     if any(cost is not None for row in shown for cost in said.costs_of(row)) and not any(
-        UNITS[said.unit] in each.plain for each in lines
+        counted_in(said.unit) in each.plain for each in lines
     ):
-        yield Text(NO_ROOM.format(UNITS[said.unit]), style="dim")
+        yield Text(NO_ROOM.format(counted_in(said.unit)), style="dim")
     if hidden := [row for row in said.rows if row not in shown]:
         open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
         told = f", {open_ones} of them not told apart from the best" if open_ones else ""
@@ -317,7 +326,7 @@ def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellFo
     heads = [plain_line(said.heading(column)) for column in said.columns]
     cost_form = form.cost if any(cost is not None for row in rows for cost in said.costs_of(row)) else None
     if cost_form is not None:
-        heads = said.with_costs(heads, [form.head.format(UNITS[said.unit])] * (len(heads) if said.is_apart else 1))
+        heads = said.with_costs(heads, [form.head.format(counted_in(said.unit))] * (len(heads) if said.is_apart else 1))
     heads = [*names.heads, *heads]
     made = [[Text(head, style="dim") for head in heads]]
     most = [_most_tasks(said, number) for number in range(len(said.columns))]

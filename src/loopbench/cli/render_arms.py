@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.text import Text
 
-from loopbench.experiments.compare.matrix import amount, unit_of_cost
+from loopbench.experiments.compare.matrix import amount, counted_in, unit_of_cost
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import UNITS
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -40,7 +39,7 @@ def _columns(unit: Unit) -> Sequence[tuple[str, Cell]]:
     """Return headings and cells, the first to be left out on a narrow terminal the last."""
     return (
         ("LM calls", lambda arm: _mean(arm.summary.means["lm_calls"], lambda value: f"{value:.1f}")),
-        (f"{UNITS[unit]} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: amount(value, unit))),
+        (f"{counted_in(unit)} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: amount(value, unit))),
         ("recovery rate", lambda arm: _mean(arm.summary.recovery, hundredths)),
         ("steps", lambda arm: _mean(arm.summary.means["steps"], lambda value: f"{value:.1f}")),
     )

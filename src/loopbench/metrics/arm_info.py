@@ -31,6 +31,11 @@ class ArmInfo:
         return "agent" if self.profile == IMPORTED else "loop"
 
     @property
+    def variant(self) -> str:
+        """The loop with its options as one name, the same under each profile and with each model: `finish(parse_retries=0)`."""
+        return self.without_profile.removesuffix(f"/{self.model}") or self.arm
+
+    @property
     def without_profile(self) -> str:
         """The arm's name without its profile, the same under each."""
         return self.arm.removesuffix(f"/{self.profile}") or self.arm

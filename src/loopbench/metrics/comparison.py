@@ -54,7 +54,8 @@ class ArmResult:
         info, summary = self.info, self.summary
         fields: dict[str, Any] = {
             "arm": info.arm,
-            "loop": info.loop,
+            "loop": info.variant,
+            "base_loop": info.loop,
             "options": {name: _plain(value) for name, value in info.options.items()},
             "model": info.model,
             "profile": info.profile,

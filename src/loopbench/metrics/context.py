@@ -18,10 +18,12 @@ left out, and so is that a cache is emptied after minutes without a request: the
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 from .record import Record
+from .record_table import alike
 
 CACHE_READ: Final = 0.1
 """Price of an input token that is read from a provider's prompt cache, as a share of the full price."""
@@ -63,3 +65,31 @@ def tokens_with_cache(record: Record) -> float | None:
     if record.cacheable_tokens is None:
         return None
     return record.tokens - (1 - CACHE_READ) * min(record.cacheable_tokens, record.input_tokens)
+
+
+def served_by_cache(scored: Sequence[Record]) -> Mapping[str, float]:
+    """Return measure → the share of the input tokens of scored trials that a prompt cache serves, where that is known of each.
+
+    Of `tokens_with_cache` it is what a cache could serve, of `cost_usd` what the prices were told that it served. Nothing is told
+    of dollars where a trial cost less than uncached though no cache served it: then its replies came from a recording.
+    """
+    records = list(alike(scored))
+    asked = sum(record.input_tokens for record in records)
+    if not asked:
+        return {}
+    cacheable = [record.cacheable_tokens for record in records]
+    known = [tokens for tokens in cacheable if tokens is not None]
+    found = {}
+    if len(known) == len(records):
+        served = sum(min(tokens, record.input_tokens) for tokens, record in zip(known, records, strict=True))
+        found["tokens_with_cache"] = served / asked
+    if all(is_priced_by_cache(record) for record in records):
+        found["cost_usd"] = sum(record.cached_tokens for record in records) / asked
+    return found
+
+
+def is_priced_by_cache(record: Record) -> bool:
+    """Whether a trial's dollars are known with a cache and without one, and nothing but a cache makes the difference."""
+    if record.cost_usd is None or record.nominal_usd is None:
+        return False
+    return record.cached_tokens > 0 or record.cost_usd >= record.nominal_usd

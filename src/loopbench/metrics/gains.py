@@ -272,7 +272,7 @@ class DevGain:
         return self.difference.n
 
     def optimism(self, gain: Gain) -> Interval | None:
-        """Return how much larger this gain is than `gain` on the locked tasks, which are other ones; None where that is not known."""
+        """Return how much larger this gain is than `gain` on the locked tasks, which are other ones; None if unknown."""
         return None if gain.alone is None else independent_difference(self.difference, gain.alone)
 
     def to_json(self) -> dict[str, float | int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ import numpy as np
 from loopbench.protocol import StopReason
 
 from .amounts import mean_interval
-from .context import DISTANCES, retention_at
+from .context import DISTANCES, retention_at, served_by_cache
 from .lost_to import lost_to
 from .measure import Measure, TableName, measures
 from .record import FaultRecord, Record
@@ -38,6 +38,15 @@ SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share
 """Those in [0, 1], whose differences and margins are in points."""
 GAINS = frozenset(name for name, measure in METRICS.items() if measure.is_share and not measure.is_harm)
 """Those of which more is better."""
+
+
+def labels(shown: Collection[str]) -> dict[str, str]:
+    """Return what tables call measures that they show together.
+
+    Dollars as billed are plain `USD` where no uncached ones stand beside them, as of results of other tools.
+    """
+    found = {name: METRICS[name].label for name in shown}
+    return found | ({"cost_usd": "USD"} if "cost_usd" in found and "nominal_usd" not in found else {})
 
 
 def measures_of(table: TableName) -> dict[str, Measure]:
@@ -132,6 +141,8 @@ class ArmSummary:
     """Kind of fault → accuracy lost to it, as a mean over scored trials: see `lost_to`."""
     over_templates: Interval | None = None
     """Accuracy with the templates as units, `n` of them; None where they are the units anyway, or none are shared."""
+    served_by_cache: Mapping[str, float] = field(default_factory=dict)
+    """Measure of a cost with a prompt cache → the share of the input tokens that it takes from there: see `served_by_cache`."""
 
     @property
     def accuracy(self) -> Interval | None:
@@ -263,6 +274,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         tells_faults=not records or any(record.tells_faults for record in alike(records)),
         lost_to=lost_to(scored),
         over_templates=_over_templates(scored, alpha),
+        served_by_cache=served_by_cache(scored),
     )
 
 

@@ -1,8 +1,8 @@
 """Other ways to look at a comparison: accuracy against cost, at equal budgets, cost per solved task, repeats, confidence.
 
 Arms of one suite and profile are seen together, over the tasks scored in all of them. Cost is counted in US dollars where prices
-are known in every arm (as if nothing had come from a cache or a recording), and in tokens: means are over the trials whose cost is
-known, and budgets need that of every trial.
+are known in every arm, as if nothing had come from a cache or a recording where that is known, and in tokens: means are over the
+trials whose cost is known, and budgets need that of every trial. Where a cache makes dollars less, accuracy stands against both.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from .arm_info import ArmInfo
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .comparison import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
+from .context import is_priced_by_cache
 from .record import Record
 from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, unit_values
-from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, dollars, task_values
+from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, labels, task_values
 from .trial_limits import exceeds
 
 DRAWS = 1_999
@@ -38,7 +39,8 @@ LIMIT_DIGITS = 3
 _DIGITS = 9
 """Means that differ by less are equal but for rounding."""
 
-Unit = Literal["cost_usd", "tokens"]
+Unit = Literal["nominal_usd", "cost_usd", "tokens"]
+"""Dollars uncached, dollars with whatever a cache served, and tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,13 @@ class Front:
     profile: str
     unit: Unit
     points: tuple[CostPoint, ...]
+    is_beside_uncached: bool = False
+    """Whether the same arms have a front in uncached dollars, too, which another one in dollars differs from by a cache."""
+
+    @property
+    def counted(self) -> str:
+        """What tables call the unit."""
+        return labels([self.unit, "nominal_usd"] if self.is_beside_uncached else [self.unit])[self.unit]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -181,14 +190,18 @@ def at_budgets(
 ) -> tuple[AtBudget, ...]:
     """The view at equal budgets alone, which takes no bootstrap."""
     groups = _groups(arms, _scored(records, arms))
-    return tuple(found for group in groups for unit in COSTS for found in _budgets(group, unit, alpha, margin))
+    return tuple(found for group in groups for unit in _budgeted(group) for found in _budgets(group, unit, alpha, margin))
 
 
 def _scored(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, Sequence[Record]]:
     return {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
 
 
-COSTS: Mapping[Unit, Callable[[Record], float | None]] = {"cost_usd": dollars, "tokens": METRICS["tokens"]}
+COSTS: Mapping[Unit, Callable[[Record], float | None]] = {
+    "nominal_usd": METRICS["nominal_usd"],
+    "cost_usd": METRICS["cost_usd"],
+    "tokens": METRICS["tokens"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +258,16 @@ def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
     known_unit = next(((unit, costs) for unit in COSTS if (costs := _costs(group, unit))), None)
     if known_unit is None:
         return []
-    unit, costs = known_unit
+    fronts = [_front(group, *known_unit, alpha, seed)]
+    is_cached = known_unit[0] == "nominal_usd" and all(
+        is_priced_by_cache(each) for records in group.arms.values() for each in distinct(records)
+    )
+    if is_cached and (cached := _costs(group, "cost_usd")) and cached != known_unit[1]:
+        fronts.append(replace(_front(group, "cost_usd", cached, alpha, seed), is_beside_uncached=True))
+    return fronts
+
+
+def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], alpha: float, seed: int) -> Front:
     common = group.only(set.intersection(*(set(by_task) for by_task in costs.values())))
     shares = front_shares(common.means(METRICS[PRIMARY]), common.means(COSTS[unit]), common.clusters, seed)
     right = {arm: accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha) for arm in group.arms}
@@ -256,7 +278,7 @@ def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
         CostPoint(arm, right[arm], cost[arm], bool(is_on_front[place]), float(shares[place]))
         for place, arm in enumerate(group.arms)
     )
-    return [Front(group.suite, group.profile, unit, points)]
+    return Front(group.suite, group.profile, unit, points)
 
 
 def _costs(group: _Group, unit: Unit) -> dict[str, dict[str, float]]:
@@ -300,6 +322,12 @@ def on_front(accuracy: Floats, cost: Floats) -> NDArray[np.bool_]:
 
 
 # --- at equal budgets ---
+
+
+def _budgeted(group: _Group) -> list[Unit]:
+    """Return the units of a group's budgets: dollars as billed only where nothing says what they would be uncached."""
+    is_uncached = all(COSTS["nominal_usd"](record) is not None for own in group.arms.values() for record in distinct(own))
+    return [unit for unit in COSTS if unit != ("cost_usd" if is_uncached else "nominal_usd")]
 
 
 def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtBudget]:

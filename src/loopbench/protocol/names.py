@@ -112,9 +112,21 @@ def _value(text: str, whole: str) -> Any:
         if made.keys() == {"value"} and len(made["value"]) == 1:
             return made["value"][0]
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
-        if _BARE_WORD.fullmatch(text):
+        if _BARE_WORD.fullmatch(text) or _is_spec(text):
             return text
-    raise ValueError(f"{_short(whole)}: {_short(text)} is not a TOML value; quote it if it is text")
+    cure = f"; if it is text, write {_quoted(text)}" if text and len(text) <= MAX_SHOWN and text.isprintable() else ""
+    raise ValueError(f"{_short(whole)}: {_short(text)} is not a TOML value{cure}")
+
+
+def _is_spec(text: str) -> bool:
+    """Whether a text is a name with options, as of a loop inside another one."""
+    if "\n" in text or not text.endswith(")"):
+        return False
+    try:
+        parse_spec(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def parse_values(text: str) -> list[Any]:
@@ -124,7 +136,11 @@ def parse_values(text: str) -> list[Any]:
 
 def _short(text: str) -> str:
     shown = repr(text)
-    return shown if len(shown) <= 200 else f"{shown[:200]}…"
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+
+
+MAX_SHOWN = 200
+"""Characters of a typed text that a message repeats."""
 
 
 def value_text(value: Any) -> str:

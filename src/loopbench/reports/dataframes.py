@@ -27,6 +27,7 @@ from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, ta
 from loopbench.experiments.compare.warned import warned
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.why.arms import required_arms
+from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import RecordTable, distinct
@@ -112,9 +113,7 @@ class Loaded:
 
     def _trials(self, records: Iterable[Record]) -> list[dict[str, Any]]:
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
-        return [
-            _trial(record) | {name: getattr(infos[record.arm], name) for name in ("loop", "model", "profile")} for record in records
-        ]
+        return [_trial(record) | _arm_of(infos[record.arm]) for record in records]
 
     @cached_property
     def arms(self) -> pd.DataFrame:
@@ -284,6 +283,10 @@ _LISTS = ("factors", "aliases", "conditional")
 """Parts of an effect's JSON that get no columns, since they are lists."""
 
 
+def _arm_of(info: ArmInfo) -> dict[str, Any]:
+    return {"loop": info.variant, "base_loop": info.loop, "model": info.model, "profile": info.profile}
+
+
 def _trial(record: Record) -> dict[str, Any]:
     row = record.to_json()
     scores = row.pop("scores")
@@ -332,7 +335,7 @@ _FAULTS = {f"faults.{name}": "int64" for name in FAULT_COUNTS}
 _TRIALS = {
     **dict.fromkeys(("trial", "arm", "task"), "string"),
     "repeat": "int64",
-    **dict.fromkeys(("loop", "model", "profile", "suite", "cluster", "status", "reason", "stop", "answer"), "string"),
+    **dict.fromkeys(("loop", "base_loop", "model", "profile", "suite", "cluster", "status", "reason", "stop", "answer"), "string"),
     PRIMARY: "float64",
     **dict.fromkeys(("steps", "lm_calls", "tool_calls", "repeated_calls"), "int64"),
     **dict.fromkeys(("tokens", "input_tokens", "output_tokens", "cached_tokens"), "int64"),
@@ -345,7 +348,7 @@ _TRIALS = {
     **_FAULTS,
 }
 _ARMS = {
-    **dict.fromkeys(("arm", "loop", "model", "profile", "suite"), "string"),
+    **dict.fromkeys(("arm", "loop", "base_loop", "model", "profile", "suite"), "string"),
     **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
     **measured(*METRICS, "over_templates", "recovery"),
     "false_success.count": "int64",

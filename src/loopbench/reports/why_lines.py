@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.air import STILL
+from loopbench.experiments.compare.measured_forms import not_applicable
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.base_rates import BaseRates, doubts_in_words, split_by_doubt
 from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
@@ -57,6 +58,7 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
     if not lost:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
     width = max((len(arm.arm) for arm in lost), default=0)
+    yield from _strangers(found, {arm.arm for arm in lost})
     for arm in lost:
         known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
         yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {known}' if known else ''}", hanging="  ")
@@ -77,6 +79,12 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
     if not in_full:
         yield OutputLine("")
         yield Prose(door.choices, "dim")
+
+
+def _strangers(found: Results, arms: Collection[str]) -> Iterator[Shown]:
+    """Yield to which of these arms' loops their profile does not apply, so that what they lost under it says nothing of them."""
+    if said := not_applicable([arm.info for arm in found.comparison.arms if arm.info.arm in arms]):
+        yield Prose(f"{said}.", "yellow")
 
 
 def _counts(causes: Mapping[Cause, int], kinds: Kinds, rates: BaseRates) -> str:
@@ -171,6 +179,7 @@ def in_full(found: Results, reasons: Why, door: Door, *, show_all: bool) -> Iter
 def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
     yield OutputLine(found.title, "bold")
+    yield from _strangers(found, {arm.arm for arm in reasons.arms} | {arm for pair in reasons.pairs for arm in (pair.a, pair.b)})
     yield from _explained(reasons, door, show_all=show_all)
     if reasons.untraced:
         yield from _untraced(found, reasons)

@@ -43,7 +43,7 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
     made = {}
     for name, value in given.items():
         if name not in known:
-            raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, known)}")
+            raise ValueError(f"{whose}: unknown option {name!r}; {_loop_around(name, given, whose) or nearest(name, known)}")
         option = known[name]
         if takes_loop(option):
             made[name] = _inner_loop(option, value, f"{whose}: {name}")
@@ -55,6 +55,18 @@ def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose:
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
     return made
+
+
+def _loop_around(name: str, given: Mapping[str, Any], whose: str) -> str:
+    """Return how to put a loop into the one that was typed as its option: `provider_retry(loop=finish)`; empty for other names."""
+    kind, _, inner = whose.partition(" ")
+    if kind != "loop" or name not in builtin_names("loop"):
+        return ""
+    taking = next((option for option, found in options_of(find("loop", name)).items() if takes_loop(found)), None)
+    if taking is None:
+        return ""
+    spec = Spec(inner, {option: value for option, value in given.items() if option != name})
+    return f"{name} is a loop around another one: write {name}({taking}={spec})"
 
 
 def _takes_none(annotation: Any) -> bool:

@@ -36,6 +36,11 @@ MAX_NAMES = 4
 """Names that a sentence lists; of more it says how many."""
 
 
+def tasks_in_words(tasks: int, repeats: int) -> str:
+    """Return `480 tasks`, or `480 tasks × 20` where each has several trials."""
+    return f"{counted(tasks, 'task')}{f' × {repeats:,}' if repeats > 1 else ''}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Return `a`, `a and b`, `a, b and c`; of more than four names the first ones and how many others."""
     if len(names) > MAX_NAMES:

@@ -20,6 +20,7 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
 from loopbench.experiments.compare.sentence import AnswerSentence
+from loopbench.experiments.compare.tables import tables
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.statistics import Interval, chance_again, is_narrow
@@ -122,10 +123,12 @@ def test_of_two_that_neither_accuracy_nor_cost_tells_apart_chance_names_none(com
     shares = {"a": (0.85, 0.85), "b": (0.84, 0.85), "bad": (0.1, 0.1)}
     first = said(compared(shares, {"a": 100, "b": 100, "bad": 300}))[0]
     both = "no loop is shown to beat them under any profile, and neither accuracy nor cost tells them apart"
-    assert first == f"Adopt a (101 tokens a trial) or b (101): {both}"
+    assert first == f"Nothing is decided between a (101 tokens a trial) and b (101): {both}"
     assert said(compared(shares, {"a": 100, "b": 200, "bad": 300}))[0].startswith("Adopt a (101 tokens a trial): no loop")
     further = {"a": (0.85, 0.85), "b": (0.82, 0.85), "bad": (0.1, 0.1)}
-    assert said(compared(further, {"a": 100, "b": 100, "bad": 300}))[0].startswith("Adopt a (101 tokens a trial): no loop")
+    assert said(compared(further, {"a": 100, "b": 100, "bad": 300}))[0].startswith(
+        "Nothing is decided between a (101 tokens a trial)"
+    )
 
 
 def test_a_dearer_loop_that_may_be_better_is_named_with_what_would_decide(compared):
@@ -202,10 +205,19 @@ def test_a_fresh_run_repeats_a_narrow_verdict_in_two_cases_of_three_at_most(erro
 
 
 def test_where_nothing_is_decided_nothing_is_adopted(compared):
-    lines = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 200}, n=10))
-    assert lines[0] == "Nothing is decided: no loop is told apart from another; the cheapest is a (101 tokens a trial)"
+    lines = said(compared({"a": (0.5,), "b": (0.6,)}, {"a": 100, "b": 100}, n=10))
+    assert lines[0] == "Nothing is decided: no loop is told apart from another; they cost the same (101 tokens a trial)"
     assert lines[1] == "b minus a: 0.100 [-0.208, 0.445] in accuracy, paired over 10 common tasks (p = 1.000)"
     assert lines[2].startswith("Undecided between b and a")
+
+
+def test_a_size_says_how_often_each_task_runs(compared):
+    found = compared({"a": (0.5,), "b": (0.6,)}, n=30)
+    often = [pair if pair.outlook is None else replace(pair, outlook=replace(pair.outlook, repeats=20)) for pair in found.pairs]
+    for pairs, written in ((found.pairs, r"[\d,]+ tasks"), (often, r"[\d,]+ tasks × 20")):
+        asked = replace(found, pairs=tuple(pairs))
+        assert any(re.search(rf"^Undecided between b and a: {written} would decide", line) for line in said(asked))
+        assert re.search(rf"{written} \(", " ".join(cell for table in tables(asked) for row in table.rows for cell in row))
 
 
 def test_the_brief_difference_of_two_arms_keeps_that_it_is_paired_and_its_p(compared):

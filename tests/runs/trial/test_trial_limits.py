@@ -38,7 +38,7 @@ LIMITED: Mapping[str, Callable[[Record], float]] = {
     "dollars": lambda record: dollars(record) or 0.0,
 }
 """Limit of a trial → what its record says of it."""
-UNITS: Mapping[str, Unit] = {"tokens": "tokens", "dollars": "cost_usd"}
+UNITS: Mapping[str, Unit] = {"tokens": "tokens", "dollars": "nominal_usd"}
 """Those that the table of equal budgets has, too."""
 
 

@@ -96,6 +96,8 @@ class TemplateLoop(RunsSync):
     """No option: for each kind of request, what `loopbench optimize` may change: instructions and demonstrations."""
 
     name: ClassVar[str] = "template_loop"
+    calls_in: ClassVar[str] = "text"
+    """How replies hold calls: "text", as here, or "native", in the API's own form. Profiles that were measured go by it."""
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )

@@ -7,7 +7,7 @@ records. `prepare.py` makes one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from loopbench.experiments.compare.results import Results
@@ -99,6 +99,7 @@ def ablation_result(run: Results) -> AblationResult | None:
         return None
     try:
         ablation = Ablation(**run.manifest.ablation)
+        ablation = replace(ablation, metrics=_with_uncached(ablation.metrics))
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
             raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
@@ -113,6 +114,12 @@ def ablation_result(run: Results) -> AblationResult | None:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{run.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
     return AblationResult(run, ablation, design, factor_effects)
+
+
+def _with_uncached(metrics: Sequence[str]) -> list[str]:
+    """Return the metrics with uncached dollars beside those with a cache: by these costs are compared."""
+    made = [name for metric in metrics for name in ((metric, "nominal_usd") if metric == "cost_usd" else (metric,))]
+    return list(dict.fromkeys(made))
 
 
 def _groups(run: Results, cells: Mapping[str, Mapping[str, Any]], factors: Sequence[Factor]) -> dict[str, dict[Cell, list[Record]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.matrix import amount, unit_of_cost
+from loopbench.experiments.compare.matrix import amount, unit_of_cost, with_unit
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.names import value_text
 from loopbench.text.numbers import interval_of
@@ -23,19 +23,18 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
     found = list(_effects(result, factor, value, instead_of))
     if not found and unit not in result.ablation.metrics:
         own, other = (mean_cost(result, factor, each, profiles) for each in (value, instead_of))
-        written = [f"{'$' if unit == 'cost_usd' else ''}{amount(each, unit)}" for each in (own, other) if math.isfinite(each)]
-        of = "" if unit == "cost_usd" else " tokens"
-        return f"{factor}={value} takes {written[0]}{of} a trial, {instead_of} {written[1]}" if len(set(written)) == 2 else ""
+        written = [with_unit(amount(each, unit), unit) for each in (own, other) if math.isfinite(each)]
+        return f"{factor}={value} takes {written[0]} a trial, {instead_of} {written[1]}" if len(set(written)) == 2 else ""
     told = []
     for profile, difference in found:
-        more = "more" if difference.value > 0 else "less" if unit == "cost_usd" else "fewer"
+        more = "more" if difference.value > 0 else "fewer" if unit == "tokens" else "less"
         size = difference if difference.value > 0 else difference.turned
         ends = {amount(end, unit) for end in (size.low, size.high)}
         gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: amount(number, unit))
         base = mean_cost(result, factor, instead_of, [profile])
         percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
         share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""
-        what = f"${gap} {more}" if unit == "cost_usd" else f"{gap} {more} tokens"
+        what = f"{gap} {more} tokens" if unit == "tokens" else f"${gap} {more}{' uncached' * (unit == 'nominal_usd')}"
         told.append(f"{what} a trial than {instead_of}{share}{f' under {profile}' if len(profiles) > 1 else ''}")
     return f"{factor}={value} takes {', '.join(told)}" if told else ""
 

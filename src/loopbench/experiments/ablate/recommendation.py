@@ -24,9 +24,8 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
 from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
 from loopbench.metrics.summary import PRIMARY
-from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec, parse_spec, parse_values, value_text
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 
 from .ablation import AblationResult, setting
@@ -275,17 +274,18 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[s
     own = {
         f"{choice.factor}={value}": f"{choice.factor}={choice.value}" for choice in chosen for value in choice.against("undecided")
     }
-    plans: list[tuple[int, float, Pair, str]] = []
+    plans: list[tuple[int, float, str, Pair, str]] = []
     for pair in result.results.comparison.pairs:
         other = pair.b if pair.a in arms else pair.a
         if pair.metric == PRIMARY and pair.outlook is not None and {pair.a, pair.b} & {*arms} and other in others:
-            plans.append((pair.outlook.more.tasks, pair.outlook.more.chance, pair, others[other]))
+            size = pair.outlook.more
+            plans.append((size.tasks, size.chance, tasks_in_words(size.tasks, pair.outlook.repeats), pair, others[other]))
     if not plans or _is_still(result):
         return
-    tasks, chance, pair, other = min(plans, key=lambda plan: plan[:2])
+    tasks, chance, run, pair, other = min(plans, key=lambda plan: plan[:2])
     settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
     alike = likelier_equivalent(pair)
     what = f"decide between {own[other]} and {other}{alike}" if alike else f"tell {own[other]} from {other}"
-    said = f"{counted(tasks, 'task')}{under} would {what} (chance about {chance_in_words(chance)})"
+    said = f"{run}{under} would {what} (chance about {chance_in_words(chance)})"
     yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), tasks, chance))

@@ -12,7 +12,7 @@ from loopbench.experiments.compare.tables import FAMILY
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
-from loopbench.metrics.summary import METRICS, PRIMARY
+from loopbench.metrics.summary import METRICS, PRIMARY, labels
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
 from loopbench.runs.folders import run_name
@@ -180,7 +180,7 @@ def _secondary(result: AblationResult) -> Table:
     several = len(_profiles(result)) > 1
     mains = {(e.profile, e.term, e.metric): e for e in result.effects.effects if e.kind == "main" and e.metric != PRIMARY}
     metrics = list(dict.fromkeys(metric for _, _, metric in mains))
-    columns = ("effect", *(("profile",) if several else ()), *(METRICS[metric].label for metric in metrics))
+    columns = ("effect", *(("profile",) if several else ()), *labels(metrics).values())
     rows = []
     for profile, term in dict.fromkeys((profile, term) for profile, term, _ in mains):
         effects = [mains.get((profile, term, metric)) for metric in metrics]
@@ -207,7 +207,7 @@ def _cells(result: AblationResult) -> Table:
     several = len({setting(arm) for arm in arms}) > 1
     names = tuple(factor.name for factor in result.layout.factors)
     metrics = [name for name in result.ablation.metrics if name != PRIMARY and any(arm.summary.means[name] for arm in arms)]
-    headings = (PRIMARY, *(METRICS[metric].label for metric in metrics))
+    headings = (PRIMARY, *labels(metrics).values())
     columns = ("cell", *names, *(("profile",) if several else ()), "scored", *headings)
     rows = tuple(_cell(result, number, arm, metrics, several=several) for number, arm in enumerate(arms, 1))
     return Table("Cells", columns, rows)

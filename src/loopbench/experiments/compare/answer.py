@@ -10,6 +10,7 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.text.numbers import short_name
 
+from .air import every_profile
 from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
@@ -62,8 +63,8 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     judged = _judged(comparison)
     verdicts = (
         [
-            *_each_by_itself(judged),
-            *(replace(each, opens=True) for each in over_estimates(whole, _pairs(comparison, whole.unit))),
+            *_each_by_itself(judged, every_profile(whole)),
+            *(replace(each, opens=True) for each in over_estimates(whole)),
         ]
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]
@@ -113,14 +114,20 @@ def _verdicts(comparison: Comparison) -> Verdicts:
     return Verdicts(found, accuracy, costs, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
 
 
-def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]]) -> list[AnswerSentence]:
-    """Return what each profile says of the loops that it applies to; what the matrix shows is left out."""
-    return [
-        replace(each, text=f"Under {profile}: {each.text}", brief=each.brief and f"Under {profile}: {each.brief}", opens=True)
-        for profile, said in judged.items()
-        for each in said
-        if not each.may_be_left_out
-    ]
+def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) -> list[AnswerSentence]:
+    """Return what each profile says of the loops that it applies to; what the matrix shows is left out.
+
+    What all of them say in the same words is said once. `every`: what all profiles together are called.
+    """
+    told = {profile: [each for each in said if not each.may_be_left_out] for profile, said in judged.items()}
+    shared = set.intersection(*({each.text for each in said if each.decides is None} for said in told.values()))
+    made: dict[str, AnswerSentence] = {}
+    for profile, said in told.items():
+        for each in said:
+            under = f"Under {every if each.text in shared else profile}: "
+            own = replace(each, text=f"{under}{each.text}", brief=each.brief and f"{under}{each.brief}", opens=True)
+            made.setdefault(own.text, own)
+    return [*made.values()]
 
 
 def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:

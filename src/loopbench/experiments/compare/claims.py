@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.text.counts import MAX_NAMES
-from loopbench.text.numbers import hundredths, interval, interval_of, p_value
+from loopbench.text.numbers import interval, p_value
 
 from .matrix import NOT_APPLICABLE, AnswerRow
 
@@ -37,7 +37,7 @@ def claims_in_words(
 
     Both are empty where it is not known of every loop, or where all loops gave equally many of equally many trials. `headings`: the
     column's, of which one alone is not named. `adopted`: the loops of which one is to be adopted, which are always among the named
-    ones; where the first of them gave more than the most accurate other one, the shares of both are told with their intervals.
+    ones; where the first of them gave more than the most accurate other one, both counts have their intervals.
     `pairs`: of arms on `RATE`, by which loops are told apart where a paired test shows it.
     """
     differing = [(heading, found) for number, heading in enumerate(headings) if _differ(found := list(_in_column(rows, number)))]
@@ -48,8 +48,8 @@ def claims_in_words(
     all_of_them = [each for each in together if each is not None]
     brief = f"Wrong answers given as done{_range(all_of_them, adopted)}{tested_brief}"
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
-        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{_shares(all_of_them, adopted)}{tested}", brief
-    parts = "; ".join(f"under {heading}{_counts(found, adopted)}{_shares(found, adopted)}" for heading, found in differing)
+        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{tested}", brief
+    parts = "; ".join(f"under {heading}{_counts(found, adopted)}" for heading, found in differing)
     return f"Wrong answers given as done {parts}{tested}", brief
 
 
@@ -108,30 +108,44 @@ def _differ(found: Sequence[FalseClaims]) -> bool:
     return len({each.wrong for each in found}) > 1
 
 
-def _shares(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
-    """Return ` (.13 [.07, .20] of finish's, .05 [.02, .11] of bare's)`; empty unless the adopted loop gave more than the next."""
+def _weighed(found: Sequence[FalseClaims], adopted: Sequence[str]) -> list[FalseClaims]:
+    """Return the adopted loop and the most accurate other one, where the first gave more and the shares of both are known."""
     own = next((each for each in found if each.loop in adopted[:1]), None)
     other = next((each for each in found if each.loop not in adopted[:1]), None)
     if own is None or other is None or own.rate is None or other.rate is None or own.rate.value <= other.rate.value:
+        return []
+    return [own, other]
+
+
+def _interval(claims: FalseClaims) -> str:
+    """Return ` [8, 24]`: so many of as many trials, by the interval of the share."""
+    if claims.rate is None:
         return ""
-    shares = [f"{interval_of(rate, hundredths)} of {loop}'s" for loop, rate in ((own.loop, own.rate), (other.loop, other.rate))]
-    return f" ({', '.join(shares)})"
+    low, high = (round(end * claims.scored) for end in (claims.rate.low, claims.rate.high))
+    return f" [{low:,}, {high:,}]"
 
 
-def _named_too(shown: Sequence[FalseClaims], found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
-    """Return `, finish 12` for each adopted loop, unless it is among those that are shown."""
-    rest = [each for each in found if each.loop in adopted and each not in shown]
-    return "".join(f", {each.loop} {each.wrong or 'none'}" for each in rest)
+def _named_too(shown: Sequence[FalseClaims], named: Sequence[FalseClaims], weighed: Sequence[FalseClaims] = ()) -> str:
+    """Return `, finish 12` for each of the named ones, unless it is among those that are shown."""
+    rest = [each for each in named if each not in shown]
+    return "".join(f", {each.loop} {each.wrong or 'none'}{_interval(each) if each in weighed else ''}" for each in rest)
 
 
 def _counts(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
-    """Return `, of 120 trials: finish 6, bare none`; of many loops those with the most and with the fewest, and the adopted one."""
-    ordered = sorted(found, key=lambda each: -each.wrong)
+    """Return `, of 120 trials: finish 6, bare none`; of many loops those with the most and with the fewest, and the adopted one.
+
+    Where the adopted loop gave more than the next, its count and that of the next have intervals: `finish 16 [8, 24]`.
+    """
+    ordered, weighed = sorted(found, key=lambda each: -each.wrong), _weighed(found, adopted)
     shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
     scored = {each.scored for each in ordered}
     of = [f" of {each.scored:,}" if len(scored) > 1 else "" for each in shown]
-    told = [f"{each.loop} {each.wrong or 'none'}{trials}" for each, trials in zip(shown, of, strict=True)]
-    listed = ", ".join(told) if len(shown) == len(ordered) else f"from {told[-1]} to {told[0]}{_named_too(shown, found, adopted)}"
+    told = [
+        f"{each.loop} {each.wrong or 'none'}{trials}{_interval(each) if each in weighed else ''}"
+        for each, trials in zip(shown, of, strict=True)
+    ]
+    too = _named_too(shown, [each for each in found if each.loop in adopted or each in weighed], weighed)
+    listed = ", ".join(told) if len(shown) == len(ordered) else f"from {told[-1]} to {told[0]}{too}"
     return f", of {ordered[0].scored:,} trials: {listed}" if len(scored) == 1 else f": {listed}"
 
 
@@ -141,4 +155,5 @@ def _range(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     if len(ordered) < 3 or len({each.scored for each in ordered}) > 1:
         return _counts(found, adopted)
     least, most = (f"{each.loop} {each.wrong or 'none'}" for each in (ordered[0], ordered[-1]))
-    return f", of {ordered[0].scored:,}: {least} to {most}{_named_too([ordered[0], ordered[-1]], found, adopted)}"
+    too = _named_too([ordered[0], ordered[-1]], [each for each in found if each.loop in adopted])
+    return f", of {ordered[0].scored:,}: {least} to {most}{too}"

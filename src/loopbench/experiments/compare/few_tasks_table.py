@@ -10,7 +10,7 @@ from typing import Any
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS, OnTask
 from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
 
-from .matrix import NOT_APPLICABLE, AnswerCell, AnswerMatrix, AnswerRow, amount
+from .matrix import NOT_APPLICABLE, AnswerCell, AnswerMatrix, AnswerRow, amount, with_unit
 
 MAX_APART = 2
 """Columns of the matrix whose counts stand one by one; of more they are added up."""
@@ -82,13 +82,12 @@ class FewTasksTable:
         over, cost = self.over(own), self._cost(own)
         notes = [f"{over:,} over"] if has_limits and over else []
         if has_costs and cost is not None:
-            is_dollars = self.found.unit == "cost_usd"
-            notes.append(f"{'$' * is_dollars}{amount(cost, self.found.unit)}{'' if is_dollars else ' tokens'}")
+            notes.append(with_unit(amount(cost, self.found.unit), self.found.unit))
         return ", ".join([solved, *notes])
 
     def _cost(self, own: Sequence[OnTask]) -> float | None:
         """Return the mean cost of a trial, in the unit of the matrix; None where it is not known of each."""
-        costs = [(one.cost_usd if self.found.unit == "cost_usd" else one.tokens, one.trials) for one in own]
+        costs = [(one.tokens if self.found.unit == "tokens" else one.cost_usd, one.trials) for one in own]
         known = [(cost, trials) for cost, trials in costs if cost is not None]
         if not known or len(known) < len(costs):
             return None

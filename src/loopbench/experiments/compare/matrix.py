@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.statistics import Interval
+from loopbench.metrics.summary import labels
 from loopbench.metrics.views import Unit
 from loopbench.text.numbers import dollars, interval_of, short_name
 
@@ -151,14 +152,31 @@ class AnswerMatrix:
 
 
 def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
-    """Return what costs are told in: dollars where they are known of all arms, or of some and tokens of none."""
-    in_usd, in_tokens = ([arm.summary.means[unit] is not None for arm in arms] for unit in ("cost_usd", "tokens"))
-    return "cost_usd" if arms and (all(in_usd) or (any(in_usd) and not any(in_tokens))) else "tokens"
+    """Return what costs are told in: dollars where they are known of all arms, or of some and tokens of none.
+
+    Dollars are uncached, as limits and budgets count them, unless that is known of no arm.
+    """
+    in_usd, in_tokens, uncached = (
+        [arm.summary.means[unit] is not None for arm in arms] for unit in ("cost_usd", "tokens", "nominal_usd")
+    )
+    if not arms or not (all(in_usd) or (any(in_usd) and not any(in_tokens))):
+        return "tokens"
+    return "nominal_usd" if uncached == in_usd else "cost_usd"
 
 
 def amount(value: float, unit: Unit) -> str:
     """Return a cost without its unit."""
-    return dollars(value) if unit == "cost_usd" else f"{value:z,.0f}"
+    return f"{value:z,.0f}" if unit == "tokens" else dollars(value)
+
+
+def counted_in(unit: Unit) -> str:
+    """Return what a table calls a unit that stands there alone: `USD uncached`, `tokens`."""
+    return labels([unit])[unit]
+
+
+def with_unit(written: str, unit: Unit) -> str:
+    """Return a written cost with its unit: `$0.00081 uncached`, `$0.00081`, `5,090 tokens`."""
+    return f"{written} tokens" if unit == "tokens" else f"${written}{' uncached' * (unit == 'nominal_usd')}"
 
 
 def cost_in_words(value: Interval, unit: Unit) -> str:

@@ -54,15 +54,29 @@ def fitting(infos: Sequence[ArmInfo]) -> tuple[str, str]:
     return "; ".join([*_of_both_forms(infos), *(said for said, _ in others)]), "; ".join(brief for _, brief in others)
 
 
+def not_applicable(infos: Sequence[ArmInfo]) -> str:
+    """Return which profiles do not apply to loops that ran under them, without a full stop; empty where all do."""
+    return "; ".join(said for said, _ in _of_other_forms(infos))
+
+
 def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
-    """Yield for each profile with one for each form which one each loop met."""
+    """Yield for the profiles with one for each form which one each loop met; profiles that part the loops alike have one line."""
+    alike: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
         met: dict[str, list[ArmInfo]] = {}
         for info in infos:
             if info.profile == profile:
                 met.setdefault(info.met, []).append(info)
-        parts = [f"{_names(own)} met {name} ({FORMS[own[0].calls_in]})" for name, own in met.items()]
-        yield f"{profile} is what was measured of a loop's own form of calls: {', '.join(parts)}"
+        parts = tuple((_names(own), FORMS[own[0].calls_in]) for own in met.values())
+        alike.setdefault(parts, {})[profile] = [*met]
+    for parts, found in alike.items():
+        each = [
+            f"{loops} met {listed(names)} ({form})"
+            for (loops, form), names in zip(parts, zip(*found.values(), strict=True), strict=True)
+        ]
+        is_one = len(found) == 1
+        what = f"{'is' if is_one else 'are'} what was measured of a loop's own form of calls"
+        yield f"{listed([*found])} {what}: {', '.join(each)}"
 
 
 def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:

@@ -112,6 +112,11 @@ class OverAllSentences:
         return f"narrowly {RELATIONS[word]} {names} ({shown_again(alike[0].difference)})"
 
 
+def is_clear(pair: Pair) -> bool:
+    """Whether a pair of loops is decided over all profiles together, and not narrowly."""
+    return pair.verdict.word != "undecided" and not _is_close(pair)
+
+
 def _is_close(pair: Pair) -> bool:
     """Whether a difference is shown, and narrowly."""
     return pair.verdict.word in ("better", "worse") and is_narrow(pair.difference)

@@ -16,7 +16,7 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval_of
 
-from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of
+from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of, with_unit
 
 MAX_COLUMNS = 2
 """Columns whose paired differences a sentence names."""
@@ -46,10 +46,10 @@ class Prices:
 
     @property
     def _unit(self) -> str:
-        return "" if self.found.unit == "cost_usd" else " tokens"
+        return with_unit("", self.found.unit).removeprefix("$")
 
     def _written(self, value: float) -> str:
-        return f"{'$' if self.found.unit == 'cost_usd' else ''}{amount(value, self.found.unit)}"
+        return f"{'$' * (self.found.unit != 'tokens')}{amount(value, self.found.unit)}"
 
     def _per_solved(self, row: AnswerRow) -> str:
         """Return what a solved task costs, without its unit."""

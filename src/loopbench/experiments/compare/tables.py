@@ -11,14 +11,14 @@ from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.context import DISTANCES
-from loopbench.metrics.measure import in_table_order
+from loopbench.metrics.measure import Measure, in_table_order
 from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.reliability import Reliability
-from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
-from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
+from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
+from loopbench.metrics.views import COSTS, AtBudget, Front, PerSolved, Unit, Views
 from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import counts, reasons
+from loopbench.text.counts import counts, reasons, tasks_in_words
 from loopbench.text.numbers import (
     chance_in_words,
     difference,
@@ -33,6 +33,7 @@ from loopbench.text.numbers import (
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .answer import answer
+from .matrix import counted_in
 
 
 def tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
@@ -53,7 +54,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
     if secondary:
         candidates += [context(comparison.arms), calls(comparison.arms), injection(comparison.arms)]
     if views is not None:
-        candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in UNITS]
+        candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in COSTS]
         if secondary:
             candidates += [*_budgets(views.budgets), _reliability(views.reliability), _confidence(views.confidence)]
     limits = comparison.limits
@@ -104,8 +105,9 @@ def notes(comparison: Comparison) -> list[str]:
             lines.append(f"{arm.info.arm}, asked again after: {counts(summary.retries)}")
     if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
         are_real = any(arm.info.model != "scripted" for arm in comparison.arms)
-        billed = "what was billed" if are_real else "what the scripted model's tokens would cost at the given price"
-        lines.append(f"USD is {billed}; USD uncached what it would be had nothing come from a cache or a recording.")
+        simulated = "what the scripted model's tokens would cost at the given price, a provider's prompt cache being simulated"
+        billed = "what was billed" if are_real else simulated
+        lines.append(f"USD with cache is {billed}; USD uncached what it would be had nothing come from a cache or a recording.")
     if any(arm.info.model == "scripted" for arm in comparison.arms):
         lines.append(
             "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
@@ -120,9 +122,15 @@ def crashes(arms: Sequence[ArmResult]) -> list[str]:
     return [f"{arm.info.arm}, crashed: {reasons(arm.summary.crashes)}" for arm in arms if arm.summary.crashes]
 
 
+def headings(measures: Mapping[str, Measure], arms: Sequence[ArmResult]) -> list[str]:
+    """Return what stands above the means of measures; those of which nothing is known have their own label."""
+    known = labels([name for name in measures if any(arm.summary.means[name] is not None for arm in arms)])
+    return [known.get(name, measure.label) for name, measure in measures.items()]
+
+
 def _arms(arms: Sequence[ArmResult]) -> Table:
     measures = in_table_order(measures_of("arms"))
-    columns = ("arm", "scored", "errored", "excluded", *(measure.label for measure in measures.values()))
+    columns = ("arm", "scored", "errored", "excluded", *headings(measures, arms))
     rows = []
     for arm in arms:
         summary = arm.summary
@@ -282,7 +290,9 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
 
 def _would_decide(outlook: Outlook | None) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
-    return "" if outlook is None else f"{counted(outlook.more.tasks, 'task')} ({chance_in_words(outlook.more.chance)})"
+    if outlook is None:
+        return ""
+    return f"{tasks_in_words(outlook.more.tasks, outlook.repeats)} ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"
@@ -319,13 +329,11 @@ def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 
 # --- other views ---
 
-UNITS: Mapping[Unit, str] = {"cost_usd": "USD", "tokens": "tokens"}
-
 
 def _front(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
     """Return the table of accuracy against cost, the most accurate arm of a group first."""
     solved = {item.arm: item.value for item in per_solved if item.unit == unit}
-    name, digits = UNITS[unit], METRICS[unit].digits
+    name, digits = fronts[0].counted if fronts else "", METRICS[unit].digits
     columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
     rows = tuple(
         (
@@ -349,7 +357,7 @@ def _budgets(budgets: Sequence[AtBudget]) -> list[Table]:
         groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
     tables = []
     for (suite, profile, unit), group in groups.items():
-        columns = ("arm", *(f"{limit_text(found.budget)} {UNITS[unit]}{' uncached' * (unit == 'cost_usd')}" for found in group))
+        columns = ("arm", *(f"{limit_text(found.budget)} {counted_in(unit)}" for found in group))
         rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
         tables.append(
             Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)

@@ -1,16 +1,17 @@
-"""By what loops of equal accuracy differ: tokens, tokens with a prompt cache, and wrong answers given as done.
+"""By what loops of equal accuracy differ: cost by the list, cost with a prompt cache, and wrong answers given as done.
 
-Each is told against a loop that is as accurate, and only where its own paired test shows it: a loop that takes fewer tokens by the
-list may take more where a provider caches prompts, or give more wrong answers as if it were done.
+Each is told against a loop that is as accurate, and only where its own paired test shows it: a loop that takes fewer tokens or
+dollars by the list may take more where a provider caches prompts, or give more wrong answers as if it were done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Comparison, Pair
-from loopbench.metrics.summary import PRIMARY, ArmSummary
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.views import Unit
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval_of, p_value
 
@@ -18,7 +19,9 @@ from .claims import RATE
 from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of
 from .prices import Prices, is_shown_cheaper
 
-CACHED = "tokens_with_cache"
+CACHED: Mapping[Unit, str] = {"tokens": "tokens_with_cache", "nominal_usd": "cost_usd"}
+"""Unit of costs by the list → the same with a prompt cache."""
+BY_CACHE = "{} with a prompt cache"
 WRONG = "wrong answers given as done"
 
 
@@ -44,7 +47,7 @@ class TieBreaks:
     """Pairs of arms on accuracy, as the others in their own metric."""
     costs: tuple[Pair, ...]
     cached: tuple[Pair, ...]
-    """In tokens with a prompt cache; none where costs are in dollars, whose prices know of caches."""
+    """In costs with a prompt cache; none where a cache makes no difference, or that is not known."""
     wrong: tuple[Pair, ...]
 
     def equals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
@@ -55,11 +58,11 @@ class TieBreaks:
     def reversals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[Ahead]:
         """Return, for each count, the equal of a loop that is furthest ahead of it, if a test shows one to be."""
         found = []
-        for by, pairs in (("tokens with a prompt cache", self.cached), (WRONG, self.wrong)):
+        for by, pairs in ((BY_CACHE.format(self._money), self.cached), (WRONG, self.wrong)):
             ahead = [row for row in self.equals(loop, candidates) if is_shown_cheaper(row, loop, pairs)]
             if ahead:
                 row = min(ahead, key=lambda each: sum(pair.difference.value for pair in pairs_of(pairs, each, loop)))
-                told = (self._wrong if by == WRONG else self._tokens)(row, loop)
+                told = (self._wrong if by == WRONG else self._with_cache)(row, loop)
                 found.append(Ahead(row, by, "; ".join(each for _, each in told), f" ({told[0][0]})" if len(told) == 1 else ""))
         return found
 
@@ -78,7 +81,7 @@ class TieBreaks:
         found = self.reversals(loop, candidates)
         if not found:
             return "", ""
-        unit = "dollars" if self.found.unit == "cost_usd" else "list tokens"
+        unit = f"list {self._money}"
         full, brief, prices = [], [], Prices(self.found, self.costs)
         for row in dict.fromkeys(each.row.loop for each in found):
             own = [each for each in found if each.row.loop == row]
@@ -114,14 +117,22 @@ class TieBreaks:
         others = f" and than {listed([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
         return f", though it gave more wrong answers as done than {fewer[0].loop} ({numbers}){others}"
 
-    def _tokens(self, row: AnswerRow, loop: AnswerRow) -> list[tuple[str, str]]:
-        """Return `2,049 against 4,864`, and the same with `, paired difference 2,815 [2,458, 3,150]`, by profile."""
+    @property
+    def _money(self) -> str:
+        return "tokens" if self.found.unit == "tokens" else "dollars"
+
+    def _with_cache(self, row: AnswerRow, loop: AnswerRow) -> list[tuple[str, str]]:
+        """Return `2,049 against 4,864`, and the same with `, paired difference 2,815 [2,458, 3,150]` and what the cache serves, by
+        profile."""
         told = []
         for pair in pairs_of(self.cached, row, loop):
-            own, other = self._mean(row, pair.a), self._mean(loop, pair.b)
-            gap = interval_of(pair.turned.difference, lambda value: amount(value, "tokens"))
-            counts, under = f"{own} against {other}", self.found.under(pair)
-            told.append((f"{counts}{under}", f"{counts}, paired difference {gap}{under}"))
+            own, other = _arm(row, pair.a), _arm(loop, pair.b)
+            gap = interval_of(pair.turned.difference, lambda value: amount(value, self.found.unit))
+            counts, under = f"{self._mean(own)} against {self._mean(other)}", self.found.under(pair)
+            served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (own, other)]
+            cache = "simulated" if own.info.model == "scripted" else "provider's"
+            share = f"the {cache} cache serving {served[0]} of the input against {served[1]}"
+            told.append((f"{counts}{under}", f"{counts}, paired difference {gap}, {share}{under}"))
         return told
 
     def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[tuple[str, str]]:
@@ -129,7 +140,7 @@ class TieBreaks:
         told = []
         for pair in pairs_of(self.wrong, row, loop):
             if pair.verdict.word == "better":
-                own, other = (_summary(each, arm) for each, arm in ((row, pair.a), (loop, pair.b)))
+                own, other = (_arm(each, arm).summary for each, arm in ((row, pair.a), (loop, pair.b)))
                 p = p_value(pair.p_holm)
                 fewer, more = own.false_success or "none", other.false_success
                 counts = f"{f'{more} against {fewer}' if is_harm else f'{fewer} against {more}'} of {other.scored:,}"
@@ -137,9 +148,9 @@ class TieBreaks:
                 told.append((f"{counts}{under}", f"{counts}{under}, p {p if p.startswith('<') else f'= {p}'}"))
         return told
 
-    def _mean(self, row: AnswerRow, arm: str) -> str:
-        mean = _summary(row, arm).means[CACHED]
-        return "–" if mean is None else amount(mean.value, "tokens")
+    def _mean(self, arm: ArmResult) -> str:
+        mean = arm.summary.means[CACHED[self.found.unit]]
+        return "–" if mean is None else f"{'$' * (self.found.unit != 'tokens')}{amount(mean.value, self.found.unit)}"
 
 
 def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:
@@ -148,12 +159,20 @@ def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:
     def of(metric: str) -> tuple[Pair, ...]:
         return tuple(pair for pair in comparison.pairs if pair.metric == metric)
 
-    return TieBreaks(found, of(PRIMARY), of(found.unit), of(CACHED) if found.unit == "tokens" else (), of(RATE))
+    return TieBreaks(found, of(PRIMARY), of(found.unit), of(_cached_cost(found, comparison.arms)), of(RATE))
+
+
+def _cached_cost(found: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
+    """Return the measure of costs with a prompt cache; empty where no arm has any use of one, or it is not known of each."""
+    metric = CACHED.get(found.unit, "")
+    asked = [arm.summary for arm in arms if arm.summary.scored and arm.summary.dead != "never asked"]
+    served = [summary.served_by_cache.get(metric) for summary in asked]
+    return metric if all(share is not None for share in served) and any(served) else ""
 
 
 def _is_decided(pair: Pair) -> bool:
     return pair.verdict.word in ("better", "worse")
 
 
-def _summary(row: AnswerRow, arm: str) -> ArmSummary:
-    return next(cell.arm.summary for cell in row.cells if cell is not None and cell.arm.info.arm == arm)
+def _arm(row: AnswerRow, arm: str) -> ArmResult:
+    return next(cell.arm for cell in row.cells if cell is not None and cell.arm.info.arm == arm)

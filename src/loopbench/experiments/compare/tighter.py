@@ -9,9 +9,9 @@ from loopbench.metrics.comparison import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.runs.config import flag_of
-from loopbench.text.numbers import dollars, interval, limit_text
+from loopbench.text.numbers import interval, limit_text
 
-from .matrix import AnswerMatrix, AnswerRow
+from .matrix import AnswerMatrix, AnswerRow, with_unit
 from .sentence import AnswerSentence
 
 MAX_COLUMNS = 2
@@ -29,21 +29,11 @@ class Reversal:
     adopted: str
     is_turned: bool
     """Whether the other loop is no more accurate without a limit."""
-    uncached: tuple[float, float] | None
-    """What a trial of each costs on average in dollars without a cache, the other loop first; None where that is not known."""
 
     def told(self, found: AnswerMatrix) -> str:
-        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`.
-
-        A limit in dollars counts no cache, as the costs of the matrix may: so both mean costs are told as the limit counts them.
-        """
-        written = limit_text(self.budget)
-        most = f"${written} uncached" if found.unit == "cost_usd" else f"{written} tokens"
-        ahead = f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
-        if found.unit != "cost_usd" or self.uncached is None:
-            return ahead
-        own, other = map(dollars, self.uncached)
-        return f"{ahead} (uncached means: ${own} and ${other})"
+        """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
+        most = with_unit(limit_text(self.budget), found.unit)
+        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
 
 
 def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Mapping[str, str]) -> Iterator[AnswerSentence]:
@@ -57,7 +47,7 @@ def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Ma
     if not shown:
         return
     shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
-    path = ("trial_budget", "dollars" if found.unit == "cost_usd" else "tokens")
+    path = ("trial_budget", "tokens" if found.unit == "tokens" else "dollars")
     each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
     what = "reverses the order" if all(one.is_turned for one in shown) else "tells them apart"
     said = f"A tighter limit {what}: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
@@ -83,8 +73,6 @@ def _reversal(budget: float, pair: Pair, rows: Mapping[str, AnswerRow]) -> Rever
         next(cell.arm.summary.means for cell in rows[arm].cells if cell is not None and cell.arm.info.arm == arm)
         for arm in (pair.a, pair.b)
     )
-    spent = (own["nominal_usd"], other["nominal_usd"])
-    known = None if spent[0] is None or spent[1] is None else (spent[0].value, spent[1].value)
     solved = (own[PRIMARY], other[PRIMARY])
     is_turned = solved[0] is None or solved[1] is None or solved[0].value <= solved[1].value
-    return Reversal(budget, pair, rows[pair.a].loop, rows[pair.b].loop, is_turned, known)
+    return Reversal(budget, pair, rows[pair.a].loop, rows[pair.b].loop, is_turned)

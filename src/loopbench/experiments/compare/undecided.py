@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.outlook import Chance
-from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.metrics.outlook import Outlook
+from loopbench.text.counts import listed, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 
 from .air import is_still
@@ -41,9 +40,9 @@ MAX_TASKS = 100_000
 """Tasks beyond which a run that would decide is not told: in practice nobody can run it."""
 
 
-def _feasible(pair: Pair) -> Chance | None:
-    """Return the size of a run that is likely to decide a pair; None where there is none that anybody can run."""
-    return None if pair.outlook is None or pair.outlook.more.tasks > MAX_TASKS else pair.outlook.more
+def _feasible(pair: Pair) -> Outlook | None:
+    """Return what is likely to decide a pair; None where there is no run that would and that anybody can run."""
+    return None if pair.outlook is None or pair.outlook.more.tasks > MAX_TASKS else pair.outlook
 
 
 NO_SIZE = "no feasible number of tasks is likely to decide"
@@ -53,11 +52,12 @@ def what_decides(pair: Pair, alpha: float) -> str:
     """Return which run would decide an undecided pair: `400 tasks would decide (chance about 80 %)`. `alpha`: of the test."""
     if few := too_few_to_plan([pair], alpha):
         return few
-    size = _feasible(pair)
-    if size is None:
+    outlook = _feasible(pair)
+    if outlook is None:
         return NO_SIZE
+    size = outlook.more
     chance = f"chance about {chance_in_words(size.chance)}"
-    return f"{counted(size.tasks, 'task')} would decide{likelier_equivalent(pair)} ({chance})"
+    return f"{tasks_in_words(size.tasks, outlook.repeats)} would decide{likelier_equivalent(pair)} ({chance})"
 
 
 def likelier_equivalent(pair: Pair) -> str:
@@ -113,7 +113,8 @@ class UndecidedPairs:
         plans = [(found, pair, row) for pair, row in undecided if (found := _feasible(pair)) is not None]
         if not plans:
             return None
-        size, pair, row = min(plans, key=lambda plan: (plan[0].tasks, plan[0].chance))
-        tasks = f"{counted(size.tasks, 'task')}{self.found.under(pair)}"
+        outlook, pair, row = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))
+        size = outlook.more
+        tasks = f"{tasks_in_words(size.tasks, outlook.repeats)}{self.found.under(pair)}"
         chance = f"chance about {chance_in_words(size.chance)}"
         return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance), likelier_equivalent(pair))

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
-from loopbench.metrics.comparison import Pair
+from loopbench.metrics.comparison import Pair, too_few_units
 from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, narrowly_by, standing
 
-from .air import STRESS, air, every_profile, what_disturbs
+from .air import STRESS, air, every_profile, is_still, what_disturbs
 from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
-from .over_all import OverAllSentences, over_all
+from .over_all import OverAllSentences, is_clear, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import AnswerSentence
 from .thrift import Thrift, ThriftSearch
@@ -151,16 +152,13 @@ class Verdicts:
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
         several, prices = len(self.found.compared) > 1, self._prices
         under = f" under any {air(self.found)}" if several else ""
-        if self._none_told_apart(named):
-            is_open = all(pair.verdict.word == "undecided" for pair in self.accuracy)
-            together = any(pair.verdict.word != "undecided" for pair in self.pooled)
-            nothing = f"No {self.found.subject}" if together or not is_open else f"Nothing is decided: no {self.found.subject}"
-            ends, apart = f"{prices.unknown()}{what_disturbs(self.found)}", f"{nothing} is told apart from another{under}"
-            told, brief = self.ties.in_words(named[0], candidates)
-            few = f"No {apart.partition(': no ')[2]}" if apart.startswith("Nothing") else apart
-            return AnswerSentence(f"{apart}{prices.least(named[0])}{told}{ends}", f"{few}{prices.least(named[0])}{brief}{ends}")
+        is_open = self._is_open(named, candidates)
+        if is_open and len(candidates) == len(self.found.rows):
+            return self._nothing_decided(named[0], under)
         names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
         alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
+        if is_open:
+            return self._none_among([*named, *(row for row in candidates if row not in named)], under, alone)
         if len(candidates) > 1:
             return self._adopt_among(named, candidates, under, alone)
         others = [row for row in self.found.rows if row is not named[0]]
@@ -175,10 +173,48 @@ class Verdicts:
         brief = f"Adopt {named[0].loop}{harm}: {worse}{prices.saved(named[0])}{alone}"
         return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", brief, adopts=named[0].loop)
 
-    def _none_told_apart(self, named: Sequence[AnswerRow]) -> bool:
-        """Whether no pair is decided, or none but that some are equivalent, and every loop would be named."""
-        words = {pair.verdict.word for pair in self.accuracy}
-        return words <= {"undecided"} or (words <= {"undecided", "equivalent"} and len(named) == len(self.found.rows) > 2)
+    def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
+        """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
+
+        It is as open where there are more than two and each of them would be named, or where nothing could be shown. Loops that are
+        shown to be worse have no part in it, so that what is said of the others is the same without them.
+        """
+        accuracy, loops = self._among(candidates, self.accuracy), {row.loop for row in candidates}
+        words = {pair.verdict.word for pair in accuracy}
+        if not words or not words <= ({"undecided"} if len(candidates) == 2 else {"undecided", "equivalent"}):
+            return False
+        if any(is_clear(pair) for pair in self.pooled if {pair.a, pair.b} <= loops):
+            return False
+        if len(named) == len(candidates) > 2:
+            return True
+        if "equivalent" in words:
+            return False
+        if is_still(self.found) or all(too_few_units(pair.units, self.alpha) for pair in accuracy):
+            return True
+        return not any(is_shown_cheaper(each, row, self.costs) for each in named for row in candidates)
+
+    def _among(self, rows: Sequence[AnswerRow], pairs: Sequence[Pair]) -> list[Pair]:
+        return [pair for one, other in combinations(rows, 2) for pair in pairs_of(pairs, one, other)]
+
+    def _nothing_decided(self, cheapest: AnswerRow, under: str) -> AnswerSentence:
+        """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
+        prices, apart = self._prices, f"o {self.found.subject} is told apart from another{under}"
+        least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.found)}"
+        told, brief = self.ties.in_words(cheapest, self.found.rows)
+        return AnswerSentence(f"Nothing is decided: n{apart}{least}{told}{ends}", f"N{apart}{least}{brief}{ends}")
+
+    def _none_among(self, equals: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+        """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
+        prices, first = self._prices, equals[0]
+        among = "between" if len(equals) == 2 else "among"
+        names = listed([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(equals)])
+        more, more_brief = self._by_cost(equals, equals)
+        beaten = f"no {self.found.subject} is shown to beat them{under}"
+        brief = f"Nothing is decided {among} {listed([row.loop for row in equals])}: {beaten}{more_brief}"
+        return AnswerSentence(
+            f"Nothing is decided {among} {names}: {beaten}{more}{prices.cheaper_than(first, equals=equals)}{alone}",
+            f"{brief}{prices.saved(first, equals)}{alone}",
+        )
 
     def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.

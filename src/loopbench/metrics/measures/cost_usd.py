@@ -2,4 +2,4 @@
 
 from ..measure import Measure
 
-MEASURE = Measure(lambda record: record.cost_usd, order=4, digits=5, label="USD", in_dollars=True)
+MEASURE = Measure(lambda record: record.cost_usd, order=4, digits=5, label="USD with cache", in_dollars=True)

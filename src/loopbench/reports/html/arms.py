@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context, injection, over_templates
+from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context, headings, injection, over_templates
 from loopbench.metrics.arm_info import are_imported
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
-from loopbench.metrics.summary import METRICS, PRIMARY, measures_of
+from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import difference, interval, p_value, short_name, verdict
 
@@ -72,7 +72,7 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     """Return a table with a row per arm, without columns in which nothing is known."""
     measures = in_table_order(measures_of("arms"))
     told = ("false success", "right though never shown", "scored", "errored", "excluded")
-    columns = ("arm", *(measure.label for measure in measures.values()), *told)
+    columns = ("arm", *headings(measures, arms), *told)
     rows = []
     for arm in arms:
         summary = arm.summary
@@ -124,14 +124,15 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -
     """Return a table with a row per pair, `arms` under their short names, and what is likely to decide it if known of any."""
     names = {arm.info.arm: short_name(arm.info) for arm in arms}
     columns = ["a", "b", "metric", "difference", "tasks", "p", "p\u00a0(adj.)", "verdict"]
-    several = len({pair.metric for pair in pairs}) > 1
+    metrics = labels({pair.metric for pair in pairs})
+    several = len(metrics) > 1
     planned = any(pair.outlook is not None for pair in pairs)
     rows = []
     for pair in pairs:
         row = [
             names.get(pair.a, pair.a),
             names.get(pair.b, pair.b),
-            *([METRICS[pair.metric].label] if several else []),
+            *([metrics[pair.metric]] if several else []),
             difference(pair.difference, METRICS[pair.metric].digits),
             str(pair.difference.n),
             p_value(pair.p),

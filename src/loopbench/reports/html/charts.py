@@ -117,7 +117,6 @@ _HIGH, _TOP, _LINE = 300.0, 24.0, 16.0
 """Least height of the plot, its upper end, and the height of a label."""
 _NAMES, MAX_LABEL = 66.0, 17
 """Where the names of the points begin, in percent, and how many characters of them there is room for on the narrowest screen."""
-UNITS = {"cost_usd": "US dollars per trial", "tokens": "tokens per trial"}
 
 
 def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
@@ -137,10 +136,10 @@ def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
         kind: Mark = "dot" if point.on_front else "undecided"
         drawn.append(mark(kind, across.at(point.cost.value), plane.y(point.accuracy.value)))
     bottom, middle = _TOP + plane.high, percent((across.left + across.right) / 2)
-    drawn.append(element("text", UNITS[front.unit], x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
+    drawn.append(element("text", f"{front.counted} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
     drawn.append(legend(FRONT_LEGEND, bottom + 56))
     described = "; ".join(_point_in_words(point, front) for point in points)
-    title = f"Accuracy against cost, {front.suite}, {front.profile}"
+    title = f"Accuracy against cost, {front.suite}, {front.profile}{f', {front.counted}' * front.is_beside_uncached}"
     return chart(title, f"Cost to the right, accuracy upwards. {described}.", bottom + 64, *drawn)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
+from loopbench.experiments.compare.matrix import counted_in
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.harness import Harness
@@ -13,7 +14,7 @@ from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
 from loopbench.text.numbers import interval, limit_text
 
-from .charts import UNITS, pareto
+from .charts import pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Items, PageSection, section_or_none, under_headings
 from .grouping import group_by, in_order
 from .names import chart_names
@@ -24,29 +25,37 @@ TITLE = "Accuracy against cost"
 def cost_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
     """Return accuracy against cost: the front, equal budgets, cost per solved task; None if the cost of two arms is not known."""
     solved = {(per_solved.arm, per_solved.unit): per_solved for per_solved in views.per_solved}
-    fronts = under_headings((_name(front), (figure, _front(front, solved, arms))) for front, figure in _figures(views, arms))
+    fronts = under_headings((name, (figure, _front(front, solved, arms))) for name, front, figure in _figures(views, arms))
     return section_or_none("cost", TITLE, [*fronts, *_budgets(views.budgets, arms)])
 
 
 def fronts_section(views: Views, arms: Sequence[ArmInfo]) -> PageSection | None:
     """Return the charts alone; their numbers are in the table of arms."""
-    return section_or_none("cost", TITLE, under_headings((_name(front), (figure,)) for front, figure in _figures(views, arms)))
+    return section_or_none("cost", TITLE, under_headings((name, (figure,)) for name, _, figure in _figures(views, arms)))
 
 
-def _name(front: Front) -> str:
-    return f"{front.suite}, {front.profile}"
-
-
-def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[Front, Figure]]:
+def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[str, Front, Figure]]:
+    """Return each front with its name, which has the unit where the same arms have another one, and its chart."""
     names = chart_names(arms)
     read = "Up and to the left is better. Lines are intervals. The dashed stair is the front: the best accuracy for each cost."
-    return [(front, Figure(pareto(front, names), read)) for front in views.fronts]
+    groups = group_by(views.fronts, lambda front: (front.suite, front.profile))
+    return [
+        (f"{suite}, {profile}{f', {front.counted}' if len(own) > 1 else ''}", front, Figure(pareto(front, names), read))
+        for (suite, profile), own in groups.items()
+        for front in own
+    ]
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved], arms: Sequence[ArmInfo]) -> Grid:
     digits = METRICS[front.unit].digits
-    unit = "tokens" if front.unit == "tokens" else "USD"
-    columns = ("arm", "accuracy", f"{unit} per trial", f"{unit} per solved task", "on the front", "on it in resamples")
+    columns = (
+        "arm",
+        "accuracy",
+        f"{front.counted} per trial",
+        f"{front.counted} per solved task",
+        "on the front",
+        "on it in resamples",
+    )
     rows = []
     for point in in_order(front.points, arms):
         per_solved = solved.get((point.arm, front.unit))
@@ -74,8 +83,7 @@ def _budgets(budgets: Sequence[AtBudget], arms: Sequence[ArmInfo]) -> list[Block
     for (suite, profile, unit), members in group_by(budgets, lambda budget: (budget.suite, budget.profile, budget.unit)).items():
         columns = ("arm", *(f"at most {limit_text(budget.budget)}" for budget in members))
         rows = tuple((arm, *(interval(budget.arms[arm], 3) for budget in members)) for arm in names if arm in members[0].arms)
-        counted = f"{UNITS[unit]}{', uncached' * (unit == 'cost_usd')}"
-        caption = f"{suite}, {profile}: accuracy if a trial counts as solved only within so many {counted}"
+        caption = f"{suite}, {profile}: accuracy if a trial counts as solved only within so many {counted_in(unit)} per trial"
         grids.append(Grid(caption, columns, rows))
         decided = _decided(members)
         if decided is not None:

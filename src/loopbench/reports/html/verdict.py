@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from loopbench.experiments.compare.answer import ComparisonAnswer
 from loopbench.experiments.compare.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words
+from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words, counted_in
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import INVALID_RUN, UNITS, notes
+from loopbench.experiments.compare.tables import INVALID_RUN, notes
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.protocol.counts import counted
@@ -42,7 +42,7 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
 
 def matrix(found: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
-    names, costs = [found.heading(column) for column in found.columns], f"{UNITS[found.unit]} a trial"
+    names, costs = [found.heading(column) for column in found.columns], f"{counted_in(found.unit)} a trial"
     heads = (found.subject, *found.with_costs(names, [f"{costs} under {name}" for name in names] if found.is_apart else [costs]))
     several = bool(found.compared)
     order = f", the most accurate {found.subject} on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
