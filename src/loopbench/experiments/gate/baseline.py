@@ -111,6 +111,9 @@ class BaselineArm(_Part):
     profile: str
     code: str = ""
     """The sha256 of the loop's code. It decides nothing, since the gate exists for code that changes; notes tell that it did."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours,
+    and in an older baseline."""
     version: str = ""
     """Version of a foreign loop."""
     met: str = ""
@@ -134,6 +137,8 @@ class BaselineSuite(_Part):
     """The sha256 of user code that creates or scores tasks; empty if there is none."""
     files: dict[str, str] = Field(default_factory=dict)
     """File of this code → its short digest; left out where there is none, or an older loopbench made the run."""
+    imports: dict[str, str] | None = None
+    """Other file of the user's project that this code imports → its short digest; left out where an older loopbench made the run."""
 
 
 class Baseline(_Part):
@@ -227,6 +232,7 @@ def bless(run: Results) -> Baseline:
                     model=arm.model,
                     profile=arm.profile,
                     code=arm.code,
+                    files=arm.files,
                     **({"version": arm.version} if arm.version else {}),
                     **({"met": arm.met} if arm.met else {}),
                     own_limits=arm.own_limits,
@@ -370,7 +376,7 @@ def _by_task(values: Mapping[str, str]) -> str:
 
 
 def _arm_text(arm: BaselineArm) -> str:
-    head = arm.model_dump(mode="json", exclude={"tasks", *(() if arm.own_limits else ("own_limits",))})
+    head = arm.model_dump(mode="json", exclude={"tasks", *(name for name in ("files", "own_limits") if not getattr(arm, name))})
     lines = [f"   {_json(name)}: {_json(value)}," for name, value in head.items()]
     tasks = ",\n".join(f"    {_json(task)}: {_task_text(arm.tasks[task])}" for task in sorted(arm.tasks))
     return "\n".join(["{", *lines, '   "tasks": {', tasks, "   }", "  }"])

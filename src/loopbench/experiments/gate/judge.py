@@ -28,7 +28,7 @@ from .other_changes import differences, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .own_limits import held_open, other_loops, tested_lines
 from .sides import Sides
-from .unseen import SEED_ALONE, dice, is_changed, loop_differences, only_the_seed_differs, unseen
+from .unseen import SEED_ALONE, changed_files, dice, is_changed, loop_differences, only_the_seed_differs, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 SCRIPTED = "scripted"
@@ -147,6 +147,12 @@ class _Case:
         entries = {arm.arm: arm for arm in self.manifest.arms}
         return frozenset(side.arm for side in self.sides if is_changed(self.baseline.arms[side.baseline_arm], entries[side.arm]))
 
+    @property
+    def no_chance(self) -> frozenset[str]:
+        """The arms whose trials differ from the blessed ones by no chance: what lost a task was a change, of the loop or of code
+        that it shares with the tasks."""
+        return self.causal if self.code is None or not self.fixed else frozenset(side.arm for side in self.sides)
+
 
 def _of_lost_arms_first(tasks: Sequence[TaskChange], arms: Iterable[GateArm]) -> tuple[TaskChange, ...]:
     """Return changed tasks, those that got worse in an arm that is held to have done so before those in which another did."""
@@ -175,7 +181,7 @@ def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...
     graver = {change.arm for change in stops if change.graver}
     same = {side.arm: case.paired and side.identical(case.rules.margins) for side in case.sides}
     gained = {side.arm for side in case.sides if side.arm in case.causal - graver and side.gained}
-    lost = {side.arm for side in case.sides if side.arm in case.causal and side.lost}
+    lost = {side.arm for side in case.sides if side.arm in case.no_chance and side.lost}
     lines = judge_lines(
         [
             Held(
@@ -263,6 +269,7 @@ def _notes(case: _Case, arms: Sequence[GateArm], outcome: Outcome) -> tuple[tupl
     (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
     (details if loops else notes).extend(_other_names(sides))
     notes += [*_caveats(case), *loops]
+    (details if outcome in PASSES else notes).extend(changed_files(sides, baseline.arms, manifest.arms))
     if case.fixed and outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += dice(sides, baseline, manifest)
     judged = {arm.arm for arm in arms}
