@@ -109,8 +109,8 @@ class ArmEntry(ManifestPart):
     code: str = ""
     """Digest of the loop's code."""
     files: dict[str, str] = Field(default_factory=dict)
-    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours, and
-    in a run of an older loopbench."""
+    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours,
+    and in a run of an older loopbench."""
     program: str | None = None
     """Digest of the optimized program that the arm runs, if it runs one."""
     version: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -17,9 +17,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.metrics.arm_warnings import MAX_ERRORED
-from loopbench.metrics.comparison import dead_arm_warning
-from loopbench.metrics.left_out import made_failures, most_frequent
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
@@ -35,9 +32,9 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
-from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of
-from .hangs import HANG_TRIALS, all_hung, hang_words, slowest_s
-from .names import short_arm
+from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
+from .hangs import slowest_s
+from .troubles import by_arm_of, troubles
 
 VERSION = 1
 OUTCOME_DIGITS = 8
@@ -46,6 +43,7 @@ DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
+NAME = b'"loopbench_baseline"'
 MAX_HEAD_BYTES = 200
 """A baseline names itself within them."""
 
@@ -136,9 +134,9 @@ class BaselineSuite(_Part):
     code: str = ""
     """The sha256 of user code that creates or scores tasks; empty if there is none."""
     files: dict[str, str] = Field(default_factory=dict)
-    """File of this code → its short digest; left out where there is none, or an older loopbench made the run."""
+    """File of this code → its short digest; left out where there is none, or the baseline is an older one."""
     imports: dict[str, str] | None = None
-    """Other file of the user's project that this code imports → its short digest; left out where an older loopbench made the run."""
+    """Other file of the user's project that this code imports → its short digest; left out of an older baseline."""
 
 
 class Baseline(_Part):
@@ -208,7 +206,7 @@ def bless(run: Results) -> Baseline:
     for reason in troubles(run):
         raise RunError(f"{run.folder}: {reason}; nothing was blessed")
     manifest, repeats = run.manifest, run.manifest.settings.repeats
-    by_arm = _by_arm(run)
+    by_arm = by_arm_of(run)
     suite = manifest.suite.to_json()
     known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in run.records if r.status == "scored")]
     try:
@@ -255,55 +253,6 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in config.items() if name not in _ELSEWHERE}
     parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in own.items() if isinstance(value, Mapping)}
     return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
-
-
-def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
-    """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
-
-    `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline.
-    """
-    reasons = [
-        hang_words(arm, records) for arm, records in _by_arm(run).items() if arm not in died and all_hung(records, HANG_TRIALS)
-    ]
-    if run.looked is not None and run.looked.stopped:
-        progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
-        reasons.append(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks")
-    elif not has_all(run):
-        trials = counted(run.scheduled, "trial")
-        reasons.append(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing")
-    if run.comparison.invalid:
-        reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
-    for arm in run.comparison.arms:
-        name, summary = short_arm(arm.info.arm), arm.summary
-        if summary.errored_share > MAX_ERRORED:
-            why = most_frequent(summary.errored_reasons)
-            share = f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}"
-            reasons.append(f"{share}{_own_failures(run, arm.info.arm)}")
-        elif not summary.scored:
-            reasons.append(f"{name}: no trial was scored")
-        elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
-            reasons.append(dead.removesuffix("."))
-    return reasons
-
-
-def _own_failures(run: Results, arm: str) -> str:
-    """Return what to do about an imported arm's errored trials, as the end of a sentence; empty where the run was made here."""
-    origin = run.manifest.imported
-    if origin is None:
-        return ""
-    errored = [record for record in run.records if record.arm == arm and record.status == "errored"]
-    made = made_failures(errored, imported_so=origin.errors_as_failures)
-    elsewhere = "where they are not, run those trials again, or import without them, which excludes them"
-    return f"; where they are the agent's own failures, {made}; {elsewhere}"
-
-
-def _by_arm(run: Results) -> dict[str, list[Record]]:
-    return {arm.arm: [record for record in run.records if record.arm == arm.arm] for arm in run.manifest.arms}
-
-
-def has_all(run: Results) -> bool:
-    """Whether no scheduled trial is missing, not even because an interim look ended the run."""
-    return len(run.records) >= run.scheduled
 
 
 def outcome_of(record: Record) -> str | None:
@@ -421,9 +370,9 @@ def read_baseline(path: Path) -> Baseline:
         raise DamagedBaseline(path, "not a baseline: it is empty", cure_of(path, text))
     if text.startswith(POINTER):
         raise DamagedBaseline(path, "not a baseline, but a pointer of Git LFS to one", f"git lfs pull fetches it; else {ANEW}")
-    if text.startswith(CONFLICT):
-        raise DamagedBaseline(path, "not a baseline", cure_of(path, text))
-    if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
+    if has_conflict(text) and (text.startswith(CONFLICT) or NAME in text):
+        raise DamagedBaseline(path, "git could not merge two versions of it, and left both in it", cure_of(path, text))
+    if NAME not in text[:MAX_HEAD_BYTES]:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:
         data = load_json(open_document(text).decode("utf-8"), finite=True)

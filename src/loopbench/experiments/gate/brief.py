@@ -86,12 +86,12 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
     `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
     """
     stops = [change for change in result.stops if change.arm in result.arms_behind] or result.stops
-    crashed = [change for change in stops if change.crashed]
+    broke = [change for change in stops if change.broke]
     lost = _lost(result)
-    if lost and not crashed and result.outcome in LOSSES:
+    if lost and not broke and result.outcome in (*LOSSES, "invalid"):
         shown = task_lines_of([_shown(lost)])
     else:
-        shown = other_stops(crashed or stops, 1, MAX_TRIALS)
+        shown = other_stops(broke or stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_here) - 1
     left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []

@@ -53,7 +53,7 @@ def other_files(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ..
 
 
 def other_loop_files(was: BaselineArm, now: ArmEntry) -> tuple[str, ...]:
-    """Return the files of a loop, what it imports included, that are others than in the baseline; none where one side has no list."""
+    """Return the files of a loop, what it imports included, that are others than in the baseline; none where a side lists none."""
     return other_files(was.files, now.files) if was.files and now.files else ()
 
 

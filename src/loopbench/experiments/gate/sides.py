@@ -166,8 +166,13 @@ class Sides:
     @cached_property
     def hung(self) -> bool:
         """Whether the run's trials say that the loop hangs, where no trial of the baseline ended at its time limit."""
-        was = [stop for line in self.old.values() for stop in line.stop]
-        return StopReason.TIMEOUT not in was and all_hung(self.records, len(was))
+        scheduled = sum(len(line.stop) for line in self.old.values())
+        return not self.hung_before and all_hung(self.records, scheduled)
+
+    @property
+    def hung_before(self) -> bool:
+        """Whether a trial of the baseline ended at its time limit."""
+        return any(StopReason.TIMEOUT in line.stop for line in self.old.values())
 
     @property
     def dead(self) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.metrics.trajectory.trajectory import shortened
-from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.changes import VENV
@@ -17,7 +16,6 @@ from loopbench.text.counts import listed
 
 from .baseline import Baseline, BaselineArm
 from .changed_code import code_change, other_loop_files
-from .names import short_arm
 from .sides import Sides
 
 MAX_VALUE = 40
@@ -98,22 +96,3 @@ def only_the_seed_differs(sides: Iterable[Sides], baseline: Baseline, manifest: 
     return all(
         was.code and not is_changed(was, now) and was.model == now.model == "scripted" and was.met == now.met for was, now in pairs
     )
-
-
-def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iterator[str]:
-    """Yield that loops are the blessed ones, by code, options and settings, and that trials differ all the same.
-
-    For runs in which every trial has its counterpart and no reply of a model is a matter of chance.
-    """
-    entries = {arm.arm: arm for arm in manifest.arms}
-    if code_change(manifest, baseline) is not None:
-        return
-    for side in sides:
-        was, now = baseline.arms[side.baseline_arm], entries[side.arm]
-        differ = sum(not pair.same for pair in side.pairs)
-        if differ and was.code and not is_changed(was, now):
-            trials = counted(len(side.pairs), "trial")
-            yield (
-                f"{short_arm(side.arm)} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: "
-                "it rests on chance, another module, a file or the clock; more repeats, in the baseline too, average chance out."
-            )
