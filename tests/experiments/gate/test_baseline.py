@@ -305,7 +305,7 @@ def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_
     bad(
         tmp_path / "b.json",
         f"<<<<<<< HEAD\n{text}",
-        "git could not merge two versions of it, and left both in it; git checkout --ours -- ",
+        "left both in it; git checkout --ours -- ",
     )
 
 

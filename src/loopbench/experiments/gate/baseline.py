@@ -20,10 +20,10 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
-from loopbench.metrics.trajectory.trajectory import course
+from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.counts import counted
-from loopbench.protocol.digest import digest
+from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import naming, read_bounded, readable
 from loopbench.protocol.installed import package_version
@@ -72,6 +72,8 @@ class TaskLine(_Part):
     stop: Annotated[tuple[str | None, ...], FailFast()]
     outcome: Annotated[tuple[Outcome | None, ...], FailFast()]
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
+    answer: Annotated[tuple[str | None, ...] | None, FailFast()] = None
+    """The answers in brief, see `answer_in_brief`; omitted in an older baseline."""
     course: Annotated[tuple[Course, ...] | None, FailFast()] = None
     """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; omitted if the run has no traces."""
 
@@ -82,7 +84,7 @@ class TaskLine(_Part):
 
     def lists(self) -> dict[str, tuple[Any, ...]]:
         """Return the known fields in the order of the file: measures, then what came of each trial."""
-        ends = {"stop": self.stop, "outcome": self.outcome, "course": self.course}
+        ends = {"stop": self.stop, "answer": self.answer, "outcome": self.outcome, "course": self.course}
         return (
             {PRIMARY: self.accuracy}
             | self.__pydantic_extra__
@@ -267,6 +269,11 @@ def outcome_of(record: Record) -> str | None:
     return digest(content)[:OUTCOME_DIGITS]
 
 
+def answer_in_brief(record: Record) -> str | None:
+    """Return an answer as a baseline stores it, a text in quotes; None if the trial is not scored."""
+    return shortened(canonical_json(record.answer), MAX_SHOWN) if record.status == "scored" else None
+
+
 def measured(record: Record, metric: str) -> float | None:
     """Return a metric's value as stored in a baseline; None if it is unknown or the trial is not scored."""
     value = METRICS[metric](record) if record.status == "scored" else None
@@ -298,6 +305,7 @@ def _task_line(traces: Traces, records: Sequence[Record], metrics: Sequence[str]
     return TaskLine(
         **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},
         stop=tuple(record.stop if record.status == "scored" else None for record in records),
+        answer=tuple(map(answer_in_brief, records)),
         outcome=tuple(outcome_of(record) for record in records),
         course=tuple(found or "" for found in courses) if any(found is not None for found in courses) else None,
     )

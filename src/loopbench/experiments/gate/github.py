@@ -51,13 +51,16 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes and hangs, the causes of
     lost tasks, and other stops.
 
-    A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It
-    counts all trials that crash, or hang, as the first line does, and marks the line in the user's code.
+    An outcome that passes is a notice, or a warning where answers are others. A new crash is a warning whatever the outcome is, and
+    the first an error where the outcome is one and rests on its arm. It counts all trials that crash, or hang, as the first line
+    does, and marks the line in the user's code.
     """
     outcome = result.held_as(on_worse_here)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
     if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
+    if kind == "notice" and result.other_answers:
+        kind = "warning"  # a lenient scorer takes another form of answer for the same, and who reads the answers may not
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}

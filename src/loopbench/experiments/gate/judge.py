@@ -25,7 +25,7 @@ from .comparable import check_request, refuse_unknown
 from .hangs import hang_words
 from .larger import larger
 from .names import short_arm
-from .other_changes import differences, unjudged_bills, unjudged_sentences
+from .other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .own_limits import held_open, other_loops, tested_lines
 from .sides import Sides
@@ -67,6 +67,7 @@ def judge(
     lead = _lead(outcome, case.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
     may_be_meant = not any(side.dead for side in sides) and not only_the_seed and _may_be_meant(case, outcome, arms)
+    answers = other_answers(other) if case.fixed else ""
     notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
@@ -76,7 +77,8 @@ def judge(
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
-        notes=notes,
+        notes=(*filter(None, [answers]), *notes),
+        other_answers=bool(answers),
         details=details,
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),

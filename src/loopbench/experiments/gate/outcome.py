@@ -220,6 +220,8 @@ class GateResult:
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
+    other_answers: bool = False
+    """Whether trials of the same result have another answer, though nothing in them is left to chance."""
     stops: tuple[StopChange, ...] = ()
     """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
 
