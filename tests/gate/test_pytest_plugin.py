@@ -109,8 +109,10 @@ def test_another_profile_than_the_baselines_is_refused_before_anything_runs(pyte
     pytester.makepyfile(test_mine=TEST.format(loop=LOOP, tasks=12, more="").replace("flaky-format", "flaky-tools"))
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["loop_gate: *another profile than in the baseline: flaky-tools, not flaky-format*"])
-    assert not list((pytester.path / "kept").glob("*/trials.jsonl"))
+    bless = "to bless: pytest --loop-bless test_mine.py::test_agent"
+    said = f"loop_gate: {blessed}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
+    ended.stdout.fnmatch_lines([said])
+    assert not list((pytester.path / "kept").glob("*")), "no folder is left"
 
 
 def test_the_hint_to_bless_can_be_pasted_into_any_shell(pytester):

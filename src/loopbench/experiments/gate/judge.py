@@ -77,7 +77,7 @@ def judge(
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
-        notes=(*filter(None, [answers]), *notes),
+        notes=(answers, *notes) if answers and outcome in PASSES else notes,
         other_answers=bool(answers),
         details=details,
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),

@@ -46,9 +46,8 @@ def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
         elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
             reasons.append(dead.removesuffix("."))
     if unasked:
-        where = "" if len(unasked) == len(run.comparison.arms) == 1 else f"{listed(unasked)}: "
         so = "so its answers are not the model's, and say nothing of the loop"
-        reasons.append(f"{where}in no trial did the loop ask its model, {so}")
+        reasons.append(f"{listed(unasked)}: in no trial did the loop ask its model, {so}")
     return reasons
 
 
