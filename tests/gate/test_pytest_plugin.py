@@ -137,7 +137,7 @@ def test_an_agent_as_a_program_is_gated_by_its_name(pytester):
         """
     )
     ended = run(pytester, "--loop-bless")
-    ended.stdout.fnmatch_lines(["*my_agent.py:solve/clean: it never asked its model*nothing was blessed*"])
+    ended.stdout.fnmatch_lines(["*my_agent.py:solve/clean: in no trial did the loop ask its model*nothing was blessed*"])
 
 
 def test_equal_behaviour_passes_and_is_told(pytester, blessed):
@@ -271,7 +271,9 @@ def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, bl
     run(pytester).stdout.fnmatch_lines([f"loop_gate: *: it is empty; {back}; {anew}"])
     blessed.write_text("<<<<<<< HEAD\n", "utf-8")
     run(pytester).stdout.fnmatch_lines(
-        [f"loop_gate: *: not a baseline; it holds a conflict of a merge: git checkout --theirs *; {anew}"]
+        [
+            f"loop_gate: *: git could not merge two versions of it, and left both in it; git checkout --ours *; once it is committed, {anew.removeprefix('else ')}"
+        ]
     )
 
 

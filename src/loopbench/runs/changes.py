@@ -121,6 +121,8 @@ def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> It
             yield f"arm {name} (there was none)"
         elif not _same_arm(was[name], arm):
             parts = [part for part in _PARTS_OF_ARMS if getattr(arm, part) != getattr(was[name], part)]
+            if "code" in parts and "files" in parts:
+                parts.remove("files")  # of which the code is one
             yield f"arm {name} (its {' and '.join(parts) or 'entry'})"
     for name in was:
         if name not in now and name not in upgraded:
