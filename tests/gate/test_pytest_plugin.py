@@ -270,11 +270,8 @@ def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, bl
     anew = "else bless it again: pytest --loop-bless test_mine.py::test_agent"
     run(pytester).stdout.fnmatch_lines([f"loop_gate: *: it is empty; {back}; {anew}"])
     blessed.write_text("<<<<<<< HEAD\n", "utf-8")
-    run(pytester).stdout.fnmatch_lines(
-        [
-            f"loop_gate: *: git could not merge two versions of it, and left both in it; git checkout --ours *; once it is committed, {anew.removeprefix('else ')}"
-        ]
-    )
+    cure = f"git checkout --ours *; once it is committed, {anew.removeprefix('else ')}"
+    run(pytester).stdout.fnmatch_lines([f"loop_gate: *: git could not merge two versions of it, and left both in it; {cure}"])
 
 
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):
