@@ -185,6 +185,7 @@ OTHER_RUNS = [
 ]
 
 
+UNASKED = "own:Own/clean: in no trial did the loop ask its model, so its answers are not the model's, and say nothing of the loop"
 SILENT = """
     async def run(self, query, tools, model, observer=None):
         return Outcome("42", StopReason.FINISHED, 0)
@@ -198,7 +199,7 @@ CRASHING = """
 @pytest.mark.parametrize(
     ("run", "said", "judged_as"),
     [
-        (SILENT, "own:Own/clean: it never asked its model in 12 trials", (4, "invalid: own:Own/clean: it never asked its model")),
+        (SILENT, UNASKED, (4, f"invalid: {UNASKED}")),
         (
             CRASHING,
             "own:Own/clean: every trial crashed (12 of 12), all of them because of: KeyError",

@@ -144,7 +144,7 @@ def test_a_program_is_added_to_a_run_and_gated(loopbench, agent, here):
     worse = loopbench("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
     judged = json.loads(worse.out)
     assert (worse.code, judged["outcome"]) == (4, "invalid")
-    assert "never asked its model" in judged["reasons"][0]
+    assert "in no trial did the loop ask its model" in judged["reasons"][0]
 
 
 def test_an_option_of_a_program_is_ablated(loopbench, agent):

@@ -109,8 +109,10 @@ def test_another_profile_than_the_baselines_is_refused_before_anything_runs(pyte
     pytester.makepyfile(test_mine=TEST.format(loop=LOOP, tasks=12, more="").replace("flaky-format", "flaky-tools"))
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["loop_gate: *another profile than in the baseline: flaky-tools, not flaky-format*"])
-    assert not list((pytester.path / "kept").glob("*/trials.jsonl"))
+    bless = "to bless: pytest --loop-bless test_mine.py::test_agent"
+    said = f"loop_gate: {blessed}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
+    ended.stdout.fnmatch_lines([said])
+    assert not list((pytester.path / "kept").glob("*")), "no folder is left"
 
 
 def test_the_hint_to_bless_can_be_pasted_into_any_shell(pytester):
@@ -135,7 +137,7 @@ def test_an_agent_as_a_program_is_gated_by_its_name(pytester):
         """
     )
     ended = run(pytester, "--loop-bless")
-    ended.stdout.fnmatch_lines(["*my_agent.py:solve/clean: it never asked its model*nothing was blessed*"])
+    ended.stdout.fnmatch_lines(["*my_agent.py:solve/clean: in no trial did the loop ask its model*nothing was blessed*"])
 
 
 def test_equal_behaviour_passes_and_is_told(pytester, blessed):
@@ -268,9 +270,8 @@ def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, bl
     anew = "else bless it again: pytest --loop-bless test_mine.py::test_agent"
     run(pytester).stdout.fnmatch_lines([f"loop_gate: *: it is empty; {back}; {anew}"])
     blessed.write_text("<<<<<<< HEAD\n", "utf-8")
-    run(pytester).stdout.fnmatch_lines(
-        [f"loop_gate: *: not a baseline; it holds a conflict of a merge: git checkout --theirs *; {anew}"]
-    )
+    cure = f"git checkout --ours *; once it is committed, {anew.removeprefix('else ')}"
+    run(pytester).stdout.fnmatch_lines([f"loop_gate: *: git could not merge two versions of it, and left both in it; {cure}"])
 
 
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -16,7 +15,7 @@ from loopbench import session
 from loopbench.experiments import gate as gates
 from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
-from loopbench.experiments.compare.prepare import prepare
+from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run as run_trials
 from loopbench.experiments.gate import brief
 from loopbench.experiments.gate import outputs as gate_outputs
@@ -35,6 +34,7 @@ from loopbench.reports.dataframes import Loaded, load
 from loopbench.reports.in_python import said_in_python
 from loopbench.reports.why_shown import ShownWhy, shown_why
 from loopbench.runs.config import CompareConfig, load_config
+from loopbench.runs.engine.runner import Progress
 from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
@@ -178,13 +178,15 @@ def gate(
     check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
     common = settings.pop("common_tasks", False)
     gates.check_request(blessed, metrics, alpha)
+    again: gates.RepeatedTrials = ()
     if run is None:
-        folder = _run_again(blessed, path, loops, progress, {**settings, COMMON: common})
+        rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)
+        folder, again = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
         folder = _loaded(run).results.folder
-    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common)
+    judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common, again=again)
     judged = replace(judged, advice=replace(judged.advice, asker="python"))
     said = [*brief.changed(judged, "finding.tasks"), *brief.sentences(judged), *brief.examples(judged, "finding.tasks")]
     return GateAnswer(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
@@ -304,9 +306,14 @@ def _value_text(option: str, value: Any) -> str:
 
 
 def _run_again(
-    baseline: gates.Baseline, path: Path, loops: Sequence[AnyLoop], progress: bool | None, settings: Mapping[str, Any]
-) -> Path:
-    """Run a baseline's configuration again, and return the run directory."""
+    baseline: gates.Baseline,
+    path: Path,
+    loops: Sequence[AnyLoop],
+    progress: bool | None,
+    settings: Mapping[str, Any],
+    rules: gates.Rules,
+) -> tuple[Path, gates.RepeatedTrials]:
+    """Run a baseline's configuration again, and return the run directory, and what trials gave that were run once more."""
     cassette, runs = settings.get("cassette"), Path(settings.get("runs") or "runs")
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
@@ -314,8 +321,16 @@ def _run_again(
     asked = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
     again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **asked)
     files = {**settings, "runs": runs}
-    carry_on = partial(gates.run_unless_it_hangs, baseline=baseline, run=run_trials)
-    return carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on).results.folder
+    repeated: list[gates.RepeatedTrials] = []
+
+    def carry_on(experiment: Experiment, watched: Progress) -> str:
+        stopped = gates.run_unless_it_hangs(experiment, watched, baseline=baseline, run=run_trials)
+        found = gates.read_run(experiment.folder)
+        repeated.append(gates.run_doubtful_again(experiment, found, baseline, rules, run_trials))
+        return stopped
+
+    made = carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on)
+    return made.results.folder, repeated[0]
 
 
 def _loaded(run: AnyRun) -> Loaded:

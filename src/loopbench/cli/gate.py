@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import (
     Baseline,
@@ -26,17 +27,19 @@ from loopbench.experiments.gate import (
     prepare_again,
     read_baseline,
     read_run,
+    run_doubtful_again,
     run_unless_it_hangs,
     to_junit,
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
+from loopbench.experiments.gate.as_junit import error_junit
 from loopbench.experiments.gate.baseline import measured
 from loopbench.experiments.gate.baseline_changes import blessed_crashes, contents, replaced
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import check_accuracy_margin
 from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
-from loopbench.experiments.gate.github import append_summary, error_annotation, in_actions, step_summary
+from loopbench.experiments.gate.github import append_error, append_summary, error_annotation, in_actions, step_summary
 from loopbench.experiments.gate.next_steps import let_through, to_json
 from loopbench.experiments.gate.outcome import PASSES
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
@@ -163,7 +166,7 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     The exit code is 0 if it is not, 1 if it is, be it on these tasks alone, 2 for bad usage or a run that cannot be compared, 3 if
     it is undecided, 4 if the run is invalid, and 130 if it was interrupted.
     """
-    with _errors_annotated(wanted=outputs.annotates):
+    with _errors_told(outputs.targets()):
         judged = _judged(options, flags, again, outputs.targets(), output)
     _print_whatever_reads(judged, output)
     undecided = CODES[outputs.on_undecided]
@@ -191,18 +194,22 @@ def _judged(
             flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked
         )
         rules = Rules(margins, options.alpha, options.common_tasks)
-        folder = _run_again(known, options.baseline, settings, (*rules.words(), *targets.flags()), quiet=output.quiet)
+        experiment = _run_again(known, options.baseline, settings, (*rules.words(), *targets.flags()), quiet=output.quiet)
+        found = read_run(experiment.folder)
+        with quiet_loops(), own_prints_aside():
+            repeated = run_doubtful_again(experiment, found, known, rules)
     else:
-        folder = run_folder(options.run, options.runs)
-    found = read_run(folder)
-    judged = judge(found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks)
+        found, repeated = read_run(run_folder(options.run, options.runs)), ()
+    judged = judge(
+        found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks, again=repeated
+    )
     judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]))
     judged = let_through(judged, targets.counts[1].value, targets.counts[0].value)
     targets.write(judged)
     if options.run is None:
         write_report(found, told=not output.quiet)
         if not output.quiet:
-            say(f"run directory: {folder}")
+            say(f"run directory: {found.folder}")
     return judged
 
 
@@ -220,13 +227,13 @@ def _baseline(path: Path) -> Baseline:
 
 
 @contextmanager
-def _errors_annotated(*, wanted: bool) -> Iterator[None]:
-    """Where it is wanted, print an annotation for GitHub for an error within the block, which goes on."""
+def _errors_told(targets: _Targets) -> Iterator[None]:
+    """Write an error within the block, which goes on, to where the outcome would have gone: the JUnit file and the summary, and as
+    an annotation for GitHub."""
     try:
         yield
     except (ValueError, OSError) as error:
-        if wanted:
-            print(error_annotation(error, " ".join(redact(error_words(error)).split())), file=sys.stderr)
+        targets.write_error(error, " ".join(redact(error_words(error)).split()))
         raise
 
 
@@ -297,8 +304,8 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     return found
 
 
-def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Sequence[str], *, quiet: bool) -> Path:
-    """Run the baseline's configuration and return the run's directory. An interrupted run can be resumed, and judged then.
+def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Sequence[str], *, quiet: bool) -> Experiment:
+    """Run the baseline's configuration and return what was run. An interrupted run can be resumed, and judged then.
 
     `judging`: the flags with which it is to be judged.
     """
@@ -315,7 +322,7 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Se
         raise typer.Exit(INTERRUPTED) from None
     if stopped:
         say(f"stopped early: {stopped}")
-    return experiment.folder
+    return experiment
 
 
 class _Notes(Unwatched):
@@ -350,6 +357,17 @@ class _Targets:
         for flag, path in (("--junit", self.junit), ("--summary", self.summary)):
             if path is not None:
                 check_writable(flag, path, "nothing was judged")
+
+    def write_error(self, error: Exception, message: str) -> None:
+        """Write an error that keeps the gate from judging. A file that cannot be written is left out."""
+        if self.junit is not None:
+            with suppress(OSError):
+                self.junit.write_text(error_junit(message), encoding="utf-8")
+        if self.summary is not None:
+            with suppress(OSError):
+                append_error(self.summary, message)
+        if self.annotations:
+            print(error_annotation(error, message), file=sys.stderr)
 
     def write(self, judged: GateResult) -> None:
         """Write the outcome to the files, and print the annotations."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, cast
 
 _NOT_THEIRS = tuple(f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
 """Folders of Python's own modules and of ours."""
@@ -34,6 +35,25 @@ def raised_at(error: BaseException) -> str:
     """
     place = _innermost(error)
     return "" if place is None else f"{_from_here(place[0])}:{place[1]}"
+
+
+def running_at(frame: FrameType | None) -> str:
+    """Return the innermost line of a user's file on a stack, like `raised_at`: down to where the event loop runs it."""
+    while frame is not None and frame.f_code.co_filename != asyncio.events.__file__:
+        if _is_theirs(frame.f_code.co_filename):
+            return f"{_from_here(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def waiting_at(task: asyncio.Task[Any]) -> str:
+    """Return the innermost line of a user's file where a task waits, like `raised_at`; empty where there is none."""
+    found, waits = "", cast(Any, task.get_coro())
+    while (frame := getattr(waits, "cr_frame", None)) is not None:
+        if _is_theirs(frame.f_code.co_filename):
+            found = f"{_from_here(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
+        waits = getattr(waits, "cr_await", None)
+    return found
 
 
 def _from_here(file: Path) -> str:

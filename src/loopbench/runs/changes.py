@@ -17,7 +17,7 @@ VENV = "venv"
 """The option of a foreign loop that only says where its environment is."""
 _VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model", TRIAL_LIMITS: "the rule of trial limits"}
 _PARTS_OF_ARMS = (
-    *("version", "packages", "environment", "code", "configuration", "program"),
+    *("version", "packages", "environment", "code", "files", "configuration", "program"),
     *("options", "model", "profile", "met", "loop"),
 )
 
@@ -41,7 +41,13 @@ def suite_changes(then: Manifest, now: Manifest) -> list[str]:
 
 def arms_changed(then: Manifest, now: Manifest) -> bool:
     """Say whether an arm, a fault profile or a version is not what it was: all that decides trials, the suite aside."""
-    return (then.versions, then.profiles, then.arms) != (now.versions, now.profiles, now.arms)
+    same = len(then.arms) == len(now.arms) and all(map(_same_arm, then.arms, now.arms))
+    return not same or (then.versions, then.profiles) != (now.versions, now.profiles)
+
+
+def _same_arm(was: ArmEntry, now: ArmEntry) -> bool:
+    """Say whether an arm is what it was, as far as a run of an older loopbench tells, which knew no files of a loop."""
+    return was == (now if was.files else now.model_copy(update={"files": {}}))
 
 
 def summary(found: Sequence[str]) -> str:
@@ -77,7 +83,7 @@ def _suite_changes(was: SuiteEntry, now: SuiteEntry) -> Iterator[str]:
         yield f"the step limit ({was.max_tool_steps}, now {now.max_tool_steps})"
     if was.tool_server != now.tool_server:
         yield _server_change(was.tool_server, now.tool_server)
-    if was.code != now.code:
+    if was.code != now.code or (was.imports is not None and was.imports != now.imports):
         yield f"the code of your own that suite {now.name} is made of or scored by"
 
 
@@ -113,8 +119,10 @@ def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> It
             continue
         if name not in was:
             yield f"arm {name} (there was none)"
-        elif arm != was[name]:
+        elif not _same_arm(was[name], arm):
             parts = [part for part in _PARTS_OF_ARMS if getattr(arm, part) != getattr(was[name], part)]
+            if "code" in parts and "files" in parts:
+                parts.remove("files")  # of which the code is one
             yield f"arm {name} (its {' and '.join(parts) or 'entry'})"
     for name in was:
         if name not in now and name not in upgraded:

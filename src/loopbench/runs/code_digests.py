@@ -16,17 +16,24 @@ from loopbench.protocol.digest import sha256, short_digest
 from loopbench.protocol.values import underlying
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.options import options_of
+from loopbench.runs.project_files import project_files, source_file, source_in
 from loopbench.runs.registry import find, takes_loop, tools_named
 
 
 def _source_of_design(design: type) -> str:
     """Return the text of a design's module, or of all modules if the design is a package that exports the class."""
-    module = importlib.import_module(design.__module__)
+    files = _exporting_package(design)
+    if not files:
+        return inspect.getsource(importlib.import_module(design.__module__))
+    return "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+
+
+def _exporting_package(design: type) -> list[Path]:
+    """Return the files of the package that exports a design's class, sorted; none where its module stands alone."""
     package = importlib.import_module(design.__module__.rpartition(".")[0]) if "." in design.__module__ else None
     if package is None or vars(package).get(design.__name__) is not design:
-        return inspect.getsource(module)
-    files = sorted(file for folder in package.__path__ for file in Path(folder).glob("*.py"))
-    return "".join(f"# {file.name}\n{file.read_text(encoding='utf-8')}" for file in files)
+        return []
+    return sorted(file for folder in package.__path__ for file in Path(folder).glob("*.py"))
 
 
 def code_digest(target: object) -> str:
@@ -40,8 +47,28 @@ def code_digest(target: object) -> str:
         return ""
     if isinstance(target, ForeignLoop):
         source += "".join(f"# {file.name}\n{file.read_text(encoding='utf-8', errors='replace')}" for file in target.sources)
+    return sha256(source + "".join(map(code_digest, _loops_inside(target))))
+
+
+def loop_file_digests(target: object) -> dict[str, str]:
+    """Return file → short digest of the user's own files that a loop and the loops inside it are made of: those behind
+    `code_digest`, and all of the same project that they import. Empty for a loop of ours, or one without a file.
+    """
+    design = type(target)
+    begin = [source_file(file) for file in target.sources if file.suffix == ".py"] if isinstance(target, ForeignLoop) else []
+    with contextlib.suppress(OSError, TypeError, KeyError):
+        module = sys.modules[design.__module__]
+        begin += [source_file(file) for file in _exporting_package(design)] or [source_in(module, Path(inspect.getfile(design)))]
+    found = project_files(begin)
+    for loop in _loops_inside(target):
+        found |= loop_file_digests(loop)
+    return dict(sorted(found.items()))
+
+
+def _loops_inside(target: object) -> list[Loop]:
+    """Return the loops that a loop holds in its options."""
     inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if takes_loop(option))
-    return sha256(source + "".join(code_digest(loop) for loop in inside if isinstance(loop, Loop)))
+    return [loop for loop in inside if isinstance(loop, Loop)]
 
 
 def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> str:
@@ -69,6 +96,14 @@ def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str
                 inside = f"{name}/{file.relative_to(folder).as_posix()}" if folder is not None else f"{name}{file.suffix}"
                 found[inside] = short_digest(file.read_text(encoding="utf-8"))
     return dict(sorted(found.items()))
+
+
+def imported_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
+    """Return file → short digest of the other files of the same project that these modules import, transitively."""
+    modules = _own_modules(suite, tools, scorers)
+    found = project_files(source_in(module, file) for module in modules for file in _files_of_module(module))
+    own = own_file_digests(suite, tools, scorers)
+    return {name: file for name, file in found.items() if name not in own}
 
 
 def _own_modules(suite: str | None, tools: str | None, scorers: Iterable[str]) -> list[ModuleType]:

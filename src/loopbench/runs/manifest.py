@@ -90,6 +90,8 @@ class SuiteEntry(ManifestPart):
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
     files: dict[str, str] = Field(default_factory=dict)
     """File of this code → its short digest; a run of an older loopbench has none."""
+    imports: dict[str, str] | None = None
+    """Other file of the user's project that this code imports → its short digest; None in a run of an older loopbench."""
     tool_server: ToolServerEntry | None = None
 
 
@@ -106,6 +108,9 @@ class ArmEntry(ManifestPart):
     """The loop's whole configuration, without its program."""
     code: str = ""
     """Digest of the loop's code."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours,
+    and in a run of an older loopbench."""
     program: str | None = None
     """Digest of the optimized program that the arm runs, if it runs one."""
     version: str = ""

@@ -20,7 +20,7 @@ from loopbench.protocol.digest import canonical_json, digest, sha256, short_dige
 from loopbench.protocol.installed import package_version
 from loopbench.protocol.names import is_local_model, parse_spec
 from loopbench.runs.built_in import builtin_names
-from loopbench.runs.code_digests import code_digest, own_code_digest, own_file_digests
+from loopbench.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests
 from loopbench.runs.config import CompareConfig, TrialBudgetConfig
 from loopbench.runs.lookup import constructed_in, scorers_of
 from loopbench.runs.manifest import (
@@ -88,10 +88,16 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
         digest=suite.digest,
         tasks=len(tasks),
         max_tool_steps=config.max_tool_steps or suite.max_tool_steps,
-        **({"code": code, "files": own_file_digests(*_own_names(config, suite))} if code else {}),
+        **({"code": code} | _own_files(config, suite) if code else {}),
         **({"by_construction": constructed} if constructed else {}),
         **({"tool_server": server} if server is not None else {}),
     )
+
+
+def _own_files(config: CompareConfig, suite: Suite) -> dict[str, dict[str, str]]:
+    """Return the digests of the files of the user's own that the suite is made of, and of what else of the project they import."""
+    names = _own_names(config, suite)
+    return {"files": own_file_digests(*names), "imports": imported_file_digests(*names)}
 
 
 def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
@@ -111,6 +117,7 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         profile=arm.profile.name,
         configuration=configuration(arm.loop),
         code=code_digest(arm.loop),
+        **({"files": files} if (files := loop_file_digests(arm.loop)) else {}),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),

@@ -302,7 +302,11 @@ def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_
     line = next(line for line in text.splitlines() if line.startswith('    "arithmetic-0001"'))
     bad(tmp_path / "b.json", text.replace(line, f"{line}\n{line}", 1), "duplicate key 'arithmetic-0001'")
     bad(tmp_path / "b.json", text.replace('"seed": 0', '"seed": NaN'), "NaN is not JSON")
-    bad(tmp_path / "b.json", f"<<<<<<< HEAD\n{text}", "not a baseline; it holds a conflict of a merge")
+    bad(
+        tmp_path / "b.json",
+        f"<<<<<<< HEAD\n{text}",
+        "left both in it; git checkout --ours -- ",
+    )
 
 
 # --- what a new one changes ---

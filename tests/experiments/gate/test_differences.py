@@ -9,7 +9,7 @@ import pytest
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline
 from loopbench.experiments.gate.changed_tasks import _ended_early
-from loopbench.experiments.gate.other_changes import ANSWERS, COURSE, differences
+from loopbench.experiments.gate.other_changes import ANSWERS, COURSE, differences, other_answers
 from loopbench.experiments.gate.sides import TrialPair
 
 BLESSED = ("a1", "b2", "c3", "d4")
@@ -47,3 +47,16 @@ def test_answers_that_are_others_are_told_beside_moves(wind: Results, baseline: 
     assert differ([*steps[:-1], "000000"]) == (ANSWERS,)
     assert differ(["000000", *steps[1:]]) == (COURSE,)
     assert differ(["000000", *steps[1:-1], "000000"]) == (COURSE, ANSWERS)
+
+
+@pytest.mark.parametrize(("score", "said"), [(1.0, True), (0.0, False)])
+def test_another_form_of_an_answer_is_told_with_an_example_where_it_scores(
+    wind: Results, baseline: Baseline, score: float, said: bool
+):
+    record = replace(next(record for record in wind.records if record.accuracy), answer=["two", 2], scores={"accuracy": score})
+    line = baseline.arms[record.arm].tasks[record.task]
+    assert line.answer is not None
+    was, where = line.answer[record.repeat], f"{record.arm}/{record.task}/{record.repeat}"
+    one = f'1 trial has the same score with another answer, such as {where}: {was} → ["two",2].'
+    assert other_answers([TrialPair(line, record)]) == one * said
+    assert other_answers([TrialPair(line.model_copy(update={"answer": None}), record)]) == "", "an older baseline"

@@ -1,9 +1,11 @@
 """The CI gate: bless a baseline, judge a run against it, and report the outcome."""
 
+from .again import RepeatedTrials, run_doubtful_again
 from .as_junit import to_junit
 from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
 from .baseline_changes import replaced
 from .brief import text
+from .commands import Rules
 from .comparable import Incomparable, check_request
 from .github import github_annotations
 from .judge import DEFAULT_METRICS, judge
@@ -18,7 +20,9 @@ __all__ = [
     "GateArm",
     "GateResult",
     "Incomparable",
+    "RepeatedTrials",
     "RerunSettings",
+    "Rules",
     "Side",
     "TaskChange",
     "bless",
@@ -30,6 +34,7 @@ __all__ = [
     "read_baseline",
     "read_run",
     "replaced",
+    "run_doubtful_again",
     "run_unless_it_hangs",
     "text",
     "to_junit",

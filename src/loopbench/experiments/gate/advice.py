@@ -47,6 +47,8 @@ class Advice:
     """The command that runs this gate again, with every option that it had; empty where nothing can be run."""
     paired: tuple[str, ...] = ()
     """The same with the baseline's own seed and repeats."""
+    other_cause: bool = False
+    """Whether trials of a blessed loop differ, and not by chance, so that something beside its code has changed."""
     limited: tuple[str, ...] = ()
     """The same with the loops' new default limits as options, which a comparison then keeps."""
     review: tuple[str, ...] = ()

@@ -9,10 +9,10 @@ from dataclasses import replace
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text import junit
 
-from .losses import cause_text, cause_title, crash_groups, crash_title, lost_otherwise, other_ends, stop_text
+from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .outcome import GateArm, GateResult, OnWorseHere
 from .outputs import OnUndecided, for_a_server, headline, held_to_its_margin, literal, losses, other_stops, task_text
-from .stop_words import crashes, shown_stops, title
+from .stop_words import break_title, breaks, shown_stops, title
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
 _WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}
@@ -36,6 +36,14 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
     return junit.document(root)
 
 
+def error_junit(message: str) -> str:
+    """Return JUnit XML for an error that keeps the gate from judging."""
+    root = junit.suites("loopbench gate")
+    case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the gate can judge")
+    junit.add_result(case, "error", f"not judged: {literal(message)}", literal(message))
+    return junit.document(root)
+
+
 def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Mapping[str, str | None]) -> None:
     """Add an arm's suite. `kind_of`: outcome of a line → the kind of its result; a test of another outcome passes."""
     kinds = [*(["failure"] if arm.hangs else []), *(kind_of.get(line.outcome) for line in arm.lines)]
@@ -48,7 +56,7 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     )
     causes = "\n".join(
         [
-            *(f"{literal(crash_title(found, arm.trials))}\n{stop_text(found)}" for found in crash_groups(own)[:MAX_STOPS]),
+            *(f"{literal(break_title(found, arm.trials))}\n{stop_text(found)}" for found in break_groups(own)[:MAX_STOPS]),
             *(f"{literal(cause_title(found))}\n{cause_text(found)}" for found in lost_otherwise(own)),
             *(f"{literal(title(found))}\n{stop_text(found)}" for found in other_ends(own)[:MAX_STOPS]),
         ]
@@ -58,8 +66,8 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     for line in arm.lines:
         case, kind = junit.add_case(suite, arm.arm, line.metric), kind_of.get(line.outcome)
         if kind is not None:
-            crashed = crashes(own.stops, arm.trials)
-            new = [f"{literal(said)}; " for said in crashed] if line.metric == PRIMARY else []
+            broke = breaks(own.stops, arm.trials) if not arm.hangs else ()
+            new = [f"{literal(said)}; " for said in broke] if line.metric == PRIMARY else []
             lost_here = [f"{losses(result, [line])}; "] if line.outcome == "worse here" else []
             junit.add_result(case, kind, f"{line.outcome}: {''.join([*new, *lost_here])}{held_to_its_margin(line)}", causes)
     tasks = "\n".join(map(task_text, own.tasks))

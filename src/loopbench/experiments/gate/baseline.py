@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -17,16 +17,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator, model_validator
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.metrics.arm_warnings import MAX_ERRORED
-from loopbench.metrics.comparison import dead_arm_warning
-from loopbench.metrics.left_out import made_failures, most_frequent
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.summary import MAX_VALUE, METRICS, PRIMARY
-from loopbench.metrics.trajectory.trajectory import course
+from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.protocol.checksums import open_document, seal_document
 from loopbench.protocol.counts import counted
-from loopbench.protocol.digest import digest
+from loopbench.protocol.digest import canonical_json, digest
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import naming, read_bounded, readable
 from loopbench.protocol.installed import package_version
@@ -35,9 +32,9 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
-from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of
-from .hangs import HANG_TRIALS, all_hung, hang_words, slowest_s
-from .names import short_arm
+from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
+from .hangs import slowest_s
+from .troubles import by_arm_of, troubles
 
 VERSION = 1
 OUTCOME_DIGITS = 8
@@ -48,6 +45,7 @@ DIGITS = 6
 """Significant digits of a number that is not an integer."""
 MAX_SHOWN = 60
 """Characters of a bad value that an error shows."""
+NAME = b'"loopbench_baseline"'
 MAX_HEAD_BYTES = 200
 """A baseline names itself within them."""
 
@@ -76,6 +74,8 @@ class TaskLine(_Part):
     stop: Annotated[tuple[str | None, ...], FailFast()]
     outcome: Annotated[tuple[Outcome | None, ...], FailFast()]
     """Digests of everything that the trial produced, see `outcome_of`; None if it errored."""
+    answer: Annotated[tuple[str | None, ...] | None, FailFast()] = None
+    """The answers in brief, see `answer_in_brief`; omitted in an older baseline."""
     course: Annotated[tuple[Course, ...] | None, FailFast()] = None
     """Signatures of the trial's steps, see `loopbench.metrics.trajectory.trajectory`; omitted if the run has no traces."""
 
@@ -86,7 +86,7 @@ class TaskLine(_Part):
 
     def lists(self) -> dict[str, tuple[Any, ...]]:
         """Return the known fields in the order of the file: measures, then what came of each trial."""
-        ends = {"stop": self.stop, "outcome": self.outcome, "course": self.course}
+        ends = {"stop": self.stop, "answer": self.answer, "outcome": self.outcome, "course": self.course}
         return (
             {PRIMARY: self.accuracy}
             | self.__pydantic_extra__
@@ -113,6 +113,9 @@ class BaselineArm(_Part):
     profile: str
     code: str = ""
     """The sha256 of the loop's code. It decides nothing, since the gate exists for code that changes; notes tell that it did."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """File of the user's project that the loop is made of, what it imports included → its short digest; empty for a loop of ours,
+    and in an older baseline."""
     version: str = ""
     """Version of a foreign loop."""
     met: str = ""
@@ -135,7 +138,9 @@ class BaselineSuite(_Part):
     code: str = ""
     """The sha256 of user code that creates or scores tasks; empty if there is none."""
     files: dict[str, str] = Field(default_factory=dict)
-    """File of this code → its short digest; left out where there is none, or an older loopbench made the run."""
+    """File of this code → its short digest; left out where there is none, or the baseline is an older one."""
+    imports: dict[str, str] | None = None
+    """Other file of the user's project that this code imports → its short digest; left out of an older baseline."""
 
 
 class Baseline(_Part):
@@ -205,7 +210,7 @@ def bless(run: Results) -> Baseline:
     for reason in troubles(run):
         raise RunError(f"{run.folder}: {reason}; nothing was blessed")
     manifest, repeats = run.manifest, run.manifest.settings.repeats
-    by_arm = _by_arm(run)
+    by_arm = by_arm_of(run)
     suite = manifest.suite.to_json()
     known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in run.records if r.status == "scored")]
     try:
@@ -229,6 +234,7 @@ def bless(run: Results) -> Baseline:
                     model=arm.model,
                     profile=arm.profile,
                     code=arm.code,
+                    files=arm.files,
                     **({"version": arm.version} if arm.version else {}),
                     **({"met": arm.met} if arm.met else {}),
                     own_limits=arm.own_limits,
@@ -253,55 +259,6 @@ def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
 
 
-def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
-    """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
-
-    `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline.
-    """
-    reasons = [
-        hang_words(arm, records) for arm, records in _by_arm(run).items() if arm not in died and all_hung(records, HANG_TRIALS)
-    ]
-    if run.looked is not None and run.looked.stopped:
-        progress = f"{run.looked.tasks:,} of {counted(run.manifest.suite.tasks, 'task')}"
-        reasons.append(f"--looks ended it after {progress}, and a gate needs all of them: run it without --looks")
-    elif not has_all(run):
-        trials = counted(run.scheduled, "trial")
-        reasons.append(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing")
-    if run.comparison.invalid:
-        reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
-    for arm in run.comparison.arms:
-        name, summary = short_arm(arm.info.arm), arm.summary
-        if summary.errored_share > MAX_ERRORED:
-            why = most_frequent(summary.errored_reasons)
-            share = f"{name}: {summary.errored_share:.1%} of its trials are errored, more than {MAX_ERRORED:.0%}{why}"
-            reasons.append(f"{share}{_own_failures(run, arm.info.arm)}")
-        elif not summary.scored:
-            reasons.append(f"{name}: no trial was scored")
-        elif arm.info.arm not in died and (dead := dead_arm_warning(arm)):
-            reasons.append(dead.removesuffix("."))
-    return reasons
-
-
-def _own_failures(run: Results, arm: str) -> str:
-    """Return what to do about an imported arm's errored trials, as the end of a sentence; empty where the run was made here."""
-    origin = run.manifest.imported
-    if origin is None:
-        return ""
-    errored = [record for record in run.records if record.arm == arm and record.status == "errored"]
-    made = made_failures(errored, imported_so=origin.errors_as_failures)
-    elsewhere = "where they are not, run those trials again, or import without them, which excludes them"
-    return f"; where they are the agent's own failures, {made}; {elsewhere}"
-
-
-def _by_arm(run: Results) -> dict[str, list[Record]]:
-    return {arm.arm: [record for record in run.records if record.arm == arm.arm] for arm in run.manifest.arms}
-
-
-def has_all(run: Results) -> bool:
-    """Whether no scheduled trial is missing, not even because an interim look ended the run."""
-    return len(run.records) >= run.scheduled
-
-
 def outcome_of(record: Record) -> str | None:
     """Return a short digest of a trial's results without times and costs; None if it failed because of infrastructure."""
     if record.status == "errored":
@@ -312,6 +269,11 @@ def outcome_of(record: Record) -> str | None:
         [[fault.kind, fault.point, fault.landed, fault.absorbed, fault.recovered] for fault in record.faults],
     ]  # fmt: skip
     return digest(content)[:OUTCOME_DIGITS]
+
+
+def answer_in_brief(record: Record) -> str | None:
+    """Return an answer as a baseline stores it, a text in quotes; None if the trial is not scored."""
+    return shortened(canonical_json(record.answer), MAX_SHOWN) if record.status == "scored" else None
 
 
 def measured(record: Record, metric: str) -> float | None:
@@ -346,6 +308,7 @@ def _task_line(traces: Traces, records: Sequence[Record | None], metrics: Sequen
     return TaskLine(
         **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},
         stop=tuple(None if record is None or record.status != "scored" else record.stop for record in records),
+        answer=tuple(None if record is None else answer_in_brief(record) for record in records),
         outcome=tuple(NO_TRIAL if record is None else outcome_of(record) for record in records),
         course=tuple(found or "" for found in courses) if any(found is not None for found in courses) else None,
     )
@@ -373,7 +336,7 @@ def _by_task(values: Mapping[str, str]) -> str:
 
 
 def _arm_text(arm: BaselineArm) -> str:
-    head = arm.model_dump(mode="json", exclude={"tasks", *(() if arm.own_limits else ("own_limits",))})
+    head = arm.model_dump(mode="json", exclude={"tasks", *(name for name in ("files", "own_limits") if not getattr(arm, name))})
     lines = [f"   {_json(name)}: {_json(value)}," for name, value in head.items()]
     tasks = ",\n".join(f"    {_json(task)}: {_task_text(arm.tasks[task])}" for task in sorted(arm.tasks))
     return "\n".join(["{", *lines, '   "tasks": {', tasks, "   }", "  }"])
@@ -418,9 +381,9 @@ def read_baseline(path: Path) -> Baseline:
         raise DamagedBaseline(path, "not a baseline: it is empty", cure_of(path, text))
     if text.startswith(POINTER):
         raise DamagedBaseline(path, "not a baseline, but a pointer of Git LFS to one", f"git lfs pull fetches it; else {ANEW}")
-    if text.startswith(CONFLICT):
-        raise DamagedBaseline(path, "not a baseline", cure_of(path, text))
-    if b'"loopbench_baseline"' not in text[:MAX_HEAD_BYTES]:
+    if has_conflict(text) and (text.startswith(CONFLICT) or NAME in text):
+        raise DamagedBaseline(path, "git could not merge two versions of it, and left both in it", cure_of(path, text))
+    if NAME not in text[:MAX_HEAD_BYTES]:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     try:
         data = load_json(open_document(text).decode("utf-8"), finite=True)

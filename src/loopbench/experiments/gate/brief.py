@@ -24,7 +24,6 @@ HEADING = ("arm", "metric", "was → is", "change", "outcome")
 ALL = "-v, or --json for all"
 COMMANDS = ("loopbench ", "pytest ")
 """How a line begins that is a command, which is copied whole."""
-LOSSES = ("regression", "worse here")
 NEEDS_A_LOOK = ("regression", "worse here", "undecided")
 
 
@@ -86,12 +85,12 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
     `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
     """
     stops = [change for change in result.stops if change.arm in result.arms_behind] or result.stops
-    crashed = [change for change in stops if change.crashed]
+    broke = [change for change in stops if change.broke]
     lost = _lost(result)
-    if lost and not crashed and result.outcome in LOSSES:
+    if lost and not broke and result.outcome not in PASSES:
         shown = task_lines_of([_shown(lost)])
     else:
-        shown = other_stops(crashed or stops, 1, MAX_TRIALS)
+        shown = other_stops(broke or stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_here) - 1
     left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
@@ -123,14 +122,14 @@ def text(result: GateResult) -> str:
 
 
 def _left_open(result: GateResult) -> list[str]:
-    """Return the tasks that got worse where the outcome is open, the first with its cause and command, and the names of others."""
+    """Return the names of the tasks that got worse where the outcome is open, beside the one that is shown."""
     if result.outcome != "undecided" or not (lost := _lost(result)):
         return []
     first = _shown(lost)
     others = [f"{short_arm(change.arm)}/{change.task}" for change in lost if change.trial != first.trial]
     more = [f"and {len(others) - MAX_TRIALS} more"] * (len(others) > MAX_TRIALS)
     likewise = [f"- likewise worse: {literal(', '.join([*others[:MAX_TRIALS], *more]))}"] * bool(others)
-    return [*task_lines_of([first]), *likewise]
+    return likewise
 
 
 def _hidden_arms(result: GateResult) -> Iterator[str]:

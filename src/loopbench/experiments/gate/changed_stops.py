@@ -1,14 +1,16 @@
-"""Trials that end otherwise than in the baseline: with the same score, or by a crash that is new."""
+"""Trials that end otherwise than in the baseline: with the same score, or by a crash or a hang that is new."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
 
+from .hangs import hung
 from .outcome import StopChange
 from .sides import Sides, show_command, stop_of
 
@@ -35,23 +37,27 @@ def is_graver(was: str | None, now: str | None) -> bool:
     return was is not None and now is not None and GRAVITY.get(now, FAILED) > GRAVITY.get(was, FAILED)
 
 
-def stop_changes(folder: Path, sides: Iterable[Sides], *, paired: bool) -> tuple[StopChange, ...]:
-    """Return the trials of the same score that stop otherwise, and all that crash where the baseline's did not; the gravest first.
+def stop_changes(
+    folder: Path, sides: Iterable[Sides], *, paired: bool, hangs: Callable[[Record], bool] = hung
+) -> tuple[StopChange, ...]:
+    """Return the trials of the same score that stop otherwise, all that crash where the baseline's did not, and all that hang where
+    no trial of the arm did in the baseline; the gravest first.
 
-    `folder`: the run's directory. Where trials have no counterparts (`paired`), only crashes of tasks that never crashed in the
-    baseline are known to be new.
+    `folder`: the run's directory. `hangs`: whether a trial hangs, for sure. Where trials have no counterparts (`paired`), only
+    crashes of tasks that never crashed in the baseline are known to be new.
     """
-    found = (change for side in sides for change in (_paired if paired else _new_crashes)(folder, side))
-    return tuple(sorted(found, key=lambda change: (not change.crashed, not change.graver)))
+    found = [change for side in sides for change in (_paired(folder, side, hangs) if paired else _new_crashes(folder, side))]
+    return tuple(sorted(found, key=lambda change: (not change.crashed, not change.hangs, not change.graver)))
 
 
-def _paired(folder: Path, side: Sides) -> Iterator[StopChange]:
+def _paired(folder: Path, side: Sides, hangs: Callable[[Record], bool]) -> Iterator[StopChange]:
     for pair in side.pairs:
         was, now = pair.line.stop[pair.record.repeat], stop_of(pair.record)
         if now is None or was == now:
             continue
-        if now == StopReason.CRASHED or (was is not None and pair.same_score):
-            yield _change(folder, side.arm, pair.record, was or ERRORED, same_score=pair.same_score)
+        hung_now = not side.hung_before and hangs(pair.record)
+        if now == StopReason.CRASHED or hung_now or (was is not None and pair.same_score):
+            yield replace(_change(folder, side.arm, pair.record, was or ERRORED, same_score=pair.same_score), hangs=hung_now)
 
 
 def _new_crashes(folder: Path, side: Sides) -> Iterator[StopChange]:

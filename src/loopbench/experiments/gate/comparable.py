@@ -17,12 +17,13 @@ from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
-from .baseline import Baseline, has_all
+from .baseline import Baseline
 from .changed_code import CodeChange, code_change
 from .changed_profile import changed_fields
 from .changed_suite import TaskSets
 from .names import short_arm
 from .sides import Sides
+from .troubles import has_all
 
 _HINT = "where that is meant, bless a new run"
 COMMON_FLAG = "--common-tasks"

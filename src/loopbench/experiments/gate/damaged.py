@@ -22,11 +22,17 @@ class DamagedBaseline(ValueError):
         self.reason = reason
 
 
+def has_conflict(text: bytes) -> bool:
+    """Say whether git left two versions in a file that it could not merge."""
+    return text.startswith(CONFLICT) or b"\n" + CONFLICT in text
+
+
 def cure_of(path: Path, text: bytes) -> str:
     """Return what to do about a damaged file with this text: within a repository, what was committed is there still."""
     file = shlex.quote(str(path))
-    if text.startswith(CONFLICT) or b"\n" + CONFLICT in text:
-        return f"it holds a conflict of a merge: git checkout --theirs -- {file}, or --ours, takes one side; else {ANEW}"
+    if has_conflict(text):
+        sides = f"git checkout --ours -- {file}, or --theirs, takes one side while the merge is under way"
+        return f"{sides}; once it is committed, {ANEW}"
     if not any((folder / ".git").exists() for folder in path.absolute().parents):
         return ANEW
     return f"if it was committed, git checkout -- {file} brings it back; else {ANEW}"

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from loopbench.protocol.own_code import place_in, raised_in
 from loopbench.text.plain_text import plain
+from loopbench.text.table import markdown_item
 
-from .losses import cause_text, cause_title, crash_groups, crash_title, lost_otherwise, other_ends, stop_text
+from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .outcome import PASSES, GateResult, OnWorseHere
-from .outputs import OnUndecided, explanation, for_a_server, to_markdown
-from .stop_words import title
+from .outputs import OnUndecided, explanation, for_a_server, literal, to_markdown
+from .stop_words import break_title, title
 
 MAX_ANNOTATED = 9
 """Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""
@@ -37,38 +38,48 @@ def append_summary(path: Path, result: GateResult) -> None:
         file.write(to_markdown(_from_the_repository(result)))
 
 
+def append_error(path: Path, message: str) -> None:
+    """Append a page to a summary for an error that keeps the gate from judging. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"## Gate: not judged\n\n{markdown_item(literal(_beside_repository(message)))}\n\n")
+
+
 def github_annotations(
     result: GateResult, on_undecided: OnUndecided = "undecided", on_worse_here: OnWorseHere = "fail"
 ) -> list[str]:
-    """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes, the causes of lost
-    tasks, and other stops.
+    """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes and hangs, the causes of
+    lost tasks, and other stops.
 
-    A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It
-    counts all trials that crash, as the first line does, and marks the line in the user's code.
+    An outcome that passes is a notice, or a warning where answers are others. A new crash is a warning whatever the outcome is, and
+    the first an error where the outcome is one and rests on its arm. It counts all trials that crash, or hang, as the first line
+    does, and marks the line in the user's code.
     """
     outcome = result.held_as(on_worse_here)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
     if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
+    if kind == "notice" and result.other_answers:
+        kind = "warning"  # a lenient scorer takes another form of answer for the same, and who reads the answers may not
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
-    groups = sorted(crash_groups(result), key=lambda found: found[0].arm not in result.arms_behind)  # stable: the largest first
+    groups = sorted(break_groups(result), key=lambda found: found[0].arm not in result.arms_behind)  # stable: the largest first
     decides = kind == "error" and bool(groups) and groups[0][0].arm in result.arms_behind
-    crashed = [
+    broke = [
         _command(
             "error" if decides and number == 0 else "warning",
-            crash_title(found, sizes.get(found[0].arm)),
+            break_title(found, sizes.get(found[0].arm)),
             stop_text(found),
             place_in(found[0].reason),
         )
         for number, found in enumerate(groups)
     ]
-    return [first, *[*crashed, *(_beside_crashes(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
+    return [first, *[*broke, *(_beside_breaks(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
 
 
-def _beside_crashes(result: GateResult) -> Iterable[str]:
-    """Return the commands of the causes of lost tasks, and of other stops; what crashed is told by itself."""
+def _beside_breaks(result: GateResult) -> Iterable[str]:
+    """Return the commands of the causes of lost tasks, and of other stops; what crashed or hangs is told by itself."""
     return [
         *(_command("warning", cause_title(found), cause_text(found)) for found in lost_otherwise(result)),
         *(_command("warning", title(found), stop_text(found)) for found in other_ends(result)),

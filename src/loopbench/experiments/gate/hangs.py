@@ -9,6 +9,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
+from loopbench.runs.blocking import is_blocked
 
 from .names import short_arm
 
@@ -34,6 +35,11 @@ def stall_limit_s(slowest: float) -> float:
 def hung(record: Record) -> bool:
     """Whether a trial ended at its time limit, and not because infrastructure failed."""
     return record.status == "scored" and record.stop == StopReason.TIMEOUT
+
+
+def was_interrupted(record: Record) -> bool:
+    """Whether a trial was ended since it let nothing else run, and not since time had passed, which a slow machine may need."""
+    return hung(record) and is_blocked(record.reason)
 
 
 def all_hung(records: Sequence[Record], trials: int) -> bool:

@@ -24,10 +24,12 @@ from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
 from .advice import Advice
+from .again import run_doubtful_again
 from .baseline import Baseline, bless, read_baseline, write_baseline
 from .baseline_changes import blessed_crashes, replaced
 from .brief import text
-from .comparable import COMMON_ADVICE, COMMON_FLAG, check_accuracy_margin, check_request, refuse_other
+from .commands import Rules
+from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
 from .damaged import SUFFIX, DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
@@ -35,6 +37,7 @@ from .next_steps import let_through, next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outputs import OnUndecided as GateOnUndecided
 from .outputs import headline, literal
+from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
 
 OnUndecided = Literal["fail", "skip", "pass"]
@@ -94,18 +97,24 @@ class LoopGate:
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = self._prepared(loop, settings.settings)
         common = settings.common_tasks
-        refuse_other(experiment.folder, experiment.manifest, baseline, common=common)  # before a run that may cost money
+        refuse_before_it_runs(experiment, path, baseline, common=common)
         if "trial_timeout_s" not in settings.settings:
             experiment = with_stall_limit(experiment, baseline)
-        found = self._run(experiment, baseline)
-        judged = judge(found, baseline, metrics=settings.metrics, alpha=settings.alpha, path=path, common=common)
+        found, rules = self._run(experiment, baseline), Rules(settings.metrics, settings.alpha, common)
+        again = run_doubtful_again(experiment, found, baseline, rules)
+        judged = judge(found, baseline, metrics=rules.margins, alpha=rules.alpha, path=path, common=common, again=again)
         judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
         self._end(judged, settings)
         return judged
 
     def _mistake(self, error: ValueError | OSError | SystemExit) -> str:
-        """Return the error in words, with what to do about a damaged baseline; within GitHub Actions it is annotated."""
-        cure = f": {self._bless_command()}" if isinstance(error, DamagedBaseline) else ""
+        """Return the error in words, with the command that blesses where a baseline is damaged or of something else; within GitHub
+        Actions it is annotated."""
+        cure = ""
+        if isinstance(error, DamagedBaseline):
+            cure = f": {self._bless_command()}"
+        elif isinstance(error, Incomparable):
+            cure = f"; to bless: {self._bless_command()}"
         mistake = f"{_mistake(error)}{cure}"
         if in_actions():
             self.annotate(error_annotation(error, mistake))

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.gate import MARGIN, GateLine, Held, judge_lines, overall
+from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 
 from .advice import Advice
-from .baseline import Baseline, troubles
+from .baseline import Baseline
+from .case import GateCase, case_of, same_code
 from .changed_code import CodeChange
 from .changed_stops import stop_changes
 from .changed_tasks import changes
-from .commands import GateCommands, Rules
-from .comparable import check_request, refuse_other, refuse_other_tasks, refuse_unknown
+from .commands import Rules
+from .comparable import check_request, refuse_unknown
 from .hangs import hang_words
 from .larger import larger
 from .names import short_arm
-from .other_changes import differences, unjudged_bills, unjudged_sentences
+from .other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .own_limits import held_open, other_loops, tested_lines
 from .sides import Sides
-from .unseen import SEED_ALONE, dice, is_changed, loop_differences, only_the_seed_differs, unseen
+from .unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
-SCRIPTED = "scripted"
 
 
 def judge(
@@ -42,32 +42,32 @@ def judge(
     alpha: float = ALPHA,
     path: Path | None = None,
     common: bool = False,
+    again: Sequence[Record] = (),
 ) -> GateResult:
     """Judge a run against a baseline. `metrics`: metric → margin; accuracy is always among them. `path`: the baseline's file.
 
-    `common`: where the suite has changed, judge by the tasks that are the same in both.
+    `common`: where the suite has changed, judge by the tasks that are the same in both. `again`: what trials of the run gave that
+    were run once more, see `run_doubtful_again`.
     Raises Incomparable (a ValueError) if the two cannot be compared: another suite, profile, policy, step limit or list of
     tasks, or a metric unknown on either side; ValueError for a bad margin or level.
     """
     margins = {**DEFAULT_METRICS, **metrics}
     check_request(baseline, margins, alpha)
-    found = refuse_other(run.folder, run.manifest, baseline, common=common)
-    refuse_other_tasks(run, baseline, found)
-    only = None if found.common is None else found.common.same
-    sides = [Sides.of(run, arm, baseline, old, only) for old, arm in found.arms.items()]
-    case = _Case(run, baseline, found.code, sides, Rules(margins, alpha, common), path)
+    case = case_of(run, baseline, Rules(margins, alpha, common), path, again)
+    sides = case.sides
     reasons = case.troubles()
     if not reasons:
         refuse_unknown(sides, margins)
     hung = [side for side in sides if side.hung]
     told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
-    stops = stop_changes(run.folder, told, paired=case.paired)
+    stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
     arms = _with_hangs(() if reasons else _judged_arms(case, stops), hung, run)
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
-    lead = _lead(outcome, found.code, seed_alone=only_the_seed)
+    lead = _lead(outcome, case.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    may_be_meant = not any(side.dead for side in sides) and not only_the_seed and _may_be_meant(outcome, arms)
+    may_be_meant = not any(side.dead for side in sides) and not only_the_seed and _may_be_meant(case, outcome, arms)
+    answers = other_answers(other) if case.fixed else ""
     notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
@@ -77,7 +77,8 @@ def judge(
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
-        notes=notes,
+        notes=(answers, *notes) if answers and outcome in PASSES else notes,
+        other_answers=bool(answers),
         details=details,
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
@@ -85,67 +86,10 @@ def judge(
         baseline=path,
         alpha=alpha,
         paired=case.paired,
-        common=found.common,
+        common=case.only,
         bless=case.commands.bless() if may_be_meant else "",
         lead=lead,
     )
-
-
-@dataclass(frozen=True)
-class _Case:
-    """A run and a baseline that can be compared, and the rules to judge by."""
-
-    run: Results
-    baseline: Baseline
-    code: CodeChange | None
-    """How the code of the suite changed; None if it did not."""
-    sides: Sequence[Sides]
-    rules: Rules
-    path: Path | None
-    """The baseline's file."""
-
-    @property
-    def commands(self) -> GateCommands:
-        """The commands about this gate."""
-        return GateCommands(self.manifest, self.baseline, self.path, self.run.folder, self.rules)
-
-    @property
-    def manifest(self) -> Manifest:
-        return self.run.manifest
-
-    def troubles(self) -> tuple[str, ...]:
-        """Return the reasons why the run or the baseline is invalid."""
-        dead = [side.arm for side in self.sides if side.dead]
-        return (*troubles(self.run, dead), *(reason for side in self.sides for reason in side.troubles()))
-
-    @property
-    def paired(self) -> bool:
-        """Whether every trial has its counterpart."""
-        return (self.manifest.seed, self.manifest.settings.repeats) == (self.baseline.seed, self.baseline.repeats)
-
-    @cached_property
-    def fixed(self) -> bool:
-        """Whether, besides, the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is
-        replayed."""
-        settings = self.manifest.settings
-        if not self.paired:
-            return False
-        if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
-            return True
-        now, then = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
-        return all(
-            now[side.arm].model == then[side.baseline_arm].model == SCRIPTED and now[side.arm].met == then[side.baseline_arm].met
-            for side in self.sides
-        )
-
-    @cached_property
-    def causal(self) -> frozenset[str]:
-        """The arms of which nothing but the loop is another, and it is: what changed in their trials came of that. A loop that is
-        the blessed one and does otherwise throws dice."""
-        if not self.fixed or self.code is not None:
-            return frozenset()
-        entries = {arm.arm: arm for arm in self.manifest.arms}
-        return frozenset(side.arm for side in self.sides if is_changed(self.baseline.arms[side.baseline_arm], entries[side.arm]))
 
 
 def _of_lost_arms_first(tasks: Sequence[TaskChange], arms: Iterable[GateArm]) -> tuple[TaskChange, ...]:
@@ -161,8 +105,10 @@ def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool
     return "" if changed_code is None or outcome in PASSES else changed_code.lead
 
 
-def _may_be_meant(outcome: Outcome, arms: Iterable[GateArm]) -> bool:
-    """Whether the run differs so that somebody may want it to be the new baseline."""
+def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm]) -> bool:
+    """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon."""
+    if outcome in PASSES and case.only is not None:
+        return True
     if outcome == "pass":
         return any(line.better for arm in arms for line in arm.lines)
     return outcome in ("regression", "worse here", "better here") or any(arm.limit_alone for arm in arms)
@@ -171,11 +117,11 @@ def _may_be_meant(outcome: Outcome, arms: Iterable[GateArm]) -> bool:
 # --- the arms ---
 
 
-def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...]:
+def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, ...]:
     graver = {change.arm for change in stops if change.graver}
     same = {side.arm: case.paired and side.identical(case.rules.margins) for side in case.sides}
     gained = {side.arm for side in case.sides if side.arm in case.causal - graver and side.gained}
-    lost = {side.arm for side in case.sides if side.arm in case.causal and side.lost}
+    lost = {side.arm for side in case.sides if side.arm in case.no_chance and side.lost}
     lines = judge_lines(
         [
             Held(
@@ -197,26 +143,29 @@ def _judged_arms(case: _Case, stops: Sequence[StopChange]) -> tuple[GateArm, ...
         ],
         case.rules.alpha,
     )
-    crashed = {change.arm for change in stops if change.crashed} if case.fixed else set()
     arms = [
         _arm(
             side,
             [line for line in lines if line.arm == side.arm],
             same[side.arm],
             fixed=case.fixed,
-            crashes_anew=side.arm in crashed,
+            broke=[change for change in stops if change.arm == side.arm and change.broke] if case.fixed else (),
         )
         for side in case.sides
     ]
     return held_open(arms, case.baseline.arms, case.manifest.arms)
 
 
-def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool, crashes_anew: bool) -> GateArm:
-    """Return an arm with its lines. Where nothing is left to chance, a new crash is a regression, whatever the margins say."""
+def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool, broke: Sequence[StopChange]) -> GateArm:
+    """Return an arm with its lines. Where nothing is left to chance, a new crash or hang is a regression, whatever the margins say.
+
+    `broke`: the trials that crash or hang now and did not.
+    """
     is_open = any(line.metric == PRIMARY and line.outcome == "undecided" for line in lines)
-    crash_alone = crashes_anew and all(line.outcome != "regression" for line in lines)
-    if crash_alone:
+    broke_alone = bool(broke) and all(line.outcome != "regression" for line in lines)
+    if broke_alone:
         lines = _lost(lines)
+    crash_alone = broke_alone and any(change.crashed for change in broke)
     return GateArm(
         arm=side.arm,
         baseline_arm=side.baseline_arm,
@@ -224,8 +173,9 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool
         trials=len(side.records),
         scored=side.scored,
         lines=tuple(lines),
-        stop_alone=is_open and fixed and side.unchanged(PRIMARY) and not crash_alone,
+        stop_alone=is_open and fixed and side.unchanged(PRIMARY) and not broke_alone,
         crash_alone=crash_alone,
+        hang_alone=broke_alone and not crash_alone,
         unjudged=unjudged_bills(side, {line.metric for line in lines}),
     )
 
@@ -254,7 +204,7 @@ def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides], run: Results) ->
 # --- the notes ---
 
 
-def _notes(case: _Case, arms: Sequence[GateArm], outcome: Outcome) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the caveats, a sentence each, and those that the long form alone tells."""
     sides, baseline, manifest = case.sides, case.baseline, case.manifest
     loops = tuple(loop_differences(sides, baseline.arms, manifest.arms))
@@ -263,21 +213,22 @@ def _notes(case: _Case, arms: Sequence[GateArm], outcome: Outcome) -> tuple[tupl
     (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
     (details if loops else notes).extend(_other_names(sides))
     notes += [*_caveats(case), *loops]
-    if case.fixed and outcome != "invalid" and not any(arm.hangs for arm in arms):
-        notes += dice(sides, baseline, manifest)
+    (details if outcome in PASSES else notes).extend(changed_files(sides, baseline.arms, manifest.arms))
+    if outcome != "invalid" and not any(arm.hangs for arm in arms):
+        notes += same_code(case)
     judged = {arm.arm for arm in arms}
     if outcome != "invalid" and (left := [side.arm for side in sides if side.arm not in judged]):
         notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, left))}.")
     return tuple(notes), tuple(details)
 
 
-def _other_draws(case: _Case) -> Iterator[str]:
+def _other_draws(case: GateCase) -> Iterator[str]:
     for setting, now, then in _draws(case):
         named = "number of repeats" if setting == "repeats" else setting
         yield f"Another {named} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
 
 
-def _draws(case: _Case) -> Iterator[tuple[str, int, int]]:
+def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:
     """Yield each setting by which the trials are others than the baseline's, with its value in the run and in the baseline."""
     for setting, now, then in (
         ("seed", case.manifest.seed, case.baseline.seed),
@@ -301,7 +252,7 @@ def _unit(manifest: Manifest, sides: Sequence[Sides]) -> str:
     return "task-profile pair" if len(profiles) == len(sides) else "task-arm pair"
 
 
-def _caveats(case: _Case) -> Iterator[str]:
+def _caveats(case: GateCase) -> Iterator[str]:
     """Yield how the run differs from the baseline in what was asked, and what of it is not judged."""
     run, baseline, manifest = case.run, case.baseline, case.manifest
     matched = {side.baseline_arm: side.arm for side in case.sides}
@@ -319,7 +270,7 @@ def _caveats(case: _Case) -> Iterator[str]:
 # --- what can be done ---
 
 
-def _advice(case: _Case, arms: Sequence[GateArm], outcome: Outcome, *, only_the_seed: bool) -> Advice:
+def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_the_seed: bool) -> Advice:
     """Return what next steps follow from, with the commands of a command line."""
     is_open = outcome in ("undecided", "worse here")
     return Advice(
@@ -330,6 +281,7 @@ def _advice(case: _Case, arms: Sequence[GateArm], outcome: Outcome, *, only_the_
         limited=case.commands.again(typed=other_loops(case.manifest, [arm.arm for arm in arms if arm.limit_alone])),
         review=case.commands.review(),
         bless_latest=case.commands.bless_latest(),
-        larger=larger(tested_lines(arms), case.baseline, case.commands.runs()) if is_open else None,
+        other_cause=bool(case.other_cause),
+        larger=larger(tested_lines(arms), case.baseline, case.commands.runs()) if is_open and not case.other_cause else None,
         unseen=unseen(case.sides, case.baseline.arms, case.manifest.arms) if outcome in PASSES else (),
     )

@@ -4,42 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
 
 from .names import short_arm
 from .outcome import GateResult, StopChange, TaskChange
 from .outputs import MAX_TASKS, literal, task_text
-from .stop_words import beside_losses, groups, trials
+from .stop_words import beside_losses, broken_by, groups, trials
 
 
 def lost_otherwise(result: GateResult) -> list[list[TaskChange]]:
-    """Return the tasks that got worse without a new crash, those of one arm and cause together, the largest group first."""
-    crashed = {(change.arm, change.task) for change in result.stops if change.crashed}
-    return lost(change for change in result.tasks if (change.arm, change.task) not in crashed)
+    """Return the tasks that got worse without a new crash or hang, those of one arm and cause together, the largest group first."""
+    broke = {(change.arm, change.task) for change in result.stops if change.broke}
+    return lost(change for change in result.tasks if (change.arm, change.task) not in broke)
 
 
 def other_ends(result: GateResult) -> list[list[StopChange]]:
-    """Return the other stops that are neither crashes nor told with a lost task, those of one kind together."""
-    return groups(change for change in beside_losses(result) if not change.crashed)
+    """Return the other stops that are neither crashes nor hangs, nor told with a lost task, those of one kind together."""
+    return groups(change for change in beside_losses(result) if not change.broke)
 
 
-def crash_groups(result: GateResult) -> list[list[StopChange]]:
-    """Return the trials that crash now and did not, those of one arm and exception together, the largest group first."""
-    found: dict[tuple[str, str], list[StopChange]] = {}
+def break_groups(result: GateResult) -> list[list[StopChange]]:
+    """Return the trials that crash or hang now and did not, those of one arm and exception or place together, the largest group
+    first."""
+    found: dict[tuple[str, ...], list[StopChange]] = {}
     for change in result.stops:
-        if change.crashed:
-            found.setdefault((change.arm, change.reason), []).append(change)
+        if change.broke:
+            found.setdefault((change.arm, *broken_by(change)), []).append(change)
     return sorted(found.values(), key=len, reverse=True)
-
-
-def crash_title(group: Sequence[StopChange], trials_of_arm: int | None) -> str:
-    """Return `finish/clean: 14 of 40 trials crash now (KeyError: 'x')`; without the 40 where the arm was not judged."""
-    first = group[0]
-    raised = f" ({shortened(first.reason)})" if first.reason else ""
-    of = "" if trials_of_arm is None else f"of {trials_of_arm:,} "
-    crash = counted(len(group), f"{of}trial{'s' * bool(trials_of_arm and trials_of_arm > 1)} crashes", f"{of}trials crash")
-    return f"{short_arm(first.arm)}: {crash} now{raised}"
 
 
 def lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:

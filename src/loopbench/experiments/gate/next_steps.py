@@ -55,11 +55,13 @@ def let_through(result: GateResult, on_worse_here: OnWorseHere, on_undecided: st
 
 
 def next_steps(result: GateResult) -> list[NextStep]:
-    """Return what can be done, the most useful first; nothing for an invalid run, whose reasons say it."""
+    """Return what can be done, the most useful first."""
     if result.outcome in PASSES:
         return list(_after_a_pass(result))
     if result.outcome in ("regression", "worse here"):
         return [_after_a_loss(result)]
+    if result.outcome == "invalid":
+        return [_commanded("Nothing was judged. Mend what the first line names, then gate again", result.advice.again)]
     return list(_where_open(result)) if result.outcome == "undecided" else []
 
 
@@ -86,6 +88,7 @@ def _after_a_loss(result: GateResult) -> NextStep:
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
         return NextStep("Fix the loop; a run in which every trial crashes or hangs cannot be blessed.")
+    fix = "Find what else changed" if result.advice.other_cause else "Fix the loop"
     if through := result.advice.let_through:
         said = f"Let through by {through}. Bless the run if {meant} is meant"
         return NextStep(f"{said}:", (result.bless,), f"{said}.")
@@ -93,9 +96,9 @@ def _after_a_loss(result: GateResult) -> NextStep:
     if result.outcome == "worse here" and result.advice.asker == "test":
         let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
     return NextStep(
-        f"Fix the loop{let}, or bless the run if {meant} is meant:",
+        f"{fix}{let}, or bless the run if {meant} is meant:",
         (result.bless,),
-        f"Fix the loop{let}, or, if {meant} is meant: {result.bless}",
+        f"{fix}{let}, or, if {meant} is meant: {result.bless}",
     )
 
 
@@ -107,6 +110,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
         yield _commanded(f"No trial ran under the new default limit{'; this gate does' * bool(advice.limited)}", advice.limited)
         if result.bless:
             yield NextStep("", (f"{result.bless} # if the new limit is meant",))
+    if advice.other_cause:
+        yield NextStep("Find what else changed than the loop's code; more tasks would not tell.")
     larger = advice.larger
     if advice.differs:
         yield _same_draws(result)
@@ -164,7 +169,8 @@ def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
 
 def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     if result.bless:
-        yield NextStep("", (f"{result.bless} # to hold later changes to this run",))
+        why = "to hold later changes to this run" if result.common is None else "soon: the tasks that changed are not judged"
+        yield NextStep("", (f"{result.bless} # {why}",))
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
         yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")
     if result.advice.unseen:

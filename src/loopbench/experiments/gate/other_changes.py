@@ -7,9 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from loopbench.metrics.gate import MORE
+from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.trajectory import course, signatures
+from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import Traces
 
+from .baseline import measured
 from .names import short_arm
 from .outcome import GateArm
 from .sides import Sides, TrialPair
@@ -46,6 +49,20 @@ def _courses(traces: Traces, pair: TrialPair) -> tuple[tuple[str, ...], tuple[st
     except ValueError:
         return (), ()
     return signatures(pair.line.course[pair.record.repeat]), now
+
+
+def other_answers(pairs: Iterable[TrialPair]) -> str:
+    """Return how many of these trials of the same result have another answer, with one of both; empty where none is known to.
+
+    Of an answer that scores nothing it is no matter how it is written.
+    """
+    scoring = [pair for pair in pairs if measured(pair.record, PRIMARY)]
+    other = [(pair.record, *pair.answers) for pair in scoring if None not in pair.answers and len(set(pair.answers)) > 1]
+    if not other:
+        return ""
+    record, was, now = other[0]
+    more = counted(len(other), "trial has the same score with another answer", "trials have the same score with another answer")
+    return f"{more}, such as {short_arm(record.arm)}/{record.task}/{record.repeat}: {was} → {now}."
 
 
 def unjudged_bills(side: Sides, judged: Collection[str]) -> dict[str, float]:

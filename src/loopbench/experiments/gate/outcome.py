@@ -112,11 +112,18 @@ class StopChange:
     """What the record says of the end, such as the exception of a crash; empty if it says nothing."""
     command: str
     """The command that shows the trial; empty if it has no trace to show."""
+    hangs: bool = False
+    """Whether it hangs now, for sure, where no trial of its arm did in the baseline."""
 
     @property
     def crashed(self) -> bool:
         """Whether it crashes now."""
         return self.now == StopReason.CRASHED
+
+    @property
+    def broke(self) -> bool:
+        """Whether it crashes or hangs now."""
+        return self.crashed or self.hangs
 
     @property
     def course(self) -> str:
@@ -138,6 +145,7 @@ class StopChange:
             "now": self.now,
             "same_score": self.same_score,
             "graver": self.graver,
+            "hangs": self.hangs,
             "reason": self.reason,
             "command": self.command,
         }
@@ -160,6 +168,8 @@ class GateArm:
     """Whether accuracy is undecided only because trials end more gravely: no score changed, and nothing is left to chance."""
     crash_alone: bool = False
     """Whether it is a regression only because trials crash that did not in the baseline, and nothing is left to chance."""
+    hang_alone: bool = False
+    """The same of trials that hang, where none of the arm did."""
     limits: tuple[str, ...] = ()
     """What is said of each limit whose default is another than the blessed one, which no trial tests."""
     limit_alone: bool = False
@@ -179,6 +189,7 @@ class GateArm:
             "scored": self.scored,
             "stop_alone": self.stop_alone,
             "crash_alone": self.crash_alone,
+            "hang_alone": self.hang_alone,
             "limits": list(self.limits),
             "limit_alone": self.limit_alone,
             "hangs": self.hangs,
@@ -209,8 +220,10 @@ class GateResult:
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
+    other_answers: bool = False
+    """Whether trials of the same result have another answer, though nothing in them is left to chance."""
     stops: tuple[StopChange, ...] = ()
-    """Trials of the same score with another stop, and trials that crash now and did not: new crashes first, then graver ends."""
+    """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
 
     common: TaskSets | None = None
     """The tasks of run and baseline, where only those are judged that are the same in both."""

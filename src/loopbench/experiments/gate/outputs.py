@@ -25,7 +25,7 @@ from .names import short_arm
 from .next_steps import more_steps, next_steps
 from .other_changes import unjudged_in_brief
 from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
-from .stop_words import beside_losses, crashes, crashes_alone, stop_lines, stops_alone
+from .stop_words import beside_losses, breaks, breaks_alone, stop_lines, stops_alone
 
 OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
@@ -77,7 +77,7 @@ def paragraphs(result: GateResult) -> list[str]:
 def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
     """Return the changes and the caveats; `sizes`: what more tasks may decide, which stands between."""
     said = (
-        *crashes_alone(result),
+        *breaks_alone(result),
         *stops_alone(result),
         *sizes,
         *filter(None, change_counts(result)),
@@ -92,7 +92,7 @@ def for_a_server(result: GateResult) -> list[str]:
     steps = [step.brief for step in next_steps(result)[:1]]
     return [
         literal(line)
-        for line in (*crashes_alone(result), *stops_alone(result), *filter(None, change_counts(result)), *result.notes, *steps)
+        for line in (*breaks_alone(result), *stops_alone(result), *filter(None, change_counts(result)), *result.notes, *steps)
     ]
 
 
@@ -167,10 +167,11 @@ def _step_blocks(result: GateResult) -> Iterator[str]:
 def explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return what the outcome rests on; loops that hang or crash now, and did not, stand first whatever it is."""
     hangs = [arm.hangs for arm in result.arms if arm.hangs]
-    crashed = crashes(result.stops, sum(arm.trials for arm in result.arms))
+    whole = {arm.arm for arm in result.arms if arm.hangs}
+    broke = breaks([change for change in result.stops if change.arm not in whole], sum(arm.trials for arm in result.arms))
     limits = dict.fromkeys(said for arm in result.arms for said in arm.limits)
     bills = unjudged_in_brief(result.arms, named) if result.outcome in PASSES else ()
-    found = "; ".join(filter(None, [result.lead, *hangs, *crashed, *limits, _reason(result, named), *bills]))
+    found = "; ".join(filter(None, [result.lead, *hangs, *broke, *limits, _reason(result, named), *bills]))
     return found if result.common is None else f"{result.common.left_out()}: {found}"
 
 
@@ -186,7 +187,7 @@ def _reason(result: GateResult, named: int) -> str:
     if result.outcome == "worse here":
         return losses(result, [line for line in result.lines if line.outcome == "worse here"])
     known = [
-        arm for arm in result.arms if not (arm.crash_alone or arm.limit_alone or arm.hangs)
+        arm for arm in result.arms if not (arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs)
     ]  # what these rest on is said before
     decisive = [line for arm in known for line in arm.lines if line.outcome == result.outcome]
     return _first(
@@ -287,7 +288,9 @@ def remedies(result: GateResult) -> Iterator[str]:
     """Yield what the open lines say and leave open, and how many tasks pass where all agree; the notes tell of larger baselines."""
     open_lines = [line for arm in result.arms if not arm.limit_alone for line in arm.lines if line.outcome in OPEN]
     if any(line.outcome == "worse here" for line in open_lines):
-        yield "Nothing but the change of the loop can have lost these tasks; of other tasks the brackets say what is left open."
+        cause = "A change, and no chance," if result.lead or result.advice.other_cause else "Nothing but the change of the loop"
+        lost = "has lost" if cause.startswith("A") else "can have lost"
+        yield f"{cause} {lost} these tasks; of other tasks the brackets say what is left open."
     if any(line.outcome == "undecided" for line in open_lines):
         yield "Where it is undecided, this run shows neither harm nor that there is none."
     shares = [line for line in open_lines if not line.is_ratio and 0 < line.margin < 1]

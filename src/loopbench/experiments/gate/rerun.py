@@ -46,13 +46,18 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     profiles have changed or an arm is missing, ValueError for bad input, and OSError; then there is no directory.
     """
     experiment = prepare(config_again(baseline, path, settings), is_compared=False)
+    refuse_before_it_runs(experiment, path, baseline, common=settings.common)
+    return experiment if settings.trial_timeout_s is not None else with_stall_limit(experiment, baseline)
+
+
+def refuse_before_it_runs(experiment: Experiment, path: Path, baseline: Baseline, *, common: bool) -> None:
+    """Raise Incomparable, and remove the run's directory, where a run that is ready to start could not be judged; `path`: the
+    baseline's file, which the user knows."""
     try:
-        # it is the file that the user knows, not a folder that goes again
-        refuse_other(path, experiment.manifest, baseline, common=settings.common)
+        refuse_other(path, experiment.manifest, baseline, common=common)
     except Incomparable:
         shutil.rmtree(experiment.folder)
         raise
-    return experiment if settings.trial_timeout_s is not None else with_stall_limit(experiment, baseline)
 
 
 def config_again(baseline: Baseline, path: Path, settings: RerunSettings) -> CompareConfig:

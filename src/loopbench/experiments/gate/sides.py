@@ -14,7 +14,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
 from loopbench.protocol import StopReason
 
-from .baseline import NO_TRIAL, Baseline, TaskLine, measured, outcome_of
+from .baseline import NO_TRIAL, Baseline, TaskLine, answer_in_brief, measured, outcome_of
 from .hangs import all_hung
 from .names import short_arm
 
@@ -40,6 +40,12 @@ class TrialPair:
     def same_result(self) -> bool:
         """Whether score and stop are those of the baseline."""
         return self.same_score and self.line.stop[self.record.repeat] == stop_of(self.record)
+
+    @property
+    def answers(self) -> tuple[str | None, str | None]:
+        """Return both answers in brief; the first is None in an older baseline."""
+        was = None if self.line.answer is None else self.line.answer[self.record.repeat]
+        return was, answer_in_brief(self.record)
 
     def same_value(self, metric: str) -> bool:
         return self.line.values(metric)[self.record.repeat] == measured(self.record, metric)
@@ -167,8 +173,13 @@ class Sides:
     @cached_property
     def hung(self) -> bool:
         """Whether the run's trials say that the loop hangs, where no trial of the baseline ended at its time limit."""
-        was = [stop for line in self.old.values() for stop in line.stop]
-        return StopReason.TIMEOUT not in was and all_hung(self.records, len(was))
+        scheduled = sum(len(line.stop) for line in self.old.values())
+        return not self.hung_before and all_hung(self.records, scheduled)
+
+    @property
+    def hung_before(self) -> bool:
+        """Whether a trial of the baseline ended at its time limit."""
+        return any(StopReason.TIMEOUT in line.stop for line in self.old.values())
 
     @property
     def dead(self) -> bool:

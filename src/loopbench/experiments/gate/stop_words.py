@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
+from loopbench.protocol.own_code import place_in
 from loopbench.text.counts import counts, listed
 
 from .names import short_arm
@@ -17,21 +18,30 @@ MAX_TRIALS = 5
 """Trials of a kind that it names."""
 
 
-def crashes(changes: Iterable[StopChange], trials: int) -> Iterator[str]:
-    """Yield how many of so many trials crash that did not crash in the baseline, with the most frequent exception."""
-    new = [change for change in changes if change.crashed]
+CRASH, HANG = ("crashes", "crash"), ("hangs", "hang")
+"""What trials do that break, in the singular and in the plural."""
+
+
+def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[str]:
+    """Yield how many of so many trials crash, and how many hang, that did not in the baseline, with the most frequent reason."""
+    found = list(changes)
+    yield from _breaks([change for change in found if change.crashed], trials, CRASH)
+    yield from _breaks([change for change in found if change.hangs], trials, HANG)
+
+
+def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[str]:
     if not new:
         return
     reasons = [change.reason for change in new]
     first = max(new, key=lambda change: reasons.count(change.reason))
-    raised = f" ({shortened(first.reason)})" if first.reason else ""
-    others = len(set(reasons)) - 1
+    why = f" ({shortened(first.reason)})" if first.reason else ""
+    others = len(set(reasons)) - 1 if verbs is CRASH else 0  # a hang's reason has its seconds
     more = f" and {counted(others, 'other exception')}" if others else ""
     if len(new) == trials:
-        yield f"every trial crashes now{raised}{more}"
+        yield f"every trial {verbs[0]} now{why}{more}"
         return
     example = f"{short_arm(first.arm)}/{first.task}/{first.repeat}"
-    yield f"{counted(len(new), 'trial crashes', 'trials crash')} now{raised}{more}, such as {example}"
+    yield f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{why}{more}, such as {example}"
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:
@@ -41,12 +51,16 @@ def stops_alone(result: GateResult) -> Iterator[str]:
             yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
 
 
-def crashes_alone(result: GateResult) -> Iterator[str]:
-    """Yield that a new crash is a regression within the margins, too; the first line counts them."""
-    if crashed := [short_arm(arm.arm) for arm in result.arms if arm.crash_alone]:
-        arms = f"{listed(crashed)}: " * (len(crashed) < len(result.arms))
-        crash = "A crash" if not arms else "a crash"
-        yield f"{arms}{crash} that the baseline does not have is a regression, whatever the margins say."
+def breaks_alone(result: GateResult) -> Iterator[str]:
+    """Yield that a new crash or hang is a regression within the margins, too; the first line counts them."""
+    for what, arms in (
+        ("crash that the baseline does not have", [arm for arm in result.arms if arm.crash_alone]),
+        ("trial that hangs, where the baseline has none,", [arm for arm in result.arms if arm.hang_alone and not arm.hangs]),
+    ):
+        if arms:
+            where = f"{listed([short_arm(arm.arm) for arm in arms])}: " * (len(arms) < len(result.arms))
+            one = "A" if not where else "a"
+            yield f"{where}{one} {what} is a regression, whatever the margins say."
 
 
 def _ends(result: GateResult, arm: GateArm) -> str:
@@ -62,29 +76,54 @@ def beside_losses(result: GateResult) -> list[StopChange]:
 
 
 def shown_stops(result: GateResult) -> list[StopChange]:
-    """Return all new crashes, and the other stops of tasks that did not get worse."""
+    """Return all new crashes and hangs, and the other stops of tasks that did not get worse."""
     beside = beside_losses(result)
-    return [change for change in result.stops if change.crashed or change in beside]
+    return [change for change in result.stops if change.broke or change in beside]
 
 
 def groups(changes: Iterable[StopChange]) -> list[list[StopChange]]:
     """Return the changes of one arm, course and score together, or of one arm and exception, in the order of their first ones."""
     found: dict[tuple[str, ...], list[StopChange]] = {}
     for change in changes:
-        how = ("crashed",) if change.crashed else (change.course, str(change.same_score))
-        found.setdefault((change.arm, change.reason, *how), []).append(change)
+        how = (change.course, str(change.same_score), change.reason)
+        found.setdefault((change.arm, *(broken_by(change) or how)), []).append(change)
     return list(found.values())
 
 
 def title(group: Sequence[StopChange]) -> str:
     """Return `finish/clean: 2 trials with the same score, finished → max_steps`, or `…: 2 trials crash now (KeyError: 'x')`."""
     first = group[0]
-    if first.crashed:
-        raised = f" ({shortened(first.reason)})" if first.reason else ""
-        return f"{short_arm(first.arm)}: {counted(len(group), 'trial crashes', 'trials crash')} now{raised}"
+    if first.broke:
+        return break_title(group)
     score = " with the same score" * first.same_score
     raised = f" ({shortened(first.reason)})" if first.reason else ""
     return f"{short_arm(first.arm)}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"
+
+
+def _ends_of_more(rest: Sequence[StopChange]) -> tuple[str, str]:
+    """Return what further trials do, in the singular and in the plural."""
+    for verbs, found in ((CRASH, [change.crashed for change in rest]), (HANG, [change.hangs for change in rest])):
+        if all(found):
+            return f"more trial {verbs[0]} now", f"more trials {verbs[1]} now"
+    return "more trial has another stop", "more trials have another stop"
+
+
+def broken_by(change: StopChange) -> tuple[str, ...]:
+    """Return what makes trials that crash, or hang, alike: the exception, or the place; nothing of a trial that does not."""
+    if change.hangs:
+        place = place_in(change.reason)
+        return ("hangs", "" if place is None else f"{place[0]}:{place[1]}")
+    return ("crashes", change.reason) if change.crashed else ()
+
+
+def break_title(group: Sequence[StopChange], trials_of_arm: int | None = None) -> str:
+    """Return `finish/clean: 14 of 40 trials crash now (KeyError: 'x')`; without the 40 where it is not known."""
+    first = group[0]
+    one, many = HANG if first.hangs else CRASH
+    why = f" ({shortened(first.reason)})" if first.reason else ""
+    of = "" if trials_of_arm is None else f"of {trials_of_arm:,} "
+    broke = counted(len(group), f"{of}trial{'s' * bool(trials_of_arm and trials_of_arm > 1)} {one}", f"{of}trials {many}")
+    return f"{short_arm(first.arm)}: {broke} now{why}"
 
 
 def trials(group: Sequence[StopChange], most: int) -> str:
@@ -98,6 +137,5 @@ def stop_lines(changes: Sequence[StopChange], most: int, most_trials: int) -> li
     found = groups(changes)
     lines = [(f"{title(group)}: {trials(group, most_trials)}", group[0].command) for group in found[:most]]
     rest = [change for group in found[most:] for change in group]
-    how = ("crashes now", "crash now") if all(change.crashed for change in rest) else ("has another stop", "have another stop")
-    left = counted(len(rest), f"more trial {how[0]}", f"more trials {how[1]}")
+    left = counted(len(rest), *_ends_of_more(rest))
     return [*lines, *([(f"and {left}; --json has all", "")] if rest else [])]

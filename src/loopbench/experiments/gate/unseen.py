@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.metrics.trajectory.trajectory import shortened
-from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import find
+from loopbench.text.counts import listed
 
 from .baseline import Baseline, BaselineArm
-from .names import short_arm
+from .changed_code import code_change, other_loop_files
 from .sides import Sides
 
 MAX_VALUE = 40
@@ -50,9 +50,17 @@ def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], 
     yield from dict.fromkeys(said for said in found if said is not None)
 
 
+def changed_files(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
+    """Yield which files of the loops, what these import included, changed since the baseline."""
+    entries = {arm.arm: arm for arm in now}
+    changed = {name for side in sides for name in other_loop_files(before[side.baseline_arm], entries[side.arm])}
+    if changed:
+        yield f"Changed since the baseline, of the files that the loop is made of: {listed(sorted(changed))}."
+
+
 def is_changed(before: BaselineArm, now: ArmEntry) -> bool:
     """Whether the loop, its options, its version or its code are others; a baseline without a digest of the code tells less."""
-    other_code = bool(before.code) and before.code != now.code
+    other_code = bool(before.code) and (before.code != now.code or bool(other_loop_files(before, now)))
     return (before.loop, before.options, before.version) != (now.loop, now.options, now.version) or other_code
 
 
@@ -81,32 +89,10 @@ def _value(arm: BaselineArm | ArmEntry, name: str) -> str:
 
 def only_the_seed_differs(sides: Iterable[Sides], baseline: Baseline, manifest: Manifest) -> bool:
     """Whether code, options and the scripted model are the blessed ones, and the seed alone, which draws the faults, is not."""
-    if manifest.seed == baseline.seed or (manifest.settings.repeats, manifest.suite.code) != (
-        baseline.repeats,
-        baseline.suite.code,
-    ):
+    if manifest.seed == baseline.seed or manifest.settings.repeats != baseline.repeats or code_change(manifest, baseline):
         return False
     entries = {arm.arm: arm for arm in manifest.arms}
     pairs = [(baseline.arms[side.baseline_arm], entries[side.arm]) for side in sides]
     return all(
         was.code and not is_changed(was, now) and was.model == now.model == "scripted" and was.met == now.met for was, now in pairs
     )
-
-
-def dice(sides: Sequence[Sides], baseline: Baseline, manifest: Manifest) -> Iterator[str]:
-    """Yield that loops are the blessed ones, by code, options and settings, and that trials differ all the same.
-
-    For runs in which every trial has its counterpart and no reply of a model is a matter of chance.
-    """
-    entries = {arm.arm: arm for arm in manifest.arms}
-    if manifest.suite.code != baseline.suite.code:
-        return
-    for side in sides:
-        was, now = baseline.arms[side.baseline_arm], entries[side.arm]
-        differ = sum(not pair.same for pair in side.pairs)
-        if differ and was.code and not is_changed(was, now):
-            trials = counted(len(side.pairs), "trial")
-            yield (
-                f"{short_arm(side.arm)} is the blessed loop (code, options and settings), and yet {differ:,} of {trials} differ: "
-                "it rests on chance, another module, a file or the clock; more repeats, in the baseline too, average chance out."
-            )

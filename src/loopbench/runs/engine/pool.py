@@ -20,6 +20,7 @@ from typing import Any
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
+from loopbench.runs.blocking import killed
 from loopbench.runs.schedule import Trial
 from loopbench.runs.trial.record import head_of
 from loopbench.runs.trial.setting import FinishedTrial, NotRun
@@ -365,8 +366,9 @@ class Pool:
             order.deaths += 1
             order.alone = True
         if blamed:
-            reason = f"the loop kept its process busy for {stuck_s:.0f} s and let nothing else run; its process was killed"
-            self._record(running[0], status="scored", reason=reason, stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0})
+            self._record(
+                running[0], status="scored", reason=killed(stuck_s), stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0}
+            )
         worker.stuck = True
         worker.orders.clear()
         self._leaves(worker)

@@ -22,6 +22,7 @@ from loopbench.models.waits import WAITS
 from loopbench.protocol import HARNESS_STOPS, Model, Outcome, StopReason, Toolbox
 from loopbench.protocol.current_call import ID_DIGITS
 from loopbench.protocol.digest import digest
+from loopbench.protocol.own_code import waiting_at
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import error_text
 from loopbench.runs.schedule import Trial
@@ -204,11 +205,11 @@ class _Run:
         with hold.inherited():
             running = hold.task = asyncio.create_task(self._guarded(model))
         WAITS.reset(lost)
-        ended = True
+        ended, at = True, ""
         try:
             done = await self._until_time_is_up(running)
             if not done:
-                self.stalled_s = model.waiting_s
+                self.stalled_s, at = model.waiting_s, waiting_at(running)
                 ended = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
@@ -222,7 +223,8 @@ class _Run:
         elif hold.reason:
             self._end(StopReason.TIMEOUT, hold.reason)
         elif not done:
-            self._end(StopReason.TIMEOUT, self._no_end() + ("" if ended else f", and {SWALLOWED}"))
+            swallowed = "" if ended else f", and {SWALLOWED}"
+            self._end(StopReason.TIMEOUT, f"{self._no_end()}{swallowed}{f' at {at}' * bool(at)}")
         else:
             self._take(running)
 

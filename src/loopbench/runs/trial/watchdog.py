@@ -21,6 +21,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FrameType
+
+from loopbench.protocol.own_code import running_at
+from loopbench.runs.blocking import interrupted
 
 LOOK_S = 0.25
 """Seconds between two checks by the thread, which asks the event loop to show that it turns."""
@@ -66,13 +70,15 @@ class BlockingTime:
     name: str
     seconds: float = 0.0
     interruptions: int = 0
+    at: str = ""
+    """File and line of the user's code that it was in when it was first interrupted; empty where that is not known."""
     task: asyncio.Task[object] | None = None
     """The trial's task, which is cancelled, too: a toolbox takes the interruption of a tool for the tool's failure."""
 
     @property
     def reason(self) -> str:
         """Return why the trial was interrupted; empty if it was not."""
-        return f"it let nothing else run for {self.seconds:.1f} s, and was interrupted" if self.interruptions else ""
+        return interrupted(self.seconds, self.at) if self.interruptions else ""
 
     @contextlib.contextmanager
     def inherited(self) -> Iterator[None]:
@@ -103,7 +109,7 @@ class HangingTrials:
         self._told.add(trial)
         return (
             f"{trial} has let nothing else run for {stuck_s:.0f} s: it computes, or waits without await; it is interrupted after "
-            f"{self._limit_s:g} s (--trial-timeout)"
+            f"{self._limit_s:g} s (--trial-timeout), and where that cannot be, its process is killed some seconds later"
         )
 
 
@@ -170,7 +176,7 @@ class Watch:
                     f"{who} for {stuck_s:.0f} s and cannot be interrupted; --workers N runs trials in processes, which can be ended"
                 )
 
-    def signalled(self, *_: object) -> None:
+    def signalled(self, _: int = 0, frame: FrameType | None = None) -> None:
         """Handle the signal inside whatever blocks the event loop. Raises Interrupted there if a trial's time is up."""
         now = time.monotonic()
         if not self.stuck_s:
@@ -185,6 +191,7 @@ class Watch:
         hold.seconds += held_s if computed_s < SLEEPING_SHARE * held_s else max(computed_s, held_s / SLOWEST)
         if hold.seconds > self.limit_s and hold.interruptions < MAX_INTERRUPTIONS:
             hold.interruptions += 1
+            hold.at = hold.at or running_at(frame)
             if hold.task is not None:
                 hold.task.cancel()
             raise Interrupted(hold.reason)

@@ -1,0 +1,77 @@
+"""Running a few trials of a gate's run once more, where it may have been chance that they came out otherwise than the blessed ones.
+
+Only for the scripted model, whose trials cost nothing: of a loop that is the blessed one by every digest, which yet does otherwise,
+and of a trial that ended at its time limit without having been interrupted, as it may have been slow.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.run import run_apart
+from loopbench.metrics.record import Record
+from loopbench.metrics.summary import PRIMARY
+from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.manifest import write_manifest
+from loopbench.runs.run_state import RunState, TrialState
+from loopbench.runs.store.records import read_records
+
+from .baseline import Baseline
+from .case import GateCase, Key, case_of
+from .commands import Rules
+from .hangs import hung, was_interrupted
+from .running import Run
+from .sides import TrialPair
+
+RepeatedTrials = Sequence[Record]
+"""What trials gave that were run once more."""
+MAX_DIFFERING = 5
+"""Trials of an arm that are run again since they differ from the blessed ones."""
+MAX_SLOW = 1
+"""Trials of an arm that are run again since they ended at their time limit, which each takes once more."""
+
+
+def run_doubtful_again(
+    experiment: Experiment, found: Results, baseline: Baseline, rules: Rules, run: Run = run_apart
+) -> RepeatedTrials:
+    """Run the doubtful trials of a run that has just ended once more, and return what they gave; nothing where none is.
+
+    `experiment`: the one that made the run. Raises Incomparable as `judge` does.
+    """
+    case = case_of(found, baseline, rules, None)
+    keys = frozenset(doubtful(case)) if _is_scripted(experiment) and not case.troubles() else frozenset()
+    if not keys:
+        return ()
+    with tempfile.TemporaryDirectory() as folder:
+        write_manifest(Path(folder), experiment.manifest)
+        past = RunState({record.key: _ended(record) for record in found.records if record.key not in keys})
+        run(replace(experiment, folder=Path(folder), past=past), Unwatched())
+        return read_records(Path(folder))
+
+
+def doubtful(case: GateCase) -> Iterator[Key]:
+    """Yield the trials that chance, or a slow machine, may have made what they are."""
+    for side in case.sides if case.fixed else ():
+        if not side.hung_before and not any(map(was_interrupted, side.records)):
+            yield from [record.key for record in side.records if hung(record)][:MAX_SLOW]
+        if side.arm in case.blessed_loops:
+            differing = sorted((pair for pair in side.pairs if not pair.same and not hung(pair.record)), key=_gravity)
+            yield from [pair.record.key for pair in differing[:MAX_DIFFERING]]
+
+
+def _gravity(pair: TrialPair) -> int:
+    """Return 0 for a trial that lost its task, 1 for another score, 2 for the same one."""
+    return 2 if pair.same_score else int(pair.no_worse(PRIMARY))
+
+
+def _is_scripted(experiment: Experiment) -> bool:
+    return not experiment.config.opened_models and experiment.config.cassette is None and not experiment.config.real_time
+
+
+def _ended(record: Record) -> TrialState:
+    return TrialState(record.status, record.stop, record.attempt)

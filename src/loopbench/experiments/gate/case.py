@@ -1,0 +1,186 @@
+"""A run and a baseline that can be compared: what the judgement rests on, and which trials may differ by chance alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from loopbench.experiments.compare.results import Results
+from loopbench.metrics.record import Record
+from loopbench.protocol.counts import counted
+from loopbench.runs.manifest import Manifest
+from loopbench.text.counts import listed
+
+from .baseline import Baseline, outcome_of
+from .changed_code import CodeChange
+from .changed_suite import TaskSets
+from .commands import GateCommands, Rules
+from .comparable import refuse_other, refuse_other_tasks
+from .hangs import hung, was_interrupted
+from .names import short_arm
+from .sides import Sides
+from .troubles import troubles
+from .unseen import is_changed
+
+SCRIPTED = "scripted"
+OTHER_CAUSE = "Something else than the loop's code changed: another module, a file, an environment variable"
+Key = tuple[str, str, int]
+"""Arm, task and repeat of a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class CameAgain:
+    """What came of an arm's trials that were run once more, since nothing that the gate knows of can have changed them."""
+
+    trials: int
+    same: int
+    """How many of them came out as in the run."""
+
+    @property
+    def is_no_chance(self) -> bool:
+        """Whether all of them did, so that something has changed."""
+        return self.trials == self.same > 0
+
+
+@dataclass(frozen=True)
+class GateCase:
+    """A run and a baseline that can be compared, and the rules to judge by."""
+
+    run: Results
+    baseline: Baseline
+    code: CodeChange | None
+    """How the code of the suite changed; None if it did not."""
+    only: TaskSets | None
+    """The tasks of run and baseline, where only those are judged that are the same in both."""
+    sides: Sequence[Sides]
+    rules: Rules
+    path: Path | None
+    """The baseline's file."""
+    again: Mapping[Key, Record]
+    """What trials of the run gave that were run once more."""
+
+    @property
+    def commands(self) -> GateCommands:
+        """The commands about this gate."""
+        return GateCommands(self.manifest, self.baseline, self.path, self.run.folder, self.rules)
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.run.manifest
+
+    def troubles(self) -> tuple[str, ...]:
+        """Return the reasons why the run or the baseline is invalid."""
+        dead = [side.arm for side in self.sides if side.dead]
+        return (*troubles(self.run, dead), *(reason for side in self.sides for reason in side.troubles()))
+
+    @property
+    def paired(self) -> bool:
+        """Whether every trial has its counterpart."""
+        return (self.manifest.seed, self.manifest.settings.repeats) == (self.baseline.seed, self.baseline.repeats)
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether, besides, the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is
+        replayed."""
+        settings = self.manifest.settings
+        if not self.paired:
+            return False
+        if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
+            return True
+        now, then = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
+        return all(
+            now[side.arm].model == then[side.baseline_arm].model == SCRIPTED and now[side.arm].met == then[side.baseline_arm].met
+            for side in self.sides
+        )
+
+    @cached_property
+    def blessed_loops(self) -> frozenset[str]:
+        """The arms whose loop is the blessed one, by the digest of its code and by its options, as are tools and scorers, and whose
+        trials have their counterparts: what differs in them does so by chance, or by something that no digest covers."""
+        if not self.fixed or self.code is not None:
+            return frozenset()
+        entries, known = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
+        return frozenset(
+            side.arm
+            for side in self.sides
+            if known[side.baseline_arm].code and not is_changed(known[side.baseline_arm], entries[side.arm])
+        )
+
+    @cached_property
+    def run_again(self) -> Mapping[str, CameAgain]:
+        """Arm with a blessed loop → what came of its trials that were run once more; without those of which none was."""
+        found = {}
+        for side in self.sides:
+            pairs = [
+                (pair.record, self.again[pair.record.key]) for pair in side.pairs if pair.record.key in self.again and not pair.same
+            ]
+            if side.arm in self.blessed_loops and pairs:
+                found[side.arm] = CameAgain(len(pairs), sum(outcome_of(first) == outcome_of(second) for first, second in pairs))
+        return found
+
+    @property
+    def other_cause(self) -> frozenset[str]:
+        """The arms with a blessed loop that do otherwise all the same, and not by chance."""
+        return frozenset(arm for arm, found in self.run_again.items() if found.is_no_chance)
+
+    @cached_property
+    def causal(self) -> frozenset[str]:
+        """The arms in which a change, and no chance, made trials come out otherwise, and no change of tools or scorers. A loop that
+        is the blessed one and does otherwise throws dice, unless its trials come out so again."""
+        if not self.fixed or self.code is not None:
+            return frozenset()
+        entries = {arm.arm: arm for arm in self.manifest.arms}
+        changed = {side.arm for side in self.sides if is_changed(self.baseline.arms[side.baseline_arm], entries[side.arm])}
+        return frozenset(changed | self.other_cause)
+
+    @property
+    def no_chance(self) -> frozenset[str]:
+        """The arms in which a change, and no chance, made trials come out otherwise, be it one of files that tools or scorers and a
+        loop share."""
+        shared = self.fixed and self.code is not None and self.code.files
+        return frozenset(side.arm for side in self.sides) if shared else self.causal
+
+    def hangs(self, record: Record) -> bool:
+        """Whether a trial hangs, for sure: it was interrupted, or hung again. One that was only slow ends by itself in time."""
+        return hung(record) and (was_interrupted(record) or ((again := self.again.get(record.key)) is not None and hung(again)))
+
+
+def case_of(run: Results, baseline: Baseline, rules: Rules, path: Path | None, again: Sequence[Record] = ()) -> GateCase:
+    """Return the case of a run. Raises Incomparable if the two cannot be compared."""
+    found = refuse_other(run.folder, run.manifest, baseline, common=rules.common)
+    refuse_other_tasks(run, baseline, found)
+    only = None if found.common is None else found.common.same
+    sides = [Sides.of(run, arm, baseline, old, only) for old, arm in found.arms.items()]
+    return GateCase(run, baseline, found.code, found.common, sides, rules, path, {record.key: record for record in again})
+
+
+def same_code(case: GateCase) -> Iterator[str]:
+    """Yield that loops are the blessed ones, by code, options and settings, and that trials differ all the same; and whether by
+    chance, where some of them were run again. Arms of which the same holds are told together."""
+    differ = [side for side in case.sides if side.arm in case.blessed_loops and not all(pair.same for pair in side.pairs)]
+    again = {side.arm: case.run_again.get(side.arm) for side in differ}
+    cure = "more repeats, in the baseline too, average chance out"
+    not_again = [side for side in differ if again[side.arm] is None]
+    if not_again:
+        yield f"{_differ(not_again)}: that rests on chance, another module, a file or the clock; {cure}."
+    by_change = [side for side in differ if side.arm in case.other_cause]
+    if by_change:
+        trials = counted(sum(case.run_again[side.arm].trials for side in by_change), "trial was", "trials were")
+        yield f"{_differ(by_change)}. It is not chance: {trials} run again and came out the same. {OTHER_CAUSE}."
+    by_chance = [side for side in differ if side not in not_again and side not in by_change]
+    if by_chance:
+        found = [case.run_again[side.arm] for side in by_chance]
+        trials = counted(sum(each.trials for each in found), "trial")
+        others = f"{sum(each.trials - each.same for each in found)} of {trials} that ran again came out otherwise once more"
+        yield f"{_differ(by_chance)}: that rests on chance, or on what ran before, since {others}; {cure}."
+
+
+def _differ(sides: Sequence[Sides]) -> str:
+    """Return `finish/clean is the blessed loop (code, options and settings), and yet 3 of 72 trials differ`."""
+    pairs = [pair for side in sides for pair in side.pairs]
+    loops = "is the blessed loop" if len(sides) == 1 else "are the blessed loops"
+    others, trials = sum(not pair.same for pair in pairs), counted(len(pairs), "trial")
+    blessed = f"{listed([short_arm(side.arm) for side in sides])} {loops} (code, options and settings)"
+    return f"{blessed}, and yet {others:,} of {trials} differ"
