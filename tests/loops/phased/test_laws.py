@@ -113,7 +113,8 @@ def test_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
     assert model.roles.count("select") <= outcome.steps
     assert outcome.details["rounds"] <= loop.max_rounds
     assert model.roles.count("plan") <= loop.max_rounds
-    assert json.loads(json.dumps(outcome.details)) == outcome.details
+    own = {name: value for name, value in outcome.details.items() if name != "exception"}  # what the boundary adds for a product
+    assert json.loads(json.dumps(own)) == own
     if outcome.stop not in unanswered:
         assert {status for status, _ in statuses(outcome).values()} <= {"completed", "failed"}
 
