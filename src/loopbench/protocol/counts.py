@@ -10,6 +10,6 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-def joined(names: Sequence[str]) -> str:
-    """Return `a`, `a and b`, `a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def joined(names: Sequence[str], word: str = "and") -> str:
+    """Return `a`, `a and b`, `a, b and c`, or the same with another word before the last one."""
+    return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

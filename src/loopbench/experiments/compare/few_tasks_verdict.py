@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair, too_few_units
 from loopbench.metrics.within_tasks import WithinTasks
-from loopbench.protocol.counts import counted
+from loopbench.protocol.counts import counted, joined
 from loopbench.text.counts import listed
 from loopbench.text.numbers import p_value
 
@@ -53,7 +53,7 @@ class FewTasksVerdict:
             said = f"{head} no {self.on.found.subject} is told from another by its repeats: {self._counts(rows)}"
             yield AnswerSentence(f"{said}{notes}", opens=True)
         else:
-            names = " or ".join(self.prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(best))
+            names = joined([self.prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(best)], "or")
             few = f"{head}: adopt {' or '.join(row.loop for row in best)}"
             yield AnswerSentence(
                 f"{head}: adopt {names}, {self._reason(best, rows)}{notes}",

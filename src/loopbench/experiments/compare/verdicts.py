@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from loopbench.metrics.comparison import Pair, too_few_units
+from loopbench.protocol.counts import joined
 from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, narrowly_by, standing
 
@@ -155,7 +156,7 @@ class Verdicts:
         is_open = self._is_open(named, candidates)
         if is_open and len(candidates) == len(self.found.rows):
             return self._nothing_decided(named[0], under)
-        names = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
+        names = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
         alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
         if is_open:
             return self._none_among([*named, *(row for row in candidates if row not in named)], under, alone)
@@ -227,8 +228,8 @@ class Verdicts:
         if split:
             said, brief, them = f"{first.loop}{split}", f"{first.loop}{split_brief}", "them"
         else:
-            said = " or ".join(prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named))
-            brief, them = " or ".join(row.loop for row in named), "it" if len(named) == 1 else "them"
+            said = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
+            brief, them = joined([row.loop for row in named], "or"), "it" if len(named) == 1 else "them"
             more, more_brief = self._by_cost(named, candidates)
             equal, equal_brief = f"{equal}{more}", f"{equal}{more_brief}"
         harm = "" if split or len(named) > 1 else self.ties.harm(first)
