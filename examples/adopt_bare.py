@@ -34,4 +34,4 @@ if __name__ == "__main__":
     result = run_agent("What do four teas cost?", llm_func=llm, registry=tools, config=Bare(check_types=True))
     for entry in result["history"]:
         print(f"{entry['role']:>11}  {entry['content']}")
-    print(f"{result['final_answer']} ({result['steps']} steps)")
+    print(f"{result['final_answer']} ({result['steps']} steps)")  # prints Four teas cost 14.0 euro.

@@ -36,4 +36,4 @@ class Waiter(module):
 print(f"as a module: {Waiter()(text='Four teas and a cake, please.').total} euro")
 model = FakeModel(PRICES, Answer("", "18.25 euro"))
 outcome = Finish(max_steps=6).run_sync(Query("Four teas and a cake?"), Toolbox([price]), model)
-print(f"as a loop:   {outcome.answer} ({outcome.stop}, {outcome.steps} steps)")
+print(f"as a loop:   {outcome.answer} ({outcome.stop}, {outcome.steps} steps)")  # prints 18.25 euro (finished, 2 steps)

@@ -33,4 +33,4 @@ if __name__ == "__main__":
         outcome = asyncio.run(loop.run(lb.Query("How did sales grow from 2024 to 2025?"), lb.Toolbox([sales]), model))
     for task in outcome.details["tasks"]:
         print(task["id"], task["status"], task["description"], [call["output"] for call in task["toolCalls"]])
-    print(f"{outcome.answer} ({outcome.stop}, {outcome.steps} tool tasks)")
+    print(f"{outcome.answer} ({outcome.stop}, {outcome.steps} tool tasks)")  # prints Sales grew by 25 %. (finished, 2 tool tasks)

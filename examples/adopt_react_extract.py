@@ -28,7 +28,7 @@ async def main() -> None:
     outcome = await ReactExtract(max_iterations=4).run(query, Toolbox([events]), model)
     for key, value in outcome.details["trajectory"].items():
         print(f"{key:>13}  {value}")
-    print(f"{outcome.answer} ({outcome.stop})")
+    print(f"{outcome.answer} ({outcome.stop})")  # prints {'event': 'jazz at the Pit Inn', 'indoors': True} (finished)
 
 
 if __name__ == "__main__":

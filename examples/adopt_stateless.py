@@ -34,5 +34,6 @@ model = FakeModel(
     Answer("Done.", "Your 40 euro are on their way.", confidence=0.9),
 )
 agent = ManualAgentLoop(tools, response_style=None, model=model)
+COMPLAINT = "Order 7 came late, I want my money back."
 if __name__ == "__main__":
-    print(Desk(agent, tools, max_iterations=5).run_activity("Order 7 came late, I want my money back."))
+    print(Desk(agent, tools, max_iterations=5).run_activity(COMPLAINT))  # prints Your 40 euro are on their way.

@@ -133,6 +133,8 @@ def _prepared() -> socket.socket:
     """Start the process that forks, which ends with this one."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {"PATH": os.defpath, "PYTHONHASHSEED": "random", "OPENBLAS_NUM_THREADS": "1"}
+    if "PYTHONPATH" in os.environ:  # as where the tests of a copy run, which import the copy's package
+        environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     with its:
         process = subprocess.Popen([sys.executable, __file__, str(its.fileno())], env=environment, pass_fds=[its.fileno()])
     atexit.register(process.wait, 60)

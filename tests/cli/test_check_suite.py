@@ -71,7 +71,11 @@ def test_a_built_in_suite_passes_with_a_line_per_check_and_a_table_of_agents(loo
 def test_quarantined_tasks_are_counted_by_themselves(loopbench, tmp_path) -> None:
     (tmp_path / "bad.json").write_text('{"arithmetic-0003": "unclear", "arithmetic-0005": "unclear"}')
     ended = loopbench("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--quarantine", "bad.json")
-    assert ended.out.splitlines()[-1] == "arithmetic(size=24): every check passes (22 tasks, 2 quarantined, tools of 8 called)"
+    assert (
+        ended.out.splitlines()[-1]
+        == "arithmetic(size=24): no check fails, 1 gives a warning (22 tasks, 2 quarantined, tools of 8 called)"
+    )
+    assert "\nwarning        set aside        rule: every task has a plan, and none is quarantined\n" in ended.out
 
 
 def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbench) -> None:
@@ -81,7 +85,7 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(loopbenc
     assert "FAILED         gold " in ended.out
     assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
     assert re.search(r"echo\t.*TOO MANY", ended.out)
-    assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 19 checks fail; 1 left out (20 tasks, ")
+    assert ended.out.splitlines()[-1].startswith("birds:parrots(loud=true): 2 of 19 checks fail, 1 gives a warning; 1 left out")
 
 
 def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) -> None:
@@ -89,7 +93,7 @@ def test_tools_of_ones_own_are_called_only_with_permission(loopbench, tmp_path) 
     assert ended.code == 0
     assert not (tmp_path / "waved").exists()
     assert ended.out.count("calls tools that may act on the real world; --run-tools allows it") == 4
-    assert ended.out.splitlines()[-1] == "birds:parrots: every check passes; 5 left out (20 tasks, no tool called)"
+    assert ended.out.splitlines()[-1] == "birds:parrots: no check fails, 1 gives a warning; 5 left out (20 tasks, no tool called)"
     assert "oracle" not in ended.out
     allowed = loopbench("check", "suite", "birds:parrots", "--run-tools", "--json")
     assert json.loads(allowed.out)["ran_tools"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.metrics.measure import ADDED_ORDER
 from loopbench.metrics.summary import METRICS
 from tests.prepared import said_by
 
@@ -48,19 +49,21 @@ def passes_ruff(checkout: Path, *paths: str) -> None:
 
 
 def test_every_block_of_code_is_a_whole_file_that_a_test_here_adds() -> None:
-    assert WHOLE_FILES.keys() == {"canal.py", "metrics/measures/repeated_calls.py", "metrics/scorers/brief.py"}
+    dropped = {"metrics/measures/repeated_calls.py", "metrics/scorers/brief.py", "examples/adopt_yours.py"}
+    assert WHOLE_FILES.keys() == {"canal.py", *dropped}
     assert sorted(WHOLE_FILES.values()) == sorted(BLOCKS)
 
 
 def test_the_orders_that_are_taken_are_named() -> None:
-    orders = [measure.order for measure in METRICS.values()]
-    assert f"those of loopbench have {min(orders)} to {max(orders)}" in PAGE
+    orders = [measure.order for measure in METRICS.values() if measure.order < ADDED_ORDER]
+    assert f"those of loopbench have {min(orders)} to {max(orders)}, so take {ADDED_ORDER} or more" in PAGE
 
 
 def test_the_smallest_suite_passes_every_check_from_outside(tmp_path: Path) -> None:
     (tmp_path / "canal.py").write_text(WHOLE_FILES["canal.py"], "utf-8")
     said = said_by(tmp_path, AT_HOME, "-m", "loopbench", "check", "suite", "canal:load", "--run-tools")
     assert said.splitlines()[-1] == "canal:load: every check passes (120 tasks, tools of 120 called)"
+    assert "warning" not in said
 
 
 def _task(text: str, scorer: str) -> dict[str, object]:
@@ -87,12 +90,52 @@ def test_a_scorer_and_a_measure_are_one_file_each(copy: Path) -> None:
     assert arm["repeated_calls"]["value"] == 0
 
 
+def _write_loop(checkout: Path) -> Path:
+    """Carry out the first step of adding a loop, and return where its test then lies."""
+    (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
+    said_in(checkout, "loopbench", *command.split())
+    test = checkout / "tests/loops/test_yours.py"
+    (checkout / "src/loopbench/loops/test_yours.py").rename(test)  # as the page says
+    return test
+
+
+TESTS_OF_WHAT_IS_ADDED = (
+    "tests/docs/test_contributing.py::test_the_orders_that_are_taken_are_named",
+    "tests/docs/test_examples.py::test_every_design_has_an_example",
+    "tests/docs/test_examples.py::test_an_example_is_short_and_needs_loops_and_a_model_only",
+    "tests/docs/test_examples.py::test_an_example_runs_offline[adopt_yours]",
+    "tests/docs/test_optimize_page.py::test_every_design_has_its_predictors",
+    "tests/loops/test_grammars.py::test_a_codec_has_a_grammar_or_a_schema",
+    "tests/loops/test_yours.py",
+    "tests/metrics/test_comparison.py::test_the_object_for_scripts",
+    "tests/metrics/test_dropped_files.py::test_a_measure_is_one_file",
+    "tests/metrics/test_scorers.py::test_a_wrong_spec_says_what_is_known",
+)
+"""Those that look at all loops, measures or scorers that there are."""
+
+
+@pytest.mark.thorough
+def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for folder in ("tests", "examples"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored, dirs_exist_ok=True)
+    (copy / "docs").mkdir()
+    shutil.copy(ROOT / "CONTRIBUTING.md", copy)
+    for path in [path for path in WHOLE_FILES if "/" in path]:
+        (copy / ("src/loopbench" if path.startswith("metrics/") else "") / path).write_text(WHOLE_FILES[path], "utf-8")
+    passes_ruff(copy, "examples/adopt_yours.py")
+    _write_loop(copy)
+    head = "| loop | predictors |\n|---|---|\n"
+    (row,) = re.findall(r"the row ``(\|.*\|)``", PAGE)
+    page = (ROOT / "docs/optimize.md").read_text("utf-8")
+    assert head in page
+    (copy / "docs/optimize.md").write_text(page.replace(head, f"{head}{row}\n"), "utf-8")
+    said_in(copy, "pytest", "-q", "-p", "no:cacheprovider", *TESTS_OF_WHAT_IS_ADDED)
+
+
 @pytest.mark.thorough
 def test_a_new_loop_of_ours_keeps_every_law_and_passes_its_test_and_ruff(copy: Path) -> None:
-    (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
-    said_in(copy, "loopbench", *command.split())
-    test = copy / "tests/loops/test_yours.py"
-    (copy / "src/loopbench/loops/test_yours.py").rename(test)  # as the page says
+    test = _write_loop(copy)
     passes_ruff(copy, "src/loopbench/loops/yours.py", "tests/loops/test_yours.py")
     checked = said_in(copy, "loopbench", "check", "loop", "yours")
     assert checked.splitlines()[-1] == "yours: every law holds"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.runs.built_in import builtin_names
+from tests.designs import DESIGNS
 from tests.prepared import said_by
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -20,19 +20,14 @@ sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "so
 runpy.run_path({file!r}, run_name="__main__")
 """
 FILES = sorted(EXAMPLES.glob("adopt_*.py"))
-SAID = {
-    "adopt_bare": "Four teas cost 14.0 euro.",
-    "adopt_finish": "as a loop:   18.25 euro (finished, 2 steps)",
-    "adopt_phased": "Sales grew by 25 %. (finished, 2 tool tasks)",
-    "adopt_react_extract": "{'event': 'jazz at the Pit Inn', 'indoors': True} (finished)",
-    "adopt_stateless": "'final_response': 'Your 40 euro are on their way.'",
-}
+PRINTS = re.compile(r"^.*\(.*\)  # prints (.*)$", re.MULTILINE)
+"""The comment beside a call in an example that says what the call prints."""
 
 
 def test_every_design_has_an_example() -> None:
-    wrappers = {"guarded", "microcompact", "provider_retry", "repeat_guard"}
-    assert {file.stem.removeprefix("adopt_") for file in FILES} == set(builtin_names("loop")) - wrappers
-    assert SAID.keys() == {file.stem for file in FILES}
+    without = set(DESIGNS) - {file.stem.removeprefix("adopt_") for file in FILES}
+    assert not without, f"a built-in loop also needs a short example: {', '.join(f'examples/adopt_{name}.py' for name in without)}"
+    assert len(FILES) == len(DESIGNS)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -49,7 +44,10 @@ def test_an_example_is_short_and_needs_loops_and_a_model_only(file: Path) -> Non
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_runs_offline(file: Path, tmp_path: Path) -> None:
-    assert SAID[file.stem] in offline(file, tmp_path)
+    promised = PRINTS.findall(file.read_text("utf-8"))
+    assert promised, f"{file.name} has to say beside a call what it prints, as in `print(outcome.answer)  # prints 42`"
+    said = offline(file, tmp_path)
+    assert [text for text in promised if text not in said] == []
 
 
 def offline(file: Path, folder: Path) -> str:
@@ -65,7 +63,7 @@ def test_prompts_are_optimized_and_used_offline(tmp_path: Path) -> None:
     said = offline(file, tmp_path)
     assert "Adopt the new prompts of bare: they gain 0." in said
     assert "never scaled" in said
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SAID, file.stem, "compare", "refunds"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*(each.stem for each in FILES), file.stem, "compare", "refunds"}
 
 
 def test_a_refund_waits_for_a_person_and_the_run_is_taken_up(capsys: pytest.CaptureFixture[str]) -> None:

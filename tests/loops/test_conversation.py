@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.boundary import run_events
-from loopbench.loops.conversation import RESULTS, UNTOLD, turns_for
+from loopbench.loops.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
 from loopbench.loops.finish import Finish
 from loopbench.loops.guarded import Guarded
 from loopbench.loops.microcompact import Microcompact
@@ -93,7 +93,7 @@ def test_every_design_shows_the_earlier_turns_before_its_own_messages_and_change
             continue
         assert whole[-len(own) :] == own
         earlier = whole[: -len(own)]
-        assert earlier == tuple(turns_for(plain, SAID))
+        assert earlier == tuple(turns_for(plain, earlier_turns(SAID)))
         shown = json.dumps([message.as_dict() for message in earlier])
         assert all(part in shown for part in ("What does tea cost?", "1.5", "Tea costs 1.5."))
 
@@ -105,7 +105,7 @@ def test_an_earlier_answer_is_in_the_format_of_the_request(loop: Loop) -> None:
         if request.role in UNTOLD:
             continue
         assert request.codec is not None
-        earlier = turns_for(request, SAID)
+        earlier = turns_for(request, earlier_turns(SAID))
         last = next(message for message in reversed(earlier) if message.role == "assistant")
         try:
             read = request.codec.parse(Reply(last.content, last.calls))
@@ -137,7 +137,7 @@ def test_each_design_writes_an_earlier_answer_as_the_page_says(name: str) -> Non
     for request in requests:
         wanted = WRITTEN.get((name, request.role))
         if wanted is not None:
-            last = [message for message in turns_for(request, SAID) if message.role == "assistant"][-1]
+            last = [message for message in turns_for(request, earlier_turns(SAID)) if message.role == "assistant"][-1]
             assert wanted in "".join([last.content, *(call.name for call in last.calls)])
     assert {role for design, role in WRITTEN if design == name} <= {request.role for request in requests}
 
@@ -279,7 +279,7 @@ def test_no_request_has_the_key_that_is_ours() -> None:
 
 
 def test_without_native_tools_results_stand_under_the_question() -> None:
-    shown = turns_for(Request((), codec=None), SAID)
+    shown = turns_for(Request((), codec=None), earlier_turns(SAID))
     assert [message.role for message in shown] == ["user", "assistant"]
     assert shown[0].content == f'What does tea cost?\n\n{RESULTS}\n- price {{"item": "tea"}}: 1.5'
 

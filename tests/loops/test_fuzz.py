@@ -39,13 +39,12 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.names import parse_spec
-from loopbench.runs.built_in import builtin_names
 from loopbench.runs.registry import make_loop
+from tests.designs import DESIGNS
 from tests.rows import row
 
 LIMIT = 3
-SPECS = [name for name in builtin_names("loop") if name not in ("guarded", "microcompact", "provider_retry", "repeat_guard")]
-SPECS += ['guarded(loop="bare", tools=needed, writes=confirmed)']
+SPECS = [*DESIGNS, 'guarded(loop="bare", tools=needed, writes=confirmed)']
 SPECS += ['repeat_guard(loop="bare", stop_at=3)', 'microcompact(loop="finish", keep=1)', "bare(decision_format=native)"]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
 

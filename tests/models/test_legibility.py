@@ -18,6 +18,7 @@ from loopbench.protocol.legibility import MIN_ALIGNED, GivenResult, Path, bare, 
 from loopbench.protocol.receipts import sightings
 from loopbench.protocol.values import cap, span_of
 from tests.cases import cases
+from tests.models.receipts import issue
 
 from . import bench
 from .test_receipts import EMBEDDINGS
@@ -51,7 +52,7 @@ def paths_of(value: Any, path: Path = ()) -> Iterator[Path]:
 
 def issued(value: Any) -> tuple[Ledger, ReceiptEntry]:
     ledger = Ledger()
-    return ledger, ledger.issue("look", {}, render_value(value), value, True)
+    return ledger, issue(ledger, "look", {}, render_value(value), value, True)
 
 
 def shown(value: Any, wrap: Callable[[str], str]) -> dict[Path, float]:
@@ -188,7 +189,7 @@ def test_a_value_that_stands_elsewhere_by_chance_is_not_shown(text: str, path: P
 
 def test_what_stands_between_two_marks_that_hold_other_results_is_not_searched() -> None:
     ledger = Ledger()
-    outer, inner = (ledger.issue("look", {"id": number}, f'{{"id": {number}}}', {"id": number}, True) for number in (1, 2))
+    outer, inner = (issue(ledger, "look", {"id": number}, f'{{"id": {number}}}', {"id": number}, True) for number in (1, 2))
     (seen,) = sightings(outer.around(f"id: 1 {inner.signed}"))[outer.call]
     assert not ledger.shown(outer, seen, (("id",),))
 

@@ -9,12 +9,13 @@ from loopbench.models.pairing import believed, paired_results
 from loopbench.models.receipts import Ledger, call_digest
 from loopbench.protocol import Message, NativeCall
 from loopbench.protocol.receipts import sightings
+from tests.models.receipts import issue
 
 
 def conversation(order: list[int], ledger: Ledger, ids: list[str] | None = None) -> list[Message]:
     """A reply with as many calls as results; result `order[i]` is given for call i."""
     names = ids or [f"id {place}" for place in range(len(order))]
-    entries = [ledger.issue("put", {"n": place}, f"put {place}", place, True) for place in range(len(order))]
+    entries = [issue(ledger, "put", {"n": place}, f"put {place}", place, True) for place in range(len(order))]
     calls = tuple(NativeCall(name, "put", f'{{"n": {place}}}') for place, name in enumerate(names))
     given_for = zip(names, order, strict=True)
     results = [Message("tool", f"it says {entries[place].signed}", call_id=name) for name, place in given_for]

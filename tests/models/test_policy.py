@@ -41,6 +41,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.receipts import strip_receipts
 from tests.cases import cases
+from tests.models.receipts import issue
 
 from . import bench
 
@@ -234,7 +235,7 @@ def _with_alternative() -> Any:
 
 def test_a_call_that_fails_for_good_ends_the_work() -> None:
     trial = bench.Bench(bench.chain(2))
-    trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "out of order", None, False)
+    issue(trial.tunnel.ledger, "add", {"a": 1, "b": 1}, "out of order", None, False)
     view = trial.view(trial.tunnel.ledger.issued[0].signed)
     assert view.stuck
     assert move(Role.DECIDE, view).value == NOT_DETERMINED
@@ -243,8 +244,8 @@ def test_a_call_that_fails_for_good_ends_the_work() -> None:
 def test_a_repeat_that_is_refused_does_not_undo_what_was_seen_to_succeed() -> None:
     trial = bench.Bench(bench.chain(2))
     ledger = trial.tunnel.ledger
-    done = ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
-    refused = ledger.issue("add", {"a": 1, "b": 1}, "added already", None, False)
+    done = issue(ledger, "add", {"a": 1, "b": 1}, "2", 2, True)
+    refused = issue(ledger, "add", {"a": 1, "b": 1}, "added already", None, False)
     view = trial.view(done.signed, refused.signed)
     assert not view.stuck
     assert view.values == {"c1": 2}
@@ -253,14 +254,14 @@ def test_a_repeat_that_is_refused_does_not_undo_what_was_seen_to_succeed() -> No
 
 def test_a_call_that_fails_for_good_leaves_its_alternative() -> None:
     trial = _with_alternative()
-    failed = trial.tunnel.ledger.issue("add", {"a": 1, "b": 2}, "out of order", None, False)
+    failed = issue(trial.tunnel.ledger, "add", {"a": 1, "b": 2}, "out of order", None, False)
     assert move(Role.DECIDE, trial.view(failed.signed), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
-    other = trial.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "three", 3, True)  # in words of its own, and no lie
+    other = issue(trial.tunnel.ledger, "add", {"a": 2, "b": 1}, "three", 3, True)  # in words of its own, and no lie
     view = trial.view(failed.signed, other.signed)
     assert not view.stuck
     assert not view.misled
     assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 3, "b": 1}),)
-    both = trial.tunnel.ledger.issue("add", {"a": 2, "b": 1}, "broken", None, False)
+    both = issue(trial.tunnel.ledger, "add", {"a": 2, "b": 1}, "broken", None, False)
     assert trial.view(failed.signed, both.signed).stuck
 
 

@@ -17,6 +17,7 @@ from loopbench.protocol import Plan, Ref, refs, run_sync
 from loopbench.protocol.legibility import bare
 from loopbench.protocol.receipts import HALFWAY, MARK, ReceiptReader, sightings, strip_receipts
 from tests.cases import cases
+from tests.models.receipts import issue
 
 from . import bench
 
@@ -37,7 +38,7 @@ EMBEDDINGS: dict[str, Callable[[str], str]] = {
 @LAW
 @given(arguments=ARGUMENTS, result=st.text(max_size=30))
 def test_a_receipt_is_found_in_any_format(embed: Callable[[str], str], arguments: dict[str, object], result: str) -> None:
-    entry = Ledger().issue("add", arguments, result, result, True)
+    entry = issue(Ledger(), "add", arguments, result, result, True)
     found = sightings(embed(entry.signed))
     (sighting,) = found[entry.call]
     assert sighting.content == entry.content == content_digest(result)
@@ -61,7 +62,7 @@ def test_arguments_that_json_cannot_say_have_a_receipt_too() -> None:
 @LAW
 @given(text=st.text(max_size=40), result=st.text(max_size=10))
 def test_without_its_receipt_a_result_is_as_the_tool_gave_it(text: str, result: str) -> None:
-    entry = Ledger().issue("add", {}, result, result, True)
+    entry = issue(Ledger(), "add", {}, result, result, True)
     assert strip_receipts(f"{text}{entry.signed}{text}") == f"{text}{result}{text}"
 
 
@@ -81,7 +82,7 @@ def test_receipts_are_unique_within_any_plan(data: st.DataObject) -> None:
 
 def test_of_two_receipts_of_a_call_the_last_counts() -> None:
     ledger = Ledger()
-    first, second = (ledger.issue("read", {}, text, text, True) for text in ("old", "new"))
+    first, second = (issue(ledger, "read", {}, text, text, True) for text in ("old", "new"))
     assert sightings(f"{first.signed} and then {second.signed}")[first.call][-1].content == second.content
     assert sightings(f"{second.signed} and then {first.signed}")[first.call][-1].content == first.content
 
@@ -89,7 +90,7 @@ def test_of_two_receipts_of_a_call_the_last_counts() -> None:
 @LAW
 @given(st.lists(st.text("abc ", max_size=20), min_size=1, max_size=5))
 def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> None:
-    receipts = [Ledger().issue("add", {"a": number}, "12", 12, True) for number in range(len(between))]
+    receipts = [issue(Ledger(), "add", {"a": number}, "12", 12, True) for number in range(len(between))]
     prompt = "".join(f"{receipt.signed}{text}" for receipt, text in zip(receipts, between, strict=True))
     found, length = sightings(prompt), len(prompt)
     distances = [found[receipt.call][0].distance(length) for receipt in receipts]
@@ -115,7 +116,7 @@ def test_a_prompt_that_goes_on_is_read_as_a_whole_one(pieces: list[str], goes_on
 
 def test_a_result_that_is_shown_as_before_is_the_very_same() -> None:
     reader = ReceiptReader()
-    first, second = (Ledger().issue("add", {"a": number}, "12", 12, True) for number in (1, 2))
+    first, second = (issue(Ledger(), "add", {"a": number}, "12", 12, True) for number in (1, 2))
     before = reader.read(f"Add. {first.signed}")
     after = reader.read(f"Add. {first.signed} {second.signed}")
     assert after[first.call] is before[first.call]
@@ -193,7 +194,7 @@ def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> 
         arguments = {"a": values[ref.call] if isinstance(ref, Ref) else ref, "b": planned.arguments["b"]}
         values[planned.id] = arguments["a"] + arguments["b"] + (100 if planned.id == name else 0)
         value = values[planned.id]
-        trial.tunnel.ledger.issue("add", arguments, str(value), value, True)
+        issue(trial.tunnel.ledger, "add", arguments, str(value), value, True)
     view = trial.view(*(entry.signed for entry in trial.tunnel.ledger.issued))
     assert view.known.keys() == {"c1", "c2", "c3"}
     assert view.misled
@@ -202,10 +203,10 @@ def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> 
 
 def test_a_later_true_result_takes_the_place_of_a_lie() -> None:
     trial = bench.Bench(bench.chain(3))
-    lie = trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "3", 3, True)
-    believed = trial.tunnel.ledger.issue("add", {"a": 3, "b": 10}, "13", 13, True)
+    lie = issue(trial.tunnel.ledger, "add", {"a": 1, "b": 1}, "3", 3, True)
+    believed = issue(trial.tunnel.ledger, "add", {"a": 3, "b": 10}, "13", 13, True)
     assert trial.view(lie.signed, believed.signed).values == {"c1": 3, "c2": 13}
-    truth = trial.tunnel.ledger.issue("add", {"a": 1, "b": 1}, "2", 2, True)
+    truth = issue(trial.tunnel.ledger, "add", {"a": 1, "b": 1}, "2", 2, True)
     now = trial.view(lie.signed, believed.signed, truth.signed)
     assert now.values == {"c1": 2}  # what was made of the lie is no call of the plan
     assert not now.misled

@@ -165,7 +165,8 @@ def gate(
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
-    `settings`: seed, repeats, runs, allow, base_url, cassette. What this program handed over as objects is allowed already.
+    `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. What this program handed over as objects is allowed
+    already.
     Of any run `common_tasks=True` judges, where the suite has changed since, by the tasks that are the same in both.
     `metrics`: metric → margin.
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -109,7 +110,8 @@ def _ignore(found: SuiteFinding) -> None:
 def _print_finding(console: Console, found: SuiteFinding) -> None:
     """Print a line for a check, and one for each of the first problems."""
     mark, style = _MARKS[found.status]
-    console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (found.says, "dim")), soft_wrap=True)
+    rule = f"rule: {found.says}" if found.status in ("warning", "failed") else found.says
+    console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (rule, "dim")), soft_wrap=True)
     for problem in found.problems[:SHOWN]:
         console.print(Text(f"{'':15}{plain(problem)}"), soft_wrap=True)
     if found.count > SHOWN:
@@ -131,8 +133,10 @@ def _print_agents(found: Checked) -> None:
 
 
 def _print_total(name: str, found: Checked) -> None:
-    failed, left_out = (sum(finding.status == status for finding in found.findings) for status in ("failed", "left out"))
-    total = f"{failed} of {len(found.findings)} checks fail" if failed else "every check passes"
+    times = Counter(finding.status for finding in found.findings)
+    failed, warned, left_out = times["failed"], times["warning"], times["left out"]
+    total = f"{failed} of {len(found.findings)} checks fail" if failed else "no check fails" if warned else "every check passes"
+    total += f", {counted(warned, 'gives', 'give')} a warning" * bool(warned)
     missing = f"; {left_out} left out" if left_out else ""
     called = f"tools of {found.sample} called" if found.ran_tools else "no tool called"
     quarantined = sum(bool(task.quarantined) for task in found.suite.tasks)

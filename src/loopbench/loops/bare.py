@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import (
     SILENT,
+    Act,
     Answer,
     AnswerT,
     ContextOverflow,
@@ -172,7 +173,7 @@ class Bare(ToolSettings, RunsSync):
         while steps < self.max_steps:
             if self.max_consecutive_errors is not None and errors >= self.max_consecutive_errors:
                 return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, *refused[-1:])
-            status = "error"
+            status = "error"  # unless an answer is refused, or a call gives a result
             request = Request(
                 tuple(talk.messages),
                 offered,
@@ -184,18 +185,14 @@ class Bare(ToolSettings, RunsSync):
             )
             try:
                 reply = await model.complete(request)
-                move, dropped = codec.read(reply)
             except ContextOverflow as error:
                 return ended(None, StopReason.CONTEXT_OVERFLOW, error)
             except ProviderError as error:
                 if self.on_provider_error == "stop":
                     return ended(None, StopReason.PROVIDER_ERROR, error)
                 talk.observe("error", f"LLM call failed - {error}")
-            except WireError as error:
-                talk.keep_unread(reply, error, self.keep_bad_replies)
-                talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
             else:
-                talk.keep(reply)
+                move, dropped = self._read(reply, talk)
                 if isinstance(move, Answer) and _must_call(dropped, talk, observer):
                     status = "refused"
                 elif isinstance(move, Answer):
@@ -205,13 +202,26 @@ class Bare(ToolSettings, RunsSync):
                     status = "refused"
                     if self._refuse(problem, refused, talk, observer):
                         return ended(None, StopReason.PARSE_FAILED, refused[-1])
-                else:
+                elif move is not None:
                     status, text = await self._act(move.calls[0], tools)
                     talk.observe(status, text, move.calls[0].name)
-            errors, refused = (0, []) if status == "success" else (errors + (status == "error"), refused)
+            errors += status == "error"
+            if status == "success":
+                errors, refused = 0, []
             steps += 1
 
         return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, *refused[-1:])
+
+    def _read(self, reply: Reply, talk: _Conversation) -> tuple[Act | Answer | None, str]:
+        """Return the move in a reply, and the tool that it calls besides an answer; None for a move tells that it is unreadable."""
+        try:
+            move, dropped = self._codec.read(reply)
+        except WireError as error:
+            talk.keep_unread(reply, error, self.keep_bad_replies)
+            talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
+            return None, ""
+        talk.keep(reply)
+        return move, dropped
 
     def _refuse(self, problem: str, refused: list[WireError], talk: _Conversation, observer: Observer) -> bool:
         """Tell the model why its answer is refused; return whether it was the last that is asked for."""

@@ -66,7 +66,7 @@ class ConversationModel(WrappedModel):
         """`failure`: of the run; a design that has caught it gets it again."""
         super().__init__(model)
         self._failure = failure
-        self._turns = [(turn, _as_sent(turn)) for turn in _turns(history)]
+        self._turns = earlier_turns(history)
         self.own: tuple[str, tuple[Message, ...]] | None = None
         """The run's own messages in its last request of a format that grows, and the name of that format."""
         self.requests = 0
@@ -126,23 +126,24 @@ class ConversationModel(WrappedModel):
             self.own = format_name, own[place:]
         if not self._turns or request.role in UNTOLD:
             return request
-        return replace(request, messages=(*own[:place], *_told_turns(request, self._turns), *own[place:]))
+        return replace(request, messages=(*own[:place], *turns_for(request, self._turns), *own[place:]))
 
 
 Turn = tuple[list[Message], tuple[Message, ...] | None]
 """A turn as the conversation has it, and as it was sent, if it was and nobody has changed it since."""
 
 
-def turns_for(request: Request, history: Sequence[Message]) -> list[Message]:
+def earlier_turns(history: Iterable[Message]) -> list[Turn]:
+    """Return the turns of a conversation, each with what was sent of it."""
+    return [(turn, _as_sent(turn)) for turn in _turns(history)]
+
+
+def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
     """Return earlier turns as a request shows them.
 
     A request of a guard's, whose codec says `asks_about_task`, shows what the user said and no more: neither a result of a tool nor
     what a model made of one may talk it into anything.
     """
-    return _told_turns(request, [(turn, _as_sent(turn)) for turn in _turns(history)])
-
-
-def _told_turns(request: Request, turns: Iterable[Turn]) -> list[Message]:
     if getattr(request.codec, "asks_about_task", False):
         return [Message("user", message.content) for turn, _ in turns for message in turn if message.role == "user"]
     format_name = getattr(request.codec, "grows_as", "")

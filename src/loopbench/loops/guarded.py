@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.ended_before import ended_before
 from loopbench.protocol import (
     SILENT,
     AnswerT,
@@ -88,16 +89,9 @@ class Guarded(WrappedLoop):
         if self.results == "marked":
             label = sha256(query.full_text)[:LABEL_LENGTH]
             tools, guarded_model = MarkedToolbox(tools, label), AnnouncingModel(model, label)
-        running = asyncio.create_task(self.loop.run(query, tools, guarded_model, observer))
-        failed = asyncio.create_task(asking.failed.wait())
-        try:
-            await asyncio.wait({running, failed}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
-        finally:  # cancelled from outside, or failed: nothing may go on running
-            failed.cancel()
-            running.cancel()
-            await asyncio.gather(running, failed, return_exceptions=True)
+        ended = await ended_before(asking.failed, self.loop.run(query, tools, guarded_model, observer))
+        if ended is not None:
+            return ended.result()
         assert asking.failure is not None
         return Outcome[Any](None, _STOPS[type(asking.failure)], 0, None, {"error": str(asking.failure)})
 
@@ -213,14 +207,16 @@ class Confirmations:
         request = Request(messages, role=Role.CONFIRM, codec=codec, scope=f"confirm {sha256(shown)[:12]}")
         async with self._one_at_a_time[request.scope]:
             try:
-                confirmed = codec.parse(await asyncio.create_task(self._complete(request))).done
-            except WireError:
-                confirmed = False
+                reply = await asyncio.create_task(self._complete(request))
             except ModelError as error:
                 self.failure = error
                 self.failed.set()
                 await asyncio.Event().wait()
                 raise
+        try:
+            confirmed = codec.parse(reply).done
+        except WireError:
+            confirmed = False
         if not confirmed:
             self._observer.note("not_confirmed", tool_name=call.name)
         return confirmed

@@ -169,7 +169,8 @@ class ReactExtract(ToolSettings, RunsSync):
             observer.note("unreadable", error=problem)
             trajectory[f"error_{k}"] = problem
             texts.append(render_iteration(trajectory, k))
-            if self.on_parse_error == "finish" or move is not None:
+            calls_unknown_tool = move is not None
+            if calls_unknown_tool or self.on_parse_error == "finish":
                 stop = StopReason.PARSE_FAILED
                 break
 

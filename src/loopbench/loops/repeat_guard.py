@@ -9,6 +9,7 @@ from typing import Any
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
+from loopbench.loops.ended_before import ended_before
 from loopbench.protocol import (
     SILENT,
     AnswerT,
@@ -55,16 +56,9 @@ class RepeatGuard(WrappedLoop):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         counting = RepeatCountingToolbox(tools, self.warn_at, self.stop_at)
-        running = asyncio.create_task(self.loop.run(query, counting, model, observer))
-        caught = asyncio.create_task(counting.caught.wait())
-        try:
-            await asyncio.wait({running, caught}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
-        finally:  # cancelled from outside, or caught: nothing may go on running
-            caught.cancel()
-            running.cancel()
-            await asyncio.gather(running, caught, return_exceptions=True)
+        ended = await ended_before(counting.caught, self.loop.run(query, counting, model, observer))
+        if ended is not None:
+            return ended.result()
         observer.note("repeated", tool_name=counting.repeated, times=self.stop_at)
         reason = f"{counting.repeated} was called {self.stop_at} times with the same arguments"
         return Outcome[Any](None, StopReason.TERMINATED, counting.made, None, {"reason": reason})

@@ -11,6 +11,8 @@ from loopbench.protocol.modules import names_in, offered_by
 from .record import Record
 
 MEASURES = "loopbench.metrics.measures"
+ADDED_ORDER = 100
+"""The `order` from which on measures stand that others have added: those of loopbench stand below."""
 TableName = Literal["arms", "context", "injection", "calls", "troubles"]
 
 
@@ -52,7 +54,7 @@ def measures() -> Mapping[str, Measure]:
     return {measure.name: measure for measure in sorted(listed, key=lambda measure: (measure.order, measure.name))}
 
 
-_RIGHT = "a Measure, such as Measure(lambda record: record.steps, order=100)"
+_RIGHT = f"a Measure, such as Measure(lambda record: record.steps, order={ADDED_ORDER})"
 
 
 def _is_measure(offered: object) -> bool:

@@ -134,11 +134,8 @@ class Ledger:
         """What `legible_parts` said: prompts show the same again and again."""
         self._vouched: set[tuple[str, str, str]] = set()
 
-    def issue(self, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> ReceiptEntry:
-        return self.sign(call_digest(tool, arguments), text, value, ok)
-
     def sign(self, call: str, text: str, value: Any, ok: bool) -> ReceiptEntry:
-        """`issue` for a call whose digest was taken before it ran."""
+        """Add the receipt of a call. `call`: its digest, taken before it ran."""
         entry = ReceiptEntry(call, content_digest(text), value, ok, text)
         self._entries[entry.call, entry.content] = entry
         self.issued.append(entry)

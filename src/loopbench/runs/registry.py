@@ -308,8 +308,8 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
 
 def _reading_suite(data: Path) -> str:
     """Return what an error adds about the suite that reads files of this kind, by their ending; empty if none is known to."""
-    ending = data.suffix.removeprefix(".").lower()
-    return f"; --suite {ending} reads it" if ending in ("csv", "jsonl", "parquet") else ""
+    reader = _READERS.get(data.suffix.lower())
+    return f"; --suite {reader} reads it" if reader else ""
 
 
 def tools_named(name: str) -> OwnTools:

@@ -11,6 +11,7 @@ from loopbench.metrics.context import DISTANCES
 from loopbench.models.receipts import Ledger, Truth, call_digest
 from loopbench.protocol import Message, Plan, PlannedCall, Request, Role, ToolSpec
 from loopbench.runs.trial.context_use import MIN_CACHED_BYTES, PrefixCount, RetentionCount
+from tests.models.receipts import issue
 
 TEXTS = st.sampled_from(["", "a", "ab", "abc", "b", "ä", "abd", "x" * 40])
 PROMPTS = st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=8)
@@ -87,7 +88,7 @@ def kept(shown: Sequence[Sequence[str]], role: Role = Role.DECIDE, scope: str = 
     ledger = Ledger()
     made = RetentionCount(PLAN, ORACLE, ledger.issued)
     for call, seen in zip(PLAN.calls, shown, strict=False):
-        ledger.issue(call.tool, call.arguments, f"result of {call.id}", 1, True)
+        issue(ledger, call.tool, call.arguments, f"result of {call.id}", 1, True)
         made.count(Request((), role=role, scope=scope), seen)
     return made
 
@@ -110,13 +111,13 @@ def test_a_result_that_is_given_again_is_near_again_and_a_failure_is_no_result()
     ledger = Ledger()
     made = RetentionCount(PLAN, ORACLE, ledger.issued)
     first = PLAN.calls[0]
-    ledger.issue(first.tool, first.arguments, "it failed", None, False)
+    issue(ledger, first.tool, first.arguments, "it failed", None, False)
     made.count(Request(()), ())
     assert not made.needed
-    ledger.issue(first.tool, first.arguments, "1", 1, True)
+    issue(ledger, first.tool, first.arguments, "1", 1, True)
     made.count(Request(()), ["c0"])
     made.count(Request(()), [])
-    ledger.issue(first.tool, first.arguments, "1", 1, True)
+    issue(ledger, first.tool, first.arguments, "1", 1, True)
     made.count(Request(()), ["c0"])
     assert made.needed == {"1": 2, "2": 1}
     assert +made.shown == {"1": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -12,6 +13,7 @@ from loopbench.protocol import (
     Act,
     Answer,
     ContextOverflow,
+    Grammar,
     Inexpressible,
     Message,
     Model,
@@ -28,8 +30,10 @@ from loopbench.protocol import (
     StopReason,
     Toolbox,
     ToolCall,
+    ToolSpec,
     WireError,
     in_own_format,
+    json_object,
     own_prompt,
     prompted,
 )
@@ -79,6 +83,12 @@ class ObjectCodec:
             case {"thought": str(thought), "tool": str(tool), "arguments": dict(arguments)}:
                 return Act(thought, (ToolCall(tool, arguments),))
         raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
+
+    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
+        """Replies that parse reads; `--constrain` lets a local model write no others."""
+        calls: list[dict[str, Any]] = [{"tool": {"const": tool.name}, "arguments": tool.parameters} for tool in tools]
+        answer = {"answer": {"type": ["string", "number", "boolean", "array", "object"]}}
+        return Grammar(tuple((json_object({"thought": {"type": "string"}} | rest),) for rest in [*calls, answer]))
 
 
 CODEC = ObjectCodec()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from loopbench.loops.ended_before import ended_before, stop
 from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
 
 T = TypeVar("T")
@@ -20,28 +21,14 @@ def checkpoint(token: asyncio.Event | None) -> None:
         raise asyncio.CancelledError(TOKEN_SET)
 
 
-async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they have ended, whatever they raise."""
-    tasks = list(tasks)
-    for task in tasks:
-        if not task.cancelling():  # a second time would break off its cleaning up
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def unless_set(token: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`; once the token is set, cancel it and raise CancelledError."""
     if token is None:
         return await work
-    task, watcher = asyncio.create_task(work), asyncio.create_task(token.wait())
-    try:
-        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        watcher.result()  # a token that belongs to another event loop raises here, and is not set
+    ended = await ended_before(token, work)
+    if ended is None:
         raise asyncio.CancelledError(TOKEN_SET)
-    finally:
-        await stop((task, watcher))
+    return ended.result()
 
 
 async def finish_together(
@@ -60,7 +47,7 @@ async def finish_together(
                 if task.done():
                     task.result()
             if any(watcher.done() for watcher in watchers):
-                watchers[0].result()  # as in `unless_set`
+                watchers[0].result()  # as in `ended_before`
                 in_threads = [task for task in running if not task.done() and work[task]()]
                 await stop(task for task in running if task not in in_threads)
                 await _wait_at_most(grace_s, in_threads)

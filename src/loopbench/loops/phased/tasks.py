@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from loopbench.loops.ended_before import stop
 from loopbench.protocol import Observer, PlanTask, WireError
 
 from .callbacks import notify
 from .codecs import REASON
-from .ending import stop, unless_set
+from .ending import unless_set
 from .executor import CANCELLED, keep
 from .prompts import REASON_PROMPT, completed, guidance_text, paragraphs, results_text, sections
 from .run import RunContext

@@ -170,7 +170,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         question = Question(
             user_query=state.user_query,
             conversation_history=history,
-            last_tool_results=self._format_tool_results(state.last_tool_results or []),
+            last_tool_results=render_results(state.last_tool_results or []),
             available_tools=self._format_tool_descriptions(),
             iteration_count=state.iteration_count,
             max_iterations=self._told(state),
@@ -287,9 +287,6 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             self._described = (tools, as_json(tools, indent=2))
         return self._described[1]
 
-    def _format_tool_results(self, results: Sequence[ToolResult]) -> str:
-        return render_results(results)
-
     def _summarize_errors(self, failed: Sequence[ToolResult]) -> str:
         return "; ".join(f"{result.get('tool_name')}: {result.get('error')}" for result in failed)
 
@@ -299,6 +296,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return f"{text}\nWhat was found:\n{found}" if found else text
 
     def _generate_safe_error_response(self, state: ConversationState, error: Exception) -> str:
+        """Return what a user is told after an error: nothing of the error or the state. A subclass that knows both may say more."""
         return "I could not complete the request, because of an error while deciding what to do."
 
     def _generate_final_response(self, state: ConversationState) -> str:

@@ -349,11 +349,11 @@ class Pool:
         if arm := self._arm_deaths.worker_died([order.trial.arm.name for order in running], why):
             self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
         given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
-        again = self._again(orders)
+        self._again(orders)
         self._barren += not running and not worker.finished
         if self._barren >= MAX_BARREN + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._barren - 1} before it, and nothing was done")
-        self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(again)}")
+        self._progress.noted(f"{worker.link.name} died ({why}); {', '.join(given_up) or _what(running)}")
 
     def _kill(self, worker: PoolWorker, stuck_s: float) -> None:
         """Kill a worker that is stuck."""
@@ -372,13 +372,13 @@ class Pool:
         worker.stuck = True
         worker.orders.clear()
         self._leaves(worker)
-        again = self._again(orders)
-        self._progress.noted(f"{worker.link.name} was stuck for {stuck_s:.0f} s, and was killed; {_what(again)}")
+        self._again(orders)
+        self._progress.noted(f"{worker.link.name} was stuck for {stuck_s:.0f} s, and was killed; {_what(running)}")
         if worker.listening is not None:
             worker.listening.cancel()
 
-    def _again(self, orders: Iterable[Order]) -> int:
-        """Queue a lost worker's trials before all others; return how many of them had begun."""
+    def _again(self, orders: Iterable[Order]) -> None:
+        """Queue a lost worker's trials before all others."""
         left = [order for order in orders if not order.done.done()]
         self._alone.extend(order for order in left if order.alone)
         self._waiting.extendleft(order for order in reversed(left) if not order.alone)
@@ -386,7 +386,6 @@ class Pool:
         if self._stopped:
             self._refuse()
         self._deal()
-        return sum(order.deaths > 0 for order in left)
 
     def _give_up_arms(self) -> None:
         """Record the trials as errored that wait for a worker and whose arm has ended too many."""
@@ -416,7 +415,9 @@ class Pool:
                 order.done.set_exception(error)
 
 
-def _what(again: int) -> str:
+def _what(running: Iterable[Order]) -> str:
+    """Return what becomes of the trials that a lost worker had under way: those that are not given up run again."""
+    again = sum(not order.done.done() for order in running)
     if again == 0:
         return "nothing has to run again"
     return "the trial that it had under way runs again" if again == 1 else f"{again} trials that it had under way run again"

@@ -60,6 +60,7 @@ class Journal:
             break_seal(folder)
             self._trials = opened.enter_context(open_repaired(folder / TRIALS))
             self._traces = TraceWriter(folder / TRACES, self._tally.traces)
+            opened.callback(self._traces.close)
             self._index = IndexWriter(folder, self._tally.checksum)
             opened.pop_all()  # nothing failed: `close` closes them
         self._changed = Condition()
@@ -110,9 +111,10 @@ class Journal:
             self._closing = True
             self._changed.notify_all()
         self._writer.join()
-        self._trials.close()
-        self._traces.close()
         with self._lock:
+            with ExitStack() as files:
+                files.callback(self._traces.close)
+                files.enter_context(self._trials)
             self._check()
             self._index.flush(self._tally.checksum, whole_blocks=False)
             write_seal(self.folder, self._tally.seal())

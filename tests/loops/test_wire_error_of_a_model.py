@@ -1,0 +1,41 @@
+"""A WireError that a model itself raises is no unreadable reply: there is none, and no design tells of one that it has not got."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from loopbench.loops import Bare, Guarded, Query, Toolbox, tool
+from loopbench.models.fake import FakeModel
+from loopbench.protocol import Act, Loop, StopReason, ToolCall, WireError
+from loopbench.protocol.names import parse_spec
+from loopbench.runs.registry import make_loop
+from tests.designs import DESIGNS
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+CALL = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
+
+
+@pytest.mark.parametrize(
+    "loop", [Bare(), Bare(keep_bad_replies=False), Guarded(Bare(), writes="confirmed")], ids=["bare", "keeps none", "guarded"]
+)
+@pytest.mark.parametrize("before", [(), (CALL,)], ids=["at first", "later"])
+def test_it_leaves_the_loop_as_any_error_that_is_no_failure_of_a_provider(loop: Loop, before: tuple[Act, ...]) -> None:
+    with pytest.raises(WireError, match="of the model's own"):
+        loop.run_sync(Query("1 + 2?"), Toolbox([add]), FakeModel(*before, WireError("of the model's own")))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_no_design_stumbles_over_it(design: str) -> None:
+    model = FakeModel(then=WireError("of the model's own"))
+    loop = make_loop(parse_spec(design), tool_steps=3)
+    with contextlib.suppress(WireError):  # and no other error
+        outcome = loop.run_sync(Query("1 + 2?"), Toolbox([add]), model)  # type: ignore[attr-defined]
+        assert outcome.stop != StopReason.FINISHED
