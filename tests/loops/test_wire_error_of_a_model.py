@@ -20,12 +20,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+LOOPS = {"bare": Bare(), "keeps none": Bare(keep_bad_replies=False), "guarded": Guarded(Bare(), writes="confirmed")}
 CALL = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 
 
-@pytest.mark.parametrize(
-    "loop", [Bare(), Bare(keep_bad_replies=False), Guarded(Bare(), writes="confirmed")], ids=["bare", "keeps none", "guarded"]
-)
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("before", [(), (CALL,)], ids=["at first", "later"])
 def test_it_leaves_the_loop_as_any_error_that_is_no_failure_of_a_provider(loop: Loop, before: tuple[Act, ...]) -> None:
     with pytest.raises(WireError, match="of the model's own"):

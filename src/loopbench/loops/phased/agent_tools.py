@@ -16,7 +16,7 @@ from .callbacks import ToolExecutorCallbacks
 from .codecs import SUMMARIZE
 from .context import Scratchpad, ScratchpadEntry
 from .ending import checkpoint
-from .executor import ToolExecutorOptions, ToolSelector, announced
+from .executor import CallReport, ToolExecutorOptions, ToolSelector
 from .prompts import SUMMARIZE_PROMPT, call_text, sections
 from .state import PhaseTask, TaskStatus, ToolCallStatus
 
@@ -134,13 +134,13 @@ class AgentTools(ToolSelector):
             scratchpad = Scratchpad()
             for index, call in enumerate(calls):
                 checkpoint(cancellation_token)
-                with announced(task, index, call, told) as report:
+                with CallReport(task, index, call, told) as report:
                     await self._one(task, call, scratchpad, query_id, report)
                 checkpoint(cancellation_token)
 
         return await self._finish(task, {asyncio.create_task(in_sequence()): calls}, cancellation_token)
 
-    async def _one(self, task: PhaseTask, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: announced) -> None:
+    async def _one(self, task: PhaseTask, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: CallReport) -> None:
         before = len(scratchpad.entries)
         message = AIMessage((RequestedCall("", call.tool, call.args),))
         try:
@@ -151,7 +151,7 @@ class AgentTools(ToolSelector):
             for entry in scratchpad.entries[before:]:
                 self._settle(task, call, entry, query_id, report)
 
-    def _settle(self, task: PhaseTask, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: announced) -> None:
+    def _settle(self, task: PhaseTask, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: CallReport) -> None:
         if entry.error is not None:
             call.error = entry.error
             report(TaskStatus.FAILED)

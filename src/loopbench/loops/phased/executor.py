@@ -153,7 +153,7 @@ class ToolExecutor(ToolSelector):
 
         async def one(index: int, call: ToolCallStatus) -> None:
             checkpoint(cancellation_token)
-            with announced(task, index, call, told) as report:
+            with CallReport(task, index, call, told) as report:
                 seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
                     self._keep(task, call, seen.whole, seen.max_chars, query_id)
@@ -176,7 +176,7 @@ def keep(contexts: ToolContextManager, task: PhaseTask, call: ToolCallStatus, qu
         observer.note("not_kept", tool=call.tool, task=task.id, error=str(error))
 
 
-class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
+class CallReport:
     """A call that is IN_PROGRESS while the block runs, and gets exactly one last update, whatever ends the block (row B1-12)."""
 
     def __init__(self, task: PhaseTask, index: int, call: ToolCallStatus, callbacks: ToolExecutorCallbacks) -> None:
@@ -185,7 +185,7 @@ class announced:  # noqa: N801  (reads as a verb: `with announced(...)`)
         self._call = call
         self._callbacks = callbacks
 
-    def __enter__(self) -> announced:
+    def __enter__(self) -> CallReport:
         self._call.output = self._call.error = None  # of an earlier execution
         self(TaskStatus.IN_PROGRESS)
         return self

@@ -84,11 +84,11 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
         environment = setting.suite.open(trial.task)
         try:
             user = PlayedUser(setting.trial_models, trial, setting.meter)
-            run = _Run(trial, setting, user.play(environment), truth, user)
+            run = _TrialInProgress(trial, setting, user.play(environment), truth, user)
             run.clock.started = started
-            await run.go()
-            run.end()
-            return run.finish(started_at)
+            await run.ask_loop()
+            run.settle()
+            return run.finished_trial(started_at)
         finally:
             _close(environment, trial)
     except NotRun:
@@ -136,8 +136,8 @@ async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | st
     return known
 
 
-class _Run:
-    """The moving parts of one trial."""
+class _TrialInProgress:
+    """One trial from its set-up to its record: `ask_loop`, `settle` and `finished_trial`, each once and in this order."""
 
     def __init__(
         self, trial: Trial, setting: TrialContext, environment: Environment, truth: Mapping[str, Truth], user: PlayedUser
@@ -187,7 +187,7 @@ class _Run:
         price = self.setting.trial_models.scripted_price
         return None if price is None or self.tunnel is None else Pricing(price)
 
-    async def go(self) -> None:
+    async def ask_loop(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
         self.model = model_for_trial(
             self.setting.trial_models,
@@ -203,14 +203,14 @@ class _Run:
     async def _run_loop(self, model: MeteredModel) -> None:
         lost, hold = WAITS.set(self.waits), BlockingTime(" ".join(map(str, self.trial.key)))
         with hold.inherited():
-            running = hold.task = asyncio.create_task(self._guarded(model))
+            running = hold.task = asyncio.create_task(self._returned_or_raised(model))
         WAITS.reset(lost)
-        ended, at = True, ""
+        has_stopped, at = True, ""
         try:
             done = await self._until_time_is_up(running)
             if not done:
                 self.stalled_s, at = model.waiting_s, waiting_at(running)
-                ended = await stop(running, GRACE_S)
+                has_stopped = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
             raise
@@ -219,16 +219,16 @@ class _Run:
         if self.meter.refused or self.user.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.setting.meter.exhausted:
                 raise NotRun(self.setting.meter.exhausted)
-            self._end(StopReason.BUDGET, self.meter.refused)
+            self._end_without_answer(StopReason.BUDGET, self.meter.refused)
         elif hold.reason:
-            self._end(StopReason.TIMEOUT, hold.reason)
+            self._end_without_answer(StopReason.TIMEOUT, hold.reason)
         elif not done:
-            swallowed = "" if ended else f", and {SWALLOWED}"
-            self._end(StopReason.TIMEOUT, f"{self._no_end()}{swallowed}{f' at {at}' * bool(at)}")
+            swallowed = "" if has_stopped else f", and {SWALLOWED}"
+            self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' * bool(at)}")
         else:
-            self._take(running)
+            self._keep_what_it_returned(running)
 
-    def _no_end(self) -> str:
+    def _why_it_was_ended(self) -> str:
         """Return why a loop that did not end by itself was ended."""
         if self.tunnel is None:
             return f"no end within {self.setting.timeout_s:g} s"
@@ -268,7 +268,7 @@ class _Run:
             silent_s, before = (silent_s + look_s if now == before else 0.0), now
         return False
 
-    async def _guarded(self, model: Model) -> object:
+    async def _returned_or_raised(self, model: Model) -> object:
         """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial = self.trial
         try:
@@ -278,32 +278,32 @@ class _Run:
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
             return error
 
-    def _take(self, running: asyncio.Task[object]) -> None:
+    def _keep_what_it_returned(self, running: asyncio.Task[object]) -> None:
         """Take the outcome or the exception of a loop that ended by itself."""
         if running.cancelled():
-            self._end(StopReason.CANCELLED, "the loop cancelled itself")
+            self._end_without_answer(StopReason.CANCELLED, "the loop cancelled itself")
             return
         left = running.result()
         problem = breach(left)
         if isinstance(left, Outcome) and not problem:
             self.outcome = left
         else:
-            self._end(StopReason.CRASHED, problem)
+            self._end_without_answer(StopReason.CRASHED, problem)
             self.recorder.errors["crash"] += 1
 
-    def _end(self, stop: StopReason, why: str) -> None:
+    def _end_without_answer(self, stop: StopReason, why: str) -> None:
         self.outcome, self.crash = Outcome(None, stop, self.recorder.steps), why
 
-    def end(self) -> None:
+    def settle(self) -> None:
         """Stop the clock. End by its budget a trial whose last call went beyond a limit; its answer is kept, and counts nothing."""
         self.clock.stop()
-        self.errored = self._infrastructure()
+        self.errored = self._why_no_verdict()
         if not self.errored and self.outcome.stop not in HARNESS_STOPS and (exceeded := self.meter.exceeded):
-            ended = self.outcome
-            self.outcome = Outcome(ended.answer, StopReason.BUDGET, ended.steps, details=ended.details, gave_up=ended.gave_up)
+            own = self.outcome
+            self.outcome = Outcome(own.answer, StopReason.BUDGET, own.steps, details=own.details, gave_up=own.gave_up)
             self.crash = exceeded
 
-    def finish(self, started_at: float) -> FinishedTrial:
+    def finished_trial(self, started_at: float) -> FinishedTrial:
         """Score the answer, and put the record and the trace together."""
         trial, recorder = self.trial, self.recorder
         faults, unmet = self._faults()
@@ -384,7 +384,7 @@ class _Run:
             return False
         return not self.recorder.calls or not plan.rests_on <= self.tunnel.ever_shown
 
-    def _infrastructure(self) -> str:
+    def _why_no_verdict(self) -> str:
         """Return why the trial says nothing about the loop; empty if it does."""
         if self.user.failure:
             return self.user.failure
@@ -425,7 +425,7 @@ class _Run:
             repeat=record.repeat,
             query=task.query.full_text,
             expected=task.expected,
-            end_state=self._found(),
+            end_state=self._end_state_for_trace(),
             answer=record.answer,
             stop=record.stop,
             status=record.status,
@@ -434,7 +434,7 @@ class _Run:
             details=brief(self.outcome.details),
         )
 
-    def _found(self) -> dict[str, Any] | None:
+    def _end_state_for_trace(self) -> dict[str, Any] | None:
         """Return the end state; None if the answer's scores do not depend on it."""
         task = self.trial.task
         if task.end_state is not None:
