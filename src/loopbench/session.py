@@ -1,9 +1,9 @@
 """Objects that a program hands over and that no import can find again, such as a loop defined inside a function.
 
 `loopbench.api` keeps them here under a name, so that the rest of loopbench can look them up like any other
-`package.module:Name`. A class stays until another one of the same name is defined in the same place. Any other object stays as
-long as the program holds it, if it allows weak references, as objects do unless their class has `__slots__`; then its name is
-free again. Worker processes and later resumes cannot find them.
+`package.module:Name`. A class stays until another one of the same name is defined in the same place, an optimizer for as long as
+the process lives. Any other object stays as long as the program holds it, if it allows weak references, as objects do unless their
+class has `__slots__`; then its name is free again. Worker processes and later resumes cannot find them.
 """
 
 from __future__ import annotations

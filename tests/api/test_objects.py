@@ -22,7 +22,9 @@ from loopbench.metrics.scorers import scorer_named
 from loopbench.models.profiles import load_profile
 from loopbench.protocol import Loop
 from loopbench.protocol.names import own_object, parse_spec
+from loopbench.runs.permissions import allowed_code
 from loopbench.runs.registry import make_loop, make_suite
+from loopbench.runs.store.files import RunError
 
 
 @given(retries=st.integers(0, 9), steps=st.integers(1, 99), form=st.sampled_from(["both", "xml", "off"]))
@@ -231,5 +233,19 @@ def test_an_optimizer_may_be_a_class_or_an_object() -> None:
     name = optimizer_name(mine)
     assert own_object("optimizer", name)() is mine
     assert own_object("optimizer", optimizer_name(Mine)) is Mine
+    name = optimizer_name(Mine())
+    gc.collect()
+    assert isinstance(own_object("optimizer", name)(), Mine)  # a run that is cut off is resumed with it
     with pytest.raises(ValueError, match=r"^optimizer: 3 is not a name, nor"):
         optimizer_name(3)
+
+
+def test_an_object_of_another_session_is_said_to_be_one(tmp_path: Path) -> None:
+    name = "loopbench.session:OfAnother"
+    said = (
+        "OfAnother'?,? (which )?was made in another session, .*; make it again and hand it to a new run, as by loopbench.optimize"
+    )
+    with pytest.raises(RunError, match=said):
+        allowed_code(tmp_path, [name], [])
+    with pytest.raises(ValueError, match=said):
+        own_object("optimizer", name)

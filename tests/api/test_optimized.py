@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 import loopbench
-from loopbench.api.conclusion import Conclusion
-from loopbench.experiments.optimize.result import OptimizationResult
+from loopbench.api.conclusion import OptimizeAnswer
 from loopbench.protocol import program_digest
 from loopbench.runs.folders import OPTIMIZED
 from loopbench.runs.store.files import RunError
+
+NOT_TESTED = "interrupted; incomplete: 0 of [0-9]+ trials of the test split"
 
 pytestmark = pytest.mark.thorough
 
@@ -31,7 +33,7 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Conclusion[OptimizationResult]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> OptimizeAnswer:
     runs = tmp_path_factory.mktemp("named") / "runs"
     return loopbench.optimize(["finish", "bare"], name="taught", runs=runs, **SMALL)
 
@@ -70,7 +72,7 @@ def test_a_metric_that_raises_once_is_a_warning_with_the_cause_first(tmp_path: P
     assert kept.metric is rare
 
 
-def test_its_run_is_loaded_by_its_name_and_as_an_object(found: Conclusion[OptimizationResult]) -> None:
+def test_its_run_is_loaded_by_its_name_and_as_an_object(found: OptimizeAnswer) -> None:
     named = loopbench.load("taught", found.finding.folder.parent)
     assert named.results.folder == loopbench.load(found).results.folder == found.finding.folder / "test"
     assert repr(loopbench.why(found)) == repr(loopbench.why(named))
@@ -78,7 +80,7 @@ def test_its_run_is_loaded_by_its_name_and_as_an_object(found: Conclusion[Optimi
         loopbench.load(7)  # type: ignore[arg-type]
 
 
-def test_a_loop_of_its_test_has_the_optimized_program(found: Conclusion[OptimizationResult]) -> None:
+def test_a_loop_of_its_test_has_the_optimized_program(found: OptimizeAnswer) -> None:
     run = loopbench.load(found)
     for design in found.finding.designs:
         assert design.ended is not None
@@ -87,9 +89,11 @@ def test_a_loop_of_its_test_has_the_optimized_program(found: Conclusion[Optimiza
         own: Any = run.loop(design.design)
         assert program_digest(own.predictors) == design.own
         assert type(own) is type(loop)
+        assert ("program=<decide: " in repr(loop)) == (not design.is_unchanged)
+        assert "program=" not in repr(own)
 
 
-def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: Conclusion[OptimizationResult], tmp_path: Path) -> None:
+def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeAnswer, tmp_path: Path) -> None:
     file, other = (str(design.program) for design in found.finding.designs)
     run = loopbench.compare([f"finish@{file}"], suite="arithmetic(size=6)", mlflow=False, runs=tmp_path, progress=False)
     arm = f"finish@{OPTIMIZED}"
@@ -106,31 +110,67 @@ def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: Conclusio
         loopbench.load(found).loop("finish", program=file)
 
 
-def test_what_it_says_is_the_same_in_python_and_json(found: Conclusion[OptimizationResult]) -> None:
+def test_what_it_says_is_the_same_in_python_and_json(found: OptimizeAnswer) -> None:
     advice = [design["advice"] for design in found.finding.to_json()["designs"]]
     assert all(line.startswith(("Adopt the new prompts of ", "Keep the old prompts of ")) for line in advice)
     assert [line for line in found.verdicts if line in advice] == advice
     assert any(line.startswith("Overfitting, gain on dev tasks less gain on test tasks: finish ") for line in found.verdicts)
 
 
-def test_programs_that_an_optimizer_only_passes_through_are_not_counted(found: Conclusion[OptimizationResult]) -> None:
+def test_programs_that_an_optimizer_only_passes_through_are_not_counted(found: OptimizeAnswer) -> None:
     for design in found.finding.designs:
         assert design.ended is not None
         assert design.ended.candidates == (1 if design.is_unchanged else 2)
 
 
 def test_an_optimization_that_is_resumed_from_python_ends_as_it_would_have(
-    found: Conclusion[OptimizationResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: OptimizeAnswer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: "interrupted")
-        with pytest.warns(loopbench.LoopbenchWarning, match="interrupted: 0 trials have ended"):
+        with pytest.warns(
+            loopbench.LoopbenchWarning,
+            match=rf"^{NOT_TESTED}; go on with loopbench resume ",
+        ):
             cut = loopbench.optimize(["finish", "bare"], name="cut", runs=tmp_path, **SMALL)
     assert not cut.finding.is_complete
     whole = loopbench.resume("cut", runs=tmp_path, progress=False)
-    assert isinstance(whole, Conclusion)
+    assert isinstance(whole, OptimizeAnswer)
     assert whole.finding.digest == found.finding.digest
     assert repr(loopbench.resume(cut, progress=False)) == repr(whole)
+    assert cut.designs.dtypes.to_dict() == whole.designs.dtypes.to_dict() == found.designs.dtypes.to_dict()
+    assert cut.designs["test.difference"].isna().all()
+
+
+def test_its_designs_are_a_table_of_what_json_says(found: OptimizeAnswer) -> None:
+    rows = found.finding.to_json()["designs"]
+    assert found.designs["design"].tolist() == [row["design"] for row in rows] == ["finish", "bare"]
+    assert found.designs["test.difference"].tolist() == [row["test"]["difference"]["value"] for row in rows]
+    assert found.designs["test.verdict"].tolist() == [row["test"]["verdict"] for row in rows]
+    assert found.designs["cost.search.tokens"].tolist() == [row["cost"]["search"]["tokens"] for row in rows]
+
+
+def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def right(example: Any, prediction: Any, trace: Any = None) -> bool:
+        return bool(prediction.score >= 1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("loopbench.experiments.compare.run.run", lambda experiment, progress: "interrupted")
+        with pytest.warns(loopbench.LoopbenchWarning, match=rf"^{NOT_TESTED}; go on in this session with loopbench\.resume\("):
+            cut = loopbench.optimize(["finish"], optimizer(right), name="held", runs=tmp_path, **SMALL)
+    del cut
+    gc.collect()
+    whole = loopbench.resume("held", runs=tmp_path, progress=False)
+    assert isinstance(whole, OptimizeAnswer)
+    assert whole.finding.is_complete
+
+
+def test_a_metric_that_never_gives_a_score_fails_the_search(tmp_path: Path) -> None:
+    said = r"^BootstrapFewShot(_\d+)?: in the metric, which gave no score in (\d+) of \2 calls: it has to return a number or a bool"
+    with pytest.raises(RunError, match=said):
+        loopbench.optimize(["finish"], optimizer(lambda example, prediction, trace=None: None), runs=tmp_path, **SMALL)
 
 
 def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:

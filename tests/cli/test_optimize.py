@@ -318,3 +318,35 @@ def test_an_optimizer_that_fails_on_one_design_is_no_success(loopbench, broken):
     assert ended.code == 1
     assert "Keep the old prompts of react_extract: the optimizer failed" in ended.out
     assert "Traceback" not in ended.out + ended.err
+
+
+@pytest.mark.thorough
+def test_with_a_price_each_part_of_the_cost_is_in_dollars(loopbench, tmp_path):
+    searched = [
+        *SMALL,
+        "--loop",
+        "bare",
+        "--optimizer",
+        "COPRO(breadth=3,depth=1)",
+        "--budget",
+        "150calls",
+        "--no-mlflow",
+        "--quiet",
+    ]
+    ran = loopbench(
+        "optimize", *searched, "--name", "priced", "--price", "0.15/0.60/0.075", "--runs", str(tmp_path / "runs"), "--json"
+    )
+    (design,) = json.loads(ran.out)["designs"]
+    cost = design["cost"]
+    assert cost["proposals"]["calls"] > 0
+    spent = [cost[part]["cost_usd"] for part in ("search", "proposals", "evaluation")]
+    assert all(dollars > 0 for dollars in spent)
+    for said in (
+        loopbench("report", "priced", "-v", "--runs", str(tmp_path / "runs")).out,
+        (only_run(tmp_path) / "report.html").read_text("utf-8"),
+    ):
+        assert "optimization: rollouts + proposals + evaluation" in said
+        assert " + ".join(f"{dollars:.4f}" for dollars in spent) in said
+        assert "unknown" not in said
+    assert " dollars" in design["advice"]
+    assert design["test"]["nominal_usd_ratio"]["n"] == design["test"]["cost_usd_ratio"]["n"] == 10

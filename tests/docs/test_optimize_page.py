@@ -6,14 +6,20 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
+import dspy
 import pytest
 
+from loopbench.dspy_seam import lm_of
+from loopbench.dspy_seam.program import LoopProgram
 from loopbench.experiments.optimize.built_in import built_in
-from loopbench.protocol import Optimizable
+from loopbench.loops import Finish
+from loopbench.protocol import NativeCall, Optimizable, Reply
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from tests.designs import DESIGNS
+from tests.loops.helpers import Script
 from tests.prepared import said_by
 
 ROOT = Path(__file__).parents[2]
@@ -37,12 +43,24 @@ def test_the_teleprompter_on_the_page_helps_and_what_it_found_is_used(tmp_path: 
     said = ran(tmp_path, "-m", "loopbench", *words, "--loop", "finish", *SMALL)
     assert "Adopt the new prompts of bare: they gain 0." in said
     assert "Adopt the new prompts of finish: they gain 0." in said
-    for name, holding in (("1-bare", "with_program(Bare()"), ("2-finish", "LoopProgram(Finish(), [search])")):
+    for name, holding in (("1-bare", "with_program(Bare()"), ("2-finish", "LoopProgram(Finish(")):
         (found,) = tmp_path.glob(f"runs/*/designs/{name}/optimized.json")
         (tmp_path / "optimized.json").write_bytes(found.read_bytes())
         (tmp_path / "product.py").write_text(block(holding), "utf-8")
         said = ran(tmp_path, "product.py")
         assert ("never scaled" in said) == (name == "2-finish")
+
+
+def test_the_program_on_the_page_calls_its_tool_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A design whose default is a single turn would end at the first call, without an answer."""
+    monkeypatch.chdir(tmp_path)
+    LoopProgram(Finish()).save("optimized.json")
+    made: dict[str, Any] = {}
+    exec(block("LoopProgram(Finish("), made)
+    calls = [NativeCall("1", "search", '{"query": "leave"}'), NativeCall("2", "__finish__", '{"answer": "Nothing."}')]
+    with dspy.context(lm=lm_of(Script(*(Reply("", (call,)) for call in calls)))):
+        said = made["program"](query="How much leave do I have?")
+    assert (said.answer, said.stop) == ("Nothing.", "finished")
 
 
 @pytest.mark.thorough

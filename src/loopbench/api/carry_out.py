@@ -13,7 +13,7 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import lives_in_one_process
+from loopbench.protocol.names import lives_in_one_process, without_process
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import report_html
@@ -90,9 +90,17 @@ def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence
     """Return how a run that stopped early goes on; nothing for one that did not."""
     if not reason:
         return []
-    here = [name for name in own_code(config) if lives_in_one_process(name)]
-    way_out = f"it cannot go on later, because {here[0]} is not in a module" if here else f"go on with loopbench resume {folder}"
-    return [f"{reason}: {counted(len(read_state(folder).ended), 'trial has', 'trials have')} ended; {way_out}"]
+    ended = counted(len(read_state(folder).ended), "trial has", "trials have")
+    return [f"{reason}: {ended} ended; {way_on(folder, own_code(config))}"]
+
+
+def way_on(folder: Path, names: Sequence[str]) -> str:
+    """Return how a run that was cut off goes on; `names`: of the user's own code in it."""
+    here = [without_process(name) for name in names if lives_in_one_process(name)]
+    if not here:
+        return f"go on with loopbench resume {folder}"
+    resumed = f"loopbench.resume({str(folder)!r})"
+    return f"go on in this session with {resumed}; a later one cannot, because {here[0]} lives in this session alone"
 
 
 def apart(work: Callable[[], Result]) -> Result:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from loopbench.experiments.optimize.config import OptimizeConfig
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
+from loopbench.experiments.optimize.result import EVERYTHING_RAN, OptimizationResult, optimization_result
 from loopbench.experiments.optimize.tables import search_warnings
+from loopbench.protocol.names import parse_spec
 from loopbench.reports.html.page import optimization_html
 from loopbench.reports.progress.display import search_display
 from loopbench.reports.search_tracking import run_logged
 from loopbench.runs.folders import named_alike
+from loopbench.runs.permissions import own_code
 
 from .arguments import naming_files
-from .carry_out import CutSearch, apart, how_it_stopped, write_or_note
+from .carry_out import CutSearch, apart, way_on, write_or_note
 from .warned import warn_caller
 
 
@@ -27,8 +29,8 @@ def carry_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -
         made = _made(asked)
         with search_display(made, progress) as watching:
             logged = run_logged(made, watching, notes.append)
-        notes.extend(how_it_stopped(logged.stopped, made.folder, made.config.compare))
         found = optimization_result(made.folder)
+        notes.extend(_how_it_stopped(logged.stopped, made, found))
         notes.extend(search_warnings(found))
         notes.extend(filter(None, [named_alike(found.folder, made.config.compare.name)]))
         notes.extend(write_or_note(logged.page or optimization_html(found), found.folder))
@@ -37,6 +39,14 @@ def carry_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -
     found = apart(finish)
     warn_caller(notes)
     return found
+
+
+def _how_it_stopped(reason: str, made: Optimization, found: OptimizationResult) -> list[str]:
+    """Return how a search or its test that stopped early goes on; nothing for one that did not."""
+    if not reason:
+        return []
+    names = [parse_spec(made.config.search.optimizer).name, *own_code(made.config.compare)]
+    return [f"{reason}; {found.state or EVERYTHING_RAN}; {way_on(made.folder, names)}"]
 
 
 def _made(asked: OptimizeConfig | CutSearch) -> Optimization:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from loopbench.experiments.gate import GateResult
+from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.size.size import Sizing
 from loopbench.reports.notebook import block
 from loopbench.reports.row_frames import flat, rows_frame, without_none
@@ -138,3 +139,41 @@ class GateAnswer(Conclusion[GateResult]):
         """A row per trial that ends otherwise: with the same score, or by a crash."""
         rows = [change.to_json() for change in self.finding.stops]
         return rows_frame([{name: row[name] for name in _STOPS} for row in rows], _STOPS)
+
+
+# --- optimizations ---
+
+
+def _interval(name: str) -> dict[str, str]:
+    """Return the columns of an interval."""
+    return {**dict.fromkeys((name, f"{name}_low", f"{name}_high"), "float64"), f"{name}_n": "Int64"}
+
+
+_RATIOS = ("test.token_ratio", "test.nominal_usd_ratio", "test.cost_usd_ratio")
+_SPENT = [f"cost.{part}" for part in ("search", "proposals", "evaluation")]
+_DESIGNS = {
+    **dict.fromkeys(("design", "status", "reason", "program", "digest"), "string"),
+    "unchanged": "bool",
+    **dict.fromkeys(("candidates", "chosen"), "Int64"),
+    **dict.fromkeys(("dev.before", "dev.after", "dev.gain"), "float64"),
+    "dev.tasks": "Int64",
+    **{column: dtype for name in ("before", "after", "difference") for column, dtype in _interval(f"test.{name}").items()},
+    **dict.fromkeys(("test.p", "test.p_holm", "test.margin"), "float64"),
+    "test.verdict": "string",
+    **{column: dtype for name in _RATIOS for column, dtype in _interval(name).items()},
+    **_interval("optimism_interval"),
+    "advice": "string",
+    **{f"{part}.{unit}": "Int64" for part in _SPENT for unit in ("calls", "tokens")},
+    **{f"{part}.cost_usd": "float64" for part in _SPENT},
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OptimizeAnswer(Conclusion[OptimizationResult]):
+    """What better prompts gain; `finding` has everything behind it, such as the files of the programs."""
+
+    @property
+    def designs(self) -> pd.DataFrame:
+        """A row per design: how its search ended, its scores on dev and test tasks, its gain, what to do, and what it cost."""
+        rows = [flat(design.to_json()) for design in self.finding.designs]
+        return rows_frame([{name: row.get(name) for name in _DESIGNS} for row in rows], _DESIGNS)

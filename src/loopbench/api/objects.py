@@ -101,6 +101,8 @@ def scorer_name(given: AnyScorer) -> str:
 def optimizer_name(given: str | type | object) -> str:
     """Return the name of an optimizer: as it is typed, or of a class, or of an object with a method `compile`.
 
+    An object or a function without a name of its own is kept for as long as the process lives: a run that is cut off may be resumed
+    after the cell that made it has let go of it.
     Raises ValueError for what is none of these.
     """
     if isinstance(given, str):
@@ -112,8 +114,8 @@ def optimizer_name(given: str | type | object) -> str:
     if isinstance(given, type):
         return _importable("optimizer", given) or _keep_class(given)
     if inspect.isfunction(given):
-        return _importable("optimizer", given) or _keep_function(given)
-    return _keep_object(given, type(given).__name__, type(given))
+        return _importable("optimizer", given) or _keep_function(given, stays=True)
+    return _keep_object(given, type(given).__name__, type(given), gives=lambda: given, stays=True)
 
 
 def profile_name(given: str | Path | Profile, runs: Path) -> str:
@@ -224,18 +226,23 @@ def _keep_class(given: type) -> str:
     return session.keep((given.__module__, given.__qualname__), given.__name__, lambda: given, is_definition=True)
 
 
-def _keep_function(given: Callable[..., Any]) -> str:
+def _keep_function(given: Callable[..., Any], *, stays: bool = False) -> str:
+    """Keep a function for as long as the program holds it, or as the process lives where it `stays`, and return its name."""
     name = getattr(given, "__name__", type(given).__name__).strip("<>")
-    return session.keep(id(given), name, _reference(given), given, is_definition=inspect.isroutine(given))
+    look_up, owner = ((lambda: given), None) if stays else (_reference(given), given)
+    return session.keep(id(given), name, look_up, owner, is_definition=inspect.isroutine(given))
 
 
-def _keep_object(given: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None) -> str:
+def _keep_object(
+    given: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None, stays: bool = False
+) -> str:
     """Keep a function that gives an object, for as long as the object lives, and return its name.
 
     `home`: whose module's code it counts as. `gives`: what the function gives in the place of the object; then there may be
-    several functions, of different `variant`.
+    several functions, of different `variant`. `stays`: whether it is kept for as long as the process lives.
     """
-    return session.keep((id(given), variant), name, functools.partial(_giving, gives or _reference(given), home), given)
+    made = functools.partial(_giving, gives or _reference(given), home)
+    return session.keep((id(given), variant), name, made, None if stays else given)
 
 
 def _reference(given: Any) -> Callable[[], Any]:

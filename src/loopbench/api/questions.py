@@ -39,7 +39,7 @@ from loopbench.runs.permissions import Permissions
 
 from .arguments import check_known, naming_files, question
 from .carry_out import CutSearch, carry_out_run
-from .conclusion import Conclusion, GateAnswer, SizeAnswer
+from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
 from .objects import (
     AnyScorer,
     AnySuite,
@@ -203,7 +203,7 @@ def optimize(
     model: str = "scripted",
     progress: bool | None = None,
     **settings: Any,
-) -> Conclusion[OptimizationResult]:
+) -> OptimizeAnswer:
     """Optimize each loop's prompts on an equal budget, and test them on tasks that the search never saw; MLflow gets both.
 
     `optimizer`: a teleprompter by name, `name(option=value)`, or a class or an object with DSPy's `compile`. `settings`: fields
@@ -218,13 +218,13 @@ def optimize(
     return carried_out_search(config, progress)
 
 
-def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -> Conclusion[OptimizationResult]:
+def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizeAnswer:
     """Search and test, or go on with that, and return the answer. Raises as `optimize`."""
     from .carry_out_search import carry_out_search  # needs DSPy
 
     found = carry_out_search(asked, progress)
     said = [*optimize_tables.verdicts(found), *optimize_tables.brief_lines(found)]
-    return Conclusion(found.title, said_in_python(said), optimize_tables.tables(found), found)
+    return OptimizeAnswer(found.title, said_in_python(said), optimize_tables.tables(found), found)
 
 
 @question

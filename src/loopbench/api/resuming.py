@@ -7,14 +7,13 @@ from pathlib import Path
 
 from loopbench import session
 from loopbench.experiments.compare.reopen import reopen
-from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.reports.dataframes import Loaded
 from loopbench.runs.folders import is_optimization, run_folder
 from loopbench.runs.permissions import Permissions
 
 from .arguments import question
 from .carry_out import CutSearch, carry_out_run
-from .conclusion import Conclusion
+from .conclusion import Conclusion, OptimizeAnswer
 from .questions import AnyRun, carried_out_search
 
 
@@ -27,7 +26,7 @@ def resume(
     base_url: str | None = None,
     cassette: str | Path | None = None,
     progress: bool | None = None,
-) -> Loaded | Conclusion[OptimizationResult]:
+) -> Loaded | OptimizeAnswer:
     """Go on with a run that was cut off: only what is missing is run. A whole one is only read.
 
     `run`: a comparison or an ablation, which gives what `compare` returns, or an optimization, which gives what `optimize` returns.

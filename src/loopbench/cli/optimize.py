@@ -10,7 +10,7 @@ import typer
 
 from loopbench.experiments.optimize.config import REPEATS, SearchConfig, load_optimize_config
 from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
-from loopbench.experiments.optimize.result import optimization_result
+from loopbench.experiments.optimize.result import EVERYTHING_RAN, optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
 from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
@@ -110,7 +110,7 @@ def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
         stopped = str(reason)
     found = optimization_result(made.folder)
     if stopped:
-        say(f"{stopped}; {found.state or 'all trials are there, what MLflow lacks may be added'}; go on with")
+        say(f"{stopped}; {found.state or EVERYTHING_RAN}; go on with")
         say(f"  {_resume_command(made)}")
     has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in found.designs)
     if has_results:

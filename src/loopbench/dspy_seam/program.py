@@ -73,8 +73,9 @@ class Runner(Protocol):
 class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
 
-    Each predictor is an attribute with its name. `LoopProgram(Finish(), [search])(query="…").answer` asks the LM that `set_lm` has
-    set, or else the one that DSPy is configured with. Raises ValueError for a loop whose prompts cannot be changed.
+    Each predictor is an attribute with its name. `LoopProgram(Finish(max_steps=8), [search])(query="…").answer` asks the LM that
+    `set_lm` has set, or else the one that DSPy is configured with. What it saves and loads are the prompts, without the settings.
+    Raises ValueError for a loop whose prompts cannot be changed.
     """
 
     def __init__(

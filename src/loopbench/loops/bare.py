@@ -42,7 +42,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.json_text import Encoder
-from loopbench.protocol.program import merged
+from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 
 from .bare_codecs import CODEC, FENCED_CODEC, FORMATS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
@@ -108,6 +108,8 @@ class Bare(ToolSettings, RunsSync):
             raise ValueError(f"max_consecutive_errors must be at least 1 or None, not {self.max_consecutive_errors}")
         if self.answer_retries < 0:
             raise ValueError(f"answer_retries must be 0 or more, not {self.answer_retries}")
+
+    __repr__ = repr_with_program
 
     @property
     def name(self) -> str:

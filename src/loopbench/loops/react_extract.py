@@ -46,7 +46,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
-from loopbench.protocol.program import merged
+from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
@@ -86,6 +86,8 @@ class ReactExtract(ToolSettings, RunsSync):
             raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations}")
         if self.parse_retries < 0 or self.overflow_attempts < 0:
             raise ValueError("parse_retries and overflow_attempts must not be negative")
+
+    __repr__ = repr_with_program
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 from .comparison import Comparison, Pair, paired_test, pairs_of_family, with_outlook
+from .measure import Measure
 from .paired import SCORES, PairedFlip
 from .record import Record
 from .statistics import ALPHA, Interval, independent_difference
@@ -21,6 +22,9 @@ from .sums import PairedSums
 
 MAX_TASKS = 10**12
 """A break-even beyond so many tasks is none."""
+
+_RATIOS = {"token_ratio": "tokens", "nominal_usd_ratio": "nominal_usd", "cost_usd_ratio": "cost_usd"}
+"""Field of `Gain` → the metric whose ratio it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class Gain:
     """The same difference at the level of one design alone, for a comparison with its gain on other tasks."""
     token_ratio: Interval | None = None
     """How many times the tokens of before after takes in all, over the tasks that were scored in both arms."""
+    nominal_usd_ratio: Interval | None = None
+    """The same of dollars without any cache, over the tasks whose dollars are known in both arms; None if there are none."""
+    cost_usd_ratio: Interval | None = None
+    """The same of dollars as billed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is not known."""
@@ -55,7 +63,7 @@ class Gain:
             "before": None if self.before is None else self.before.as_dict(),
             "after": None if self.after is None else self.after.as_dict(),
             **{name: found[name] for name in tested},
-            "token_ratio": None if self.token_ratio is None else self.token_ratio.as_dict(),
+            **{name: None if (ratio := getattr(self, name)) is None else ratio.as_dict() for name in _RATIOS},
         }
 
 
@@ -190,8 +198,9 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
         names = design.after, design.before
         test = tests[names]
         alone = None if test is None else test.flip.interval(alpha)
-        tokens = None if test is None else _token_ratio(by_arm[design.after], by_arm[design.before], alpha)
-        return Gain(design.design, accuracy[design.before], accuracy[design.after], tested.get(names), alone, tokens)
+        new, old = by_arm.get(design.after, []), by_arm.get(design.before, [])
+        ratios = {} if test is None else {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
+        return Gain(design.design, accuracy[design.before], accuracy[design.after], tested.get(names), alone, **ratios)
 
     return Gains(
         tuple(map(gain, designs)),
@@ -212,13 +221,13 @@ def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
     return by_arm
 
 
-def _token_ratio(after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:
-    """Return Σafter/Σbefore of the tokens of tasks that are known in both; None if there are none."""
-    new, old = (task_values(records, METRICS["tokens"]) for records in (after, before))
+def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:
+    """Return Σafter/Σbefore of a cost, over the tasks where it is known in both; None if there are none."""
+    new, old = (task_values(records, measure) for records in (after, before))
     tasks = [task for task in new.means if task in old.means]
+    above, below = ([found.means[task] for task in tasks] for found in (new, old))
     if not tasks:
         return None
-    above, below = ([found.means[task] for task in tasks] for found in (new, old))
     sums = PairedSums(above, below, [new.clusters[task] for task in tasks])
     low, high = sums.bounds(alpha / 2)
     return Interval(sums.value, low, high, len(tasks))

@@ -229,8 +229,6 @@ MAX_MEANT = 4
 
 ONE_PROCESS = ("__main__", "loopbench.session")
 """Modules whose contents live in one process: the script or notebook that runs, and what it handed over as objects."""
-GONE = "was defined in a script or in a session and cannot be loaded again here; to go on, put it in a module"
-"""What to say of a name that `is_gone`."""
 
 
 def lives_in_one_process(name: str) -> bool:
@@ -243,6 +241,14 @@ def without_process(spec: str) -> str:
     """Return a name as its user knows it: `Tips(n=2)` for `__main__:Tips(n=2)`, and for what a session keeps."""
     module, _, rest = spec.partition(":")
     return rest if module in ONE_PROCESS and rest else spec
+
+
+def why_gone(name: str) -> str:
+    """Return what to say of a name that `is_gone`, behind the name."""
+    if name.partition(":")[0] == "__main__":
+        return "was defined in a script or in a session and cannot be loaded again here; to go on, put it in a module"
+    made = "was made in another session, or is held by this one no longer, and cannot be loaded again here"
+    return f"{made}; make it again and hand it to a new run, as by loopbench.optimize(…) or loopbench.compare(…)"
 
 
 def is_gone(name: str) -> bool:
@@ -258,7 +264,7 @@ def own_object(kind: str, name: str) -> Any:
     """
     module_name, _, attribute = name.partition(":")
     if is_gone(name):
-        raise ValueError(f"{kind} {name!r} {GONE}")
+        raise ValueError(f"{kind} {without_process(name)!r} {why_gone(name)}")
     module = own_module(kind, name, module_name)
     if not hasattr(module, attribute):
         asked = near(attribute, [known for known in vars(module) if not known.startswith("_")])

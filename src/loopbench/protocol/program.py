@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
 from .checksums import CHECKSUM, ChecksumError, open_document
+from .counts import counted
 from .digest import digest
 from .file_json import DuplicateKeyError, load_json
 from .files import read_bounded
@@ -325,3 +326,17 @@ def with_program(loop: L, path: str | Path) -> L:
         return loop.with_predictors(saved.on(loop))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def repr_with_program(loop: Any) -> str:
+    """Return the repr of a loop that is a dataclass, with the prompts that its `program` has in the place of its own."""
+    options = [f"{item.name}={getattr(loop, item.name)!r}" for item in fields(loop) if item.repr]
+    if loop.program is not None:
+        own = replace(loop, program=None).predictors
+        changed = [_prompt_in_words(name, prompt) for name, prompt in loop.predictors.items() if prompt != own.get(name)]
+        options.append(f"program=<{'; '.join(changed) or 'as its own'}>")
+    return f"{type(loop).__qualname__}({', '.join(options)})"
+
+
+def _prompt_in_words(name: str, prompt: Prompt) -> str:
+    return f"{name}: {prompt.instructions!r} and {counted(len(prompt.demos), 'demonstration')}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loopbench._extras import is_installed, missing
 from loopbench.datasets.importing.mcp_server import is_mcp
-from loopbench.protocol.names import GONE, is_gone, lives_in_one_process, parse_spec
+from loopbench.protocol.names import is_gone, lives_in_one_process, parse_spec, why_gone, without_process
 from loopbench.runs.built_in import FOREIGN, builtin_names
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import loops_named, programs_named
@@ -72,7 +72,7 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
 def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -> None:
     """Raise RunError for names of the user's own code that were not typed, or that lead to what another process defined."""
     if gone := [name for name in names if is_gone(name)]:
-        raise RunError(f"{folder}: this run uses {gone[0]}, which {GONE}")
+        raise RunError(f"{folder}: this run uses {without_process(gone[0])}, which {why_gone(gone[0])}")
     missing = [name for name in names if name not in allowed]
     if missing:
         its, it = ("its name", "it") if len(missing) == 1 else ("their names", "them")

@@ -20,10 +20,13 @@ from loopbench.models.metering import Budget, Meter
 from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.folders import TEST
 from loopbench.runs.registry import make_loop, make_suite
 from loopbench.runs.schedule import Arm
+from loopbench.runs.store.files import write_manifest_json
 from loopbench.runs.trial.setting import TrialContext
 from tests.benchmarks import load_benchmark
+from tests.experiments.optimize.written import Write, Written, manifest, opened, write_design, write_test
 
 
 @dataclass
@@ -92,3 +95,20 @@ def rollouts_of(small_suite: Suite, tmp_path: Path) -> Iterator[Callable[..., Ro
 def optimizers_benchmark() -> ModuleType:
     """benchmarks/optimizers.py, whose tables stand in the docs."""
     return load_benchmark("optimizers")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes the run directory of an optimization of these designs."""
+
+    def made(*designs: Written, **changes: Any) -> Path:
+        folder = tmp_path / "run"
+        folder.mkdir()
+        write_manifest_json(folder, manifest(designs))
+        for place, item in enumerate(designs, 1):
+            write_design(folder / f"designs/{place}-{item.design}", item)
+        opened(folder, designs)
+        write_test(folder / TEST, designs, **changes)
+        return folder
+
+    return made

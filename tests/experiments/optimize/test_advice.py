@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.gains import Arms, Gain, gains
 from loopbench.metrics.record import Record
+from loopbench.metrics.statistics import Interval
 
 ALPHA = 0.05
 
@@ -44,6 +46,40 @@ def gain_of(before: list[float], after: list[float], *, margin: float = 0.02, to
         records, [ArmInfo(name, "bare", {}, "scripted", "clean", "s") for name in ("old", "new")], alpha=ALPHA, margin=margin
     )
     return gains(found, records, [Arms("bare", "old", "new")]).gains[0]
+
+
+def interval(value: float) -> Interval:
+    return Interval(value, value - 0.01, value + 0.01, 60)
+
+
+TIMES = st.floats(0.1, 3).map(interval)
+
+
+@given(st.none() | TIMES, st.none() | TIMES, st.integers(0, 60))
+def test_dollars_are_told_where_they_are_known_and_twice_where_a_cache_makes_a_difference(
+    uncached: Interval | None, billed: Interval | None, right: int
+) -> None:
+    gain = replace(gain_of(scores(30), scores(right)), nominal_usd_ratio=uncached, cost_usd_ratio=billed)
+    line, has_dollars = said(gain), uncached is not None or billed is not None
+    assert ("dollars" in line, "tokens" in line) == (has_dollars, not has_dollars)
+    for known in filter(None, (uncached, billed)):
+        assert f"{known.value:.2f} [" in line
+    assert (" with a prompt cache" in line) == (" uncached" in line)
+    assert line.count("dollars") <= 1 + (" uncached" in line)
+
+
+def test_equal_scores_for_fewer_dollars_are_adopted_only_if_they_are_fewer_with_a_cache_too() -> None:
+    same = gain_of(scores(30, 300), scores(30, 300), margin=0.1, tokens=(1000, 2000))
+    cheaper = replace(same, nominal_usd_ratio=interval(0.8), cost_usd_ratio=interval(0.9))
+    assert said(cheaper) == (
+        "Adopt the new prompts of bare: they are equivalent within 0.1, and take 0.80 [0.79, 0.81] times the dollars uncached "
+        "and 0.90 [0.89, 0.91] times the dollars with a prompt cache"
+    )
+    for billed in (1.0, 1.5):
+        assert said(replace(cheaper, cost_usd_ratio=interval(billed))).startswith(
+            "Keep the old prompts of bare: the new ones are eq"
+        )
+    assert said(replace(cheaper, cost_usd_ratio=interval(0.8))).endswith(", and take 0.80 [0.79, 0.81] times the dollars")
 
 
 def said(gain: Gain, **changes: Any) -> str:

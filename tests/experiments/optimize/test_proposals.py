@@ -12,15 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loopbench.experiments.optimize.budgets import BudgetSpent
 from loopbench.experiments.optimize.candidates import SearchCost
 from loopbench.experiments.optimize.event_loop_thread import Background
 from loopbench.experiments.optimize.proposals import Proposals
-from loopbench.experiments.optimize.rollouts import BudgetSpent, RunStopped
+from loopbench.experiments.optimize.rollouts import RunStopped
 from loopbench.models.metering import Budget, Meter
+from loopbench.models.prices import Price
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Message, Model, ProviderError, Reply, Request, WrappedModel, run_sync
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.runs.store.files import RunError
+from loopbench.runs.trial.pricing import Pricing
 from tests.cases import cases
 from tests.sealing import reseal
 
@@ -127,3 +130,36 @@ def test_a_log_that_is_none_is_named(proposals_of: Make, tmp_path: Path) -> None
     reseal(tmp_path / "proposals.jsonl")
     with pytest.raises(RunError, match=r"proposals\.jsonl:1: not a proposal: KeyError"):
         proposals_of()
+
+
+@given(st.lists(st.integers(0, 2), max_size=6), st.integers(0, 6))
+@settings(max_examples=cases(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_priced_proposal_costs_what_its_tokens_do_also_from_the_log(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], until: int
+) -> None:
+    price, log = Price(2.0, 8.0), tmp_path_factory.mktemp("proposals") / "proposals.jsonl"
+    with Background() as background:
+
+        def made() -> Proposals:
+            return Proposals(ScriptedProposer(0), Meter(), background, log, lambda spent: None, Pricing(price))
+
+        with closing(made()) as cut:
+            asked(cut, numbers[:until])
+        with closing(made()) as again:
+            replies = asked(again, numbers)
+            costs = [price.on(reply.usage).cost_usd or 0.0 for reply in replies if reply.usage is not None]
+            assert again.spent.dollars == (pytest.approx(sum(costs)) if numbers else None)
+            assert again.meter.dollars == pytest.approx(sum(costs))
+            assert [reply.usage.cost_usd for reply in replies if reply.usage is not None] == costs
+
+
+def test_a_budget_of_dollars_bounds_priced_proposals(tmp_path: Path) -> None:
+    with Background() as background:
+        meter = Meter(Budget(dollars=1e-9))
+        log = tmp_path / "proposals.jsonl"
+        with closing(
+            Proposals(ScriptedProposer(0), meter, background, log, lambda spent: None, Pricing(Price(2.0, 8.0)))
+        ) as priced:
+            asked(priced, [1])
+            with pytest.raises(BudgetSpent, match="dollars used up"):
+                asked(priced, [2])

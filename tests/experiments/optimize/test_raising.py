@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopbench.experiments.optimize.budgets import BudgetSpent
 from loopbench.experiments.optimize.compiling import Uncaught
 from loopbench.experiments.optimize.raising import LEAST_ERRORS, Raising, watched_metric
 
@@ -96,3 +97,27 @@ def test_what_is_told_names_the_place_and_the_number_of_calls() -> None:
 def test_an_optimizer_without_attributes_is_left_alone() -> None:
     with watched_metric(object(), pytest.fail):
         pass
+
+
+@given(st.lists(st.sampled_from([None, 0.0, False, 1.0]), max_size=12), st.booleans())
+def test_a_metric_that_returns_none_in_every_call_fails_the_search_also_where_its_budget_ends_it(
+    scores: list[float | None], ends_early: bool
+) -> None:
+    left = iter(scores)
+    optimizer = SimpleNamespace(metric=lambda example, prediction, trace=None: next(left))
+
+    def search() -> None:
+        with watched_metric(optimizer, pytest.fail):
+            assert [optimizer.metric("example", "prediction") for _ in scores] == scores
+            if ends_early:
+                raise BudgetSpent
+
+    if scores and not any(score is not None for score in scores):
+        said = rf"^in the metric, which gave no score in {len(scores)} of {len(scores)} calls?: it has to return a number or a bool"
+        with pytest.raises(Uncaught, match=said):
+            search()
+    elif ends_early:
+        with pytest.raises(BudgetSpent):
+            search()
+    else:
+        search()

@@ -3,162 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.optimize.candidates import SearchCost, SearchEnd
 from loopbench.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
 from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result, total_cost
+from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.tables import notes, tables, to_markdown, verdicts
-from loopbench.metrics.gains import Cost
 from loopbench.metrics.record import Record
-from loopbench.protocol import Prompt, program_digest
 from loopbench.runs.folders import TEST, is_optimization, trials_folder
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
+from tests.experiments.optimize.written import (
+    ONCE,
+    OWN,
+    TASKS,
+    A,
+    B,
+    record,
+    shown,
+)
 from tests.sealing import reseal
-
-OWN = program_digest({"decide": Prompt("Own.", {}, {})})
-TASKS = 60
-
-
-@dataclass(frozen=True)
-class Written:
-    """A design as it is written down."""
-
-    design: str
-    before: int
-    """Test tasks solved of 60."""
-    after: int
-    instructions: str = "Better."
-    status: str = "finished"
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> str:
-        return program_digest({"decide": Prompt(self.instructions, {}, {})})
-
-    @property
-    def ended(self) -> SearchEnd:
-        found = SearchEnd(
-            design=self.design,
-            status="finished",
-            reason="",
-            digest=self.digest,
-            chosen=3,
-            candidates=7,
-            before={"d1": 0.0, "d2": 0.0},
-            after={"d1": 1.0, "d2": 0.0},
-            search=SearchCost(20, 60, 6_000),
-            proposals=SearchCost(0, 5, 500),
-            evaluation=SearchCost(2, 6, 600),
-        )
-        return replace(found, **self.changes)
-
-
-A, B = Written("bare", 20, 50), Written("finish", 30, 32)
-Write = Callable[..., Path]
-
-
-def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
-    return {
-        "kind": "optimization",
-        "created": "2025-01-01T00:00:00+00:00",
-        "config": {
-            "compare": {"repeats": 1},
-            "search": {"budget": {"calls": 100, "tokens": None, "dollars": None, "seconds": None}, "amortize": 1_000},
-        },
-        "seed": 0,
-        "versions": {"record": 1},
-        "suite": {"name": "s", "version": "1", "digest": "d", "max_tool_steps": 3},
-        "profiles": {"clean": "p"},
-        "optimizer": {"name": "COPRO", "options": {}, "spec": "COPRO"},
-        "designs": [
-            {"design": item.design, "folder": f"designs/{place}-{item.design}", "loop": item.design, "options": {}, "program": OWN}
-            for place, item in enumerate(designs, 1)
-        ],
-        "splits": {name: {"tasks": n, "digest": name} for name, n in (("train", 4), ("dev", 2))}
-        | {"test": {"tasks": TASKS, "digest": "t", "opened": None}},
-        "packages": {},
-        "python": "3.11",
-        "platform": "Linux",
-    }
-
-
-def write_design(folder: Path, design: Written) -> None:
-    folder.mkdir(parents=True)
-    log = JsonLinesLog(folder / ROLLOUTS)
-    for task in ("d1", "d2"):
-        log.append({"key": [OWN, task, 0, None], "record": {}, "calls": [], "feedback": ""})
-    log.close()
-    program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "loopbench": {"loop": design.design}}
-    (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
-    reseal(folder / PROGRAM)
-    (folder / ENDED).write_text(json.dumps(design.ended.to_json()), encoding="utf-8")
-    reseal(folder / ENDED)
-
-
-def record(arm: str, task: int, solved: int, **changes: Any) -> Record:
-    values: dict[str, Any] = {"suite": "s", "suite_digest": "d", "repeat": 0, "seed": 0, "status": "scored", "stop": "finished"}
-    values |= {"calls": {"decide": 2}, "input_tokens": 190, "output_tokens": 10, "started_at": 1.0}
-    return Record(arm=arm, task=f"t{task}", scores={"accuracy": float(task < solved)}, **(values | changes))
-
-
-def write_test(folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, **changes: Any) -> None:
-    folder.mkdir()
-    arms = [(f"{item.design}/clean", item, False) for item in designs]
-    arms += [(f"{item.design}@{PROGRAM}/clean", item, True) for item in designs]
-    listed = [
-        {"arm": name, "loop": item.design, "options": {}, "model": "scripted", "profile": "clean"}
-        | ({"program": item.digest} if optimized else {})
-        for name, item, optimized in arms
-    ]
-    comparison = {
-        **manifest(designs),
-        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02},
-        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": TASKS},
-        "arms": listed,
-    }
-    write_manifest_json(folder, {name: value for name, value in comparison.items() if name != "kind"})
-    with Journal(folder) as journal:
-        for task in range(tasks):
-            for name, item, optimized in arms:
-                journal.append(record(name, task, item.after if optimized else item.before, **changes), b"")
-
-
-def opened(folder: Path, designs: tuple[Written, ...]) -> None:
-    made = read_manifest_json(folder)
-    made["splits"]["test"]["opened"] = {
-        "at": "2025-01-01T01:00:00+00:00",
-        "programs": {item.design: item.digest for item in designs},
-        "rollouts": {item["design"]: log_digest(folder / item["folder"] / ROLLOUTS) for item in made["designs"]},
-    }
-    write_manifest_json(folder, made)
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Writes the run directory of an optimization of these designs."""
-
-    def made(*designs: Written, **changes: Any) -> Path:
-        folder = tmp_path / "run"
-        folder.mkdir()
-        write_manifest_json(folder, manifest(designs))
-        for place, item in enumerate(designs, 1):
-            write_design(folder / f"designs/{place}-{item.design}", item)
-        opened(folder, designs)
-        write_test(folder / TEST, designs, **changes)
-        return folder
-
-    return made
-
 
 # A whole one.
 
@@ -382,10 +251,6 @@ def test_an_end_that_cannot_be_read_is_told(write, text):
 # What is printed.
 
 
-def shown(found: OptimizationResult) -> dict[str, list[dict[str, str]]]:
-    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables(found)}
-
-
 def test_tables(write):
     found = shown(optimization_result(write(A, B)))
     assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost"]
@@ -396,25 +261,9 @@ def test_tables(write):
     assert (bare["programs"], bare["LM calls"], bare["proposals"]) == ("7", "60 of 100", "5")
     assert finish["verdict"] == "undecided"
     calls, tokens = (row for row in found["Cost"] if row["design"] == "bare")
-    assert (calls["optimization"], tokens["optimization"]) == ("60 + 5 + 6", "6,000 + 500 + 600")
+    assert (calls[ONCE], tokens[ONCE]) == ("60 + 5 + 6", "6,000 + 500 + 600")
     assert tokens["a solved task before"] == "600"
     assert tokens["break-even"] == "24"
-
-
-def test_dollars_are_shown_where_they_are_known(write):
-    priced = {name: SearchCost(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
-    found = optimization_result(write(replace(A, changes=priced), cost_usd=0.01, nominal_usd=0.01))
-    row = next(row for row in shown(found)["Cost"] if row["of"] == "USD")
-    assert (row["optimization"], row["a solved task before"]) == ("0.2510 + 0.2510 + 0.2510", "0.03000")
-    assert found.designs[0].cost is not None
-    assert found.designs[0].cost.amortised is not None
-    assert found.designs[0].cost.amortised.break_even.dollars == 51  # 0.753 / (2.5 · 0.01 - 0.01) = 50.2
-
-
-def test_dollars_are_unknown_where_a_part_of_them_is():
-    assert total_cost([SearchCost(1, 5, 50, 0.5), SearchCost(0, 2, 20)]) == Cost(7, 70, None)
-    assert total_cost([SearchCost(1, 5, 50, 0.5), SearchCost()]) == Cost(5, 50, 0.5)
-    assert total_cost([SearchCost(), SearchCost()]) == Cost(0, 0, None)
 
 
 def test_what_ended_early_and_what_changed_nothing_is_said(write):

@@ -137,3 +137,12 @@ def test_a_module_without_lm_or_query_says_so() -> None:
         module(query="What is 2 + 3?")
     with dspy.context(lm=DummyLM(STEPS)), pytest.raises(ValueError, match=r"'query' is missing: .*; given: question"):
         module(question="What is 2 + 3?")
+
+
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_its_repr_shows_the_prompts_of_a_program_and_else_only_its_options(spec: str) -> None:
+    loop, program = examples_of(spec)
+    name, prompt = next(iter(program.items()))
+    taught = loop.with_predictors({name: replace(prompt, instructions="Be quick.", demos=())})
+    assert "program=" not in repr(loop_of(spec))
+    assert f"program=<{name}: 'Be quick.' and 0 demonstrations" in repr(taught)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from loopbench.experiments.compare.undecided import what_decides
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Gain
@@ -25,24 +28,48 @@ def advice(gain: Gain, *, is_unchanged: bool, has_failed: bool, alpha: float) ->
 
 
 def _by_verdict(gain: Gain, test: Pair, keep: str, alpha: float) -> str:
-    adopt, times = f"Adopt the new prompts of {gain.design}", gain.token_ratio
+    adopt, costs = f"Adopt the new prompts of {gain.design}", _costs(gain)
     word, within = test.verdict.word, f"within {test.margin:g}"
     if word == "better":
         small = f", {within}" if test.verdict.within_margin else ""
-        return f"{adopt}: they gain {interval(test.difference, 3)}{small}{_cost(times, 'and take')}"
+        return f"{adopt}: they gain {interval(test.difference, 3)}{small}{_told(costs, 'and take')}"
     if word == "worse":
-        return f"{keep}: the new ones lose {interval(test.difference.turned, 3)}{_cost(times, 'and take')}"
-    if word == "equivalent" and times is not None and times.high < 1:
-        return f"{adopt}: they are equivalent {within}{_cost(times, 'and take')}"
+        return f"{keep}: the new ones lose {interval(test.difference.turned, 3)}{_told(costs, 'and take')}"
+    if word == "equivalent" and costs and all(cost.times.high < 1 for cost in costs):
+        return f"{adopt}: they are equivalent {within}{_told(costs, 'and take')}"
     if word == "equivalent":
-        return f"{keep}: the new ones are equivalent {within}{_cost(times, 'and take')}"
-    return f"{keep}: no gain is shown{_cost(times, 'and the new ones take')}; {what_decides(test, alpha)}"
+        return f"{keep}: the new ones are equivalent {within}{_told(costs, 'and take')}"
+    return f"{keep}: no gain is shown{_told(costs, 'and the new ones take')}; {what_decides(test, alpha)}"
 
 
-def _cost(times: Interval | None, verb: str) -> str:
-    """Return how many times the tokens the new prompts take, as a clause; empty where that is not known."""
-    if times is None:
-        return ""
-    if times.low <= 1 <= times.high:
-        return f", {verb} about as many tokens ({interval(times, 2)} times)"
-    return f", {verb} {interval(times, 2)} times the tokens"
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """How many times a cost of the old prompts the new ones take."""
+
+    times: Interval
+    counted: str
+    """What is counted: tokens or dollars."""
+    counted_how: str = ""
+    """As ` uncached`; empty where there is one way only."""
+
+    def __str__(self) -> str:
+        times = interval(self.times, 2)
+        if self.times.low <= 1 <= self.times.high:
+            return f"about as many {self.counted}{self.counted_how} ({times} times)"
+        return f"{times} times the {self.counted}{self.counted_how}"
+
+
+def _costs(gain: Gain) -> list[_Cost]:
+    """Return what the new prompts cost: in dollars where these are known, uncached and with a cache where the two differ; else in
+    tokens."""
+    uncached, billed = gain.nominal_usd_ratio, gain.cost_usd_ratio
+    if uncached is not None and billed is not None and interval(uncached, 2) != interval(billed, 2):
+        return [_Cost(uncached, "dollars", " uncached"), _Cost(billed, "dollars", " with a prompt cache")]
+    if (dollars := billed if uncached is None else uncached) is not None:
+        return [_Cost(dollars, "dollars")]
+    return [] if gain.token_ratio is None else [_Cost(gain.token_ratio, "tokens")]
+
+
+def _told(costs: Sequence[_Cost], verb: str) -> str:
+    """Return costs as a clause; empty where none is known."""
+    return f", {verb} {' and '.join(map(str, costs))}" if costs else ""

@@ -26,6 +26,10 @@ MAX = Decimal(10**15)
 _FORM = "write calls, tokens or dollars, such as 2000, 2000calls, 1.5e6tokens or $2.50, several with commas between"
 
 
+class BudgetSpent(BaseException):
+    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+
+
 def parse_budget(text: str) -> BudgetConfig:
     """Parse a budget. Raises ValueError with a one-line message."""
     amounts: dict[str, Decimal] = {}

@@ -42,8 +42,9 @@ from loopbench.runs.new_manifest import (
 )
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config, check_tracking, own_code
 from loopbench.runs.schedule import Arm, make_arms
-from loopbench.runs.scripted_price import with_scripted_price
+from loopbench.runs.scripted_price import scripted_price, with_scripted_price
 from loopbench.runs.store.files import RunError, read_document
+from loopbench.runs.trial.pricing import Pricing
 from loopbench.runs.trial_models import check_scripted_price, open_models
 
 
@@ -161,6 +162,12 @@ def open_proposer(config: OptimizeConfig) -> Model:
         update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
     )
     return open_models(compare_config, ()).real[config.proposer]
+
+
+def proposal_pricing(config: OptimizeConfig, proposer: Model) -> Pricing | None:
+    """Return what gives the scripted proposer's replies their cost; None where the run has no price, or the model its own."""
+    price = scripted_price(config.compare) if isinstance(proposer, ScriptedProposer) else None
+    return None if price is None else Pricing(price)
 
 
 def _manifest(

@@ -19,19 +19,32 @@ from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.values import error_text
 from loopbench.runs.store.files import RunError
 
+from .budgets import BudgetSpent
 from .candidates import SearchCost
 from .event_loop_thread import Background
 from .log import JsonLinesLog, read_log
-from .rollouts import BudgetSpent, RunStopped
+from .rollouts import RunStopped
 
 
 class Proposals(WrappedModel):
     """A model that answers from the log, and otherwise from the wrapped model; the n-th repetition of a request gets the n-th
     reply."""
 
-    def __init__(self, model: Model, meter: Meter, background: Background, log: Path, report: Callable[[SearchCost], None]) -> None:
-        """Read the log; `report` gets the cost so far after each reply. Raises RunError for an unreadable log."""
+    def __init__(
+        self,
+        model: Model,
+        meter: Meter,
+        background: Background,
+        log: Path,
+        report: Callable[[SearchCost], None],
+        pricing: Callable[[Request, Reply], Reply] | None = None,
+    ) -> None:
+        """Read the log; `report` gets the cost so far after each reply, and `pricing` gives a reply its cost, a logged one too.
+
+        Raises RunError for an unreadable log.
+        """
         super().__init__(model)
+        self._pricing = pricing
         self.meter = meter
         self.background = background
         self.report = report
@@ -50,8 +63,9 @@ class Proposals(WrappedModel):
         """
         name = digest(request.as_dict())
         reply = self._next_logged(name, request) or await self._requested(name, request)
-        assert reply.usage is not None
         with self._lock:
+            reply = reply if self._pricing is None else self._pricing(request, reply)
+            assert reply.usage is not None
             self.meter.add(reply.usage)
             self.spent += SearchCost(0, 1, reply.usage.total_tokens, reply.usage.cost_usd)
             self.report(self.spent)

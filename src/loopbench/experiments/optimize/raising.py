@@ -1,4 +1,8 @@
-"""When a scorer or a metric that raises ends a search: once it has raised three times, and more often than it gave a score."""
+"""When a scorer or a metric that gives no score ends a search.
+
+One that raises ends it once it has raised three times, and more often than it gave a score; a metric that only returns None fails
+it at its end.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 
 from loopbench.protocol.counts import counted
 
+from .budgets import BudgetSpent
 from .compiling import Uncaught
 from .quiet_dspy import Warn, with_place
 
@@ -24,14 +29,17 @@ class Raising:
 
     called: int = 0
     raised: int = 0
+    returned_none: int = 0
+    """Calls that returned None in the place of a score."""
     first: str = ""
     """The first error in one line; empty if there was none."""
     is_broken: bool = False
     """Whether it has raised so often that the search ends; calls under way then change nothing."""
 
-    def returned(self) -> None:
-        """Count a call that gave a score."""
+    def returned(self, score: Any = 0.0) -> None:
+        """Count a call that did not raise; a score of None is none."""
         self.called += 1
+        self.returned_none += score is None
 
     def failed(self, error: str) -> None:
         """Count a call that raised."""
@@ -44,6 +52,11 @@ class Raising:
     def is_hopeless(self) -> bool:
         """Whether it is broken, or has raised each of the few times that it was called."""
         return self.is_broken or 0 < self.called == self.raised
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no call gave a score, and some returned None."""
+        return 0 < self.returned_none == self.called - self.raised
 
     def __str__(self) -> str:
         """Return `raised in 3 of 50 calls`."""
@@ -60,8 +73,8 @@ METRICS = ("metric", "metric_fn")
 def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
     """Within the block, note what the metric raises that a user's optimizer brings.
 
-    DSPy logs such an error and scores 0. Raises Uncaught once it is broken, or at the end if it is hopeless; `warn` gets a line
-    where it raised now and then.
+    DSPy logs such an error and scores 0. Raises Uncaught once it is broken, or at the end, also where the budget ends the search,
+    if it is hopeless or has never given a score; `warn` gets a line where it raised now and then.
     """
     attributes = getattr(teleprompter, "__dict__", {})
     own = {name: attributes[name] for name in METRICS if callable(attributes.get(name))}
@@ -69,12 +82,23 @@ def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
     attributes.update({name: _Watched(metric, raising).asked() for name, metric in own.items()})
     try:
         yield
+    except BudgetSpent:
+        _check_scores(raising)
+        raise
     finally:
         attributes.update(own)
-    if raising.is_hopeless:
-        raise Uncaught(f"in the metric, which {raising}: {raising.first}")
+    _check_scores(raising)
     if raising.raised:
         warn(f"its metric {raising}, which count 0, first with {raising.first}")
+
+
+def _check_scores(raising: Raising) -> None:
+    """Raise Uncaught for a metric that was called and gave no score."""
+    if raising.is_hopeless:
+        raise Uncaught(f"in the metric, which {raising}: {raising.first}")
+    if raising.is_silent:
+        none = f"gave no score in {raising.called} of {counted(raising.called, 'call')}"
+        raise Uncaught(f"in the metric, which {none}: it has to return a number or a bool, not None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +121,7 @@ class _Watched:
                         raise
                     raise Uncaught(f"in the metric, which {self.raising}") from error
             with self.lock:
-                self.raising.returned()
+                self.raising.returned(value)
             return value
 
         return measured

@@ -22,6 +22,9 @@ from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
 from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
 
+EVERYTHING_RAN = "all trials are there, what MLflow lacks may be added"
+"""What to say of a run that was cut off after its last trial."""
+
 
 @dataclass(frozen=True, slots=True)
 class DesignCost:

@@ -33,15 +33,12 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 
+from .budgets import BudgetSpent
 from .candidates import Candidate, SearchCost, Watcher
 from .event_loop_thread import Background
 from .feedback import feedback
 from .log import JsonLinesLog, read_log
 from .raising import LEAST_ERRORS, Raising
-
-
-class BudgetSpent(BaseException):
-    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
 
 
 class ScorerBroken(BaseException):

@@ -20,7 +20,14 @@ from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, loop_with
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.optimize.locked_test import open_test
-from loopbench.experiments.optimize.prepare import DesignSearch, Optimization, dependency_versions, open_proposer, search_config
+from loopbench.experiments.optimize.prepare import (
+    DesignSearch,
+    Optimization,
+    dependency_versions,
+    open_proposer,
+    proposal_pricing,
+    search_config,
+)
 from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
 from loopbench.protocol import Program
@@ -39,13 +46,14 @@ from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels, open_models
 from loopbench.text.plain_text import json_safe
 
+from .budgets import BudgetSpent
 from .candidates import Candidate, SearchEnd, Status, Watcher
 from .compiling import OptimizerFailed, Workshop
 from .event_loop_thread import Background
 from .files import CANDIDATES, ENDED, FAILURE, PROGRAM, PROPOSALS, ROLLOUTS
 from .optimizer import unread_proposals_warning
 from .proposals import Proposals
-from .rollouts import BudgetSpent, RolloutRules, Rollouts, RunStopped, ScorerBroken
+from .rollouts import RolloutRules, Rollouts, RunStopped, ScorerBroken
 from .watchers import SILENT
 
 # --- running ---
@@ -114,6 +122,7 @@ def _optimize(
             background,
             design.folder / PROPOSALS,
             rollouts.proposed,
+            proposal_pricing(config, proposer),
         )
         wind_down = partial(_wind_down, rollouts, progress)
         with (

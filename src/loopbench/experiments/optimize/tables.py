@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.gains import Change, Cost, Gains, Ranked, Ranking, Use
+from loopbench.metrics.gains import Amortised, Change, Cost, Gains, Ranked, Ranking, Use
 from loopbench.metrics.statistics import Interval
+from loopbench.metrics.summary import labels as metric_labels
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 from loopbench.text.table import Table, markdown_page
@@ -16,6 +17,8 @@ from .candidates import SearchCost
 from .result import DesignResult, OptimizationResult
 
 UNKNOWN = "–"
+ONE_TIME = "rollouts + proposals + evaluation"
+"""What an optimization spends once, in the order in which the table of costs adds it up."""
 
 
 def tables(result: OptimizationResult) -> tuple[Table, ...]:
@@ -113,7 +116,7 @@ def notes(result: OptimizationResult) -> list[str]:
         "that they chose."
     )
     lines.append(
-        f"Cost with its share spreads search, proposals and evaluation over {counted(result.amortize, 'task')}; "
+        f"Cost with its share spreads {ONE_TIME} over {counted(result.amortize, 'task')}; "
         "break-even is the number of tasks from which a solved task costs less than before, optimization included."
     )
     if any(arm.info.model == "scripted" for arm in comparison.arms):
@@ -275,7 +278,7 @@ def _cost(result: OptimizationResult) -> Table:
     columns = (
         "design",
         "of",
-        "optimization",
+        f"optimization: {ONE_TIME}",
         "a task before",
         "a task after",
         "a solved task before",
@@ -283,13 +286,14 @@ def _cost(result: OptimizationResult) -> Table:
         share,
         "break-even",
     )
+    labels = {"calls": "LM calls", "tokens": "tokens", "dollars": _dollars_label(result)}
     rows: list[tuple[str, ...]] = []
     for design in result.designs:
-        rows.extend(_cost_rows(design))
+        rows.extend(_cost_rows(design, labels))
     return Table("Cost", columns, tuple(rows))
 
 
-def _cost_rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
+def _cost_rows(design: DesignResult, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield a row for calls, one for tokens, and one for dollars if known."""
     ended, cost = design.ended, design.cost
     if ended is None:
@@ -298,37 +302,45 @@ def _cost_rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
     before, after = (None, None) if cost is None else (cost.before, cost.after)
     spread = None if cost is None else cost.amortised
     for unit, digits in _DIGITS.items():
+        used = [None if use is None else use.per_task for use in (before, after)]
+        if unit == "dollars" and all(known is None or known.dollars is None for known in (*costs, *used)):
+            continue
         values = (
-            _amount(None if before is None else before.per_task, unit, digits),
-            _amount(None if after is None else after.per_task, unit, digits),
-            _amount(_per_solved(before), unit, digits),
-            _amount(_per_solved(after), unit, digits),
-            _amount(None if spread is None else spread.use.per_solved, unit, digits),
-            _amount(None if spread is None else spread.break_even, unit, 0, "never"),
+            *(_amount(each, unit, digits) for each in used),
+            *(_amount(_per_solved(use), unit, digits) for use in (before, after)),
+            _amount(None if spread is None else spread.use.per_solved, unit, digits, _absent(spread, unit, UNKNOWN)),
+            _amount(None if spread is None else spread.break_even, unit, 0, _absent(spread, unit, "never", *used)),
         )
-        once = _one_time(costs, unit)
-        if unit != "dollars" or once != UNKNOWN or any(value != UNKNOWN for value in values[:-1]):
-            yield (design.design, _UNITS[unit], once, *values)
+        yield (design.design, labels[unit], _one_time(costs, unit), *values)
+
+
+def _absent(spread: Amortised | None, unit: str, otherwise: str, *used: Cost | None) -> str:
+    """Return what stands for a number that there is not: `unknown` where a cost that it needs is not known."""
+    needed = [*used, *([] if spread is None else [spread.use.per_task])]
+    return "unknown" if any(cost is None or getattr(cost, unit) is None for cost in needed) else otherwise
 
 
 _DIGITS = {"calls": 2, "tokens": 0, "dollars": 5}
-_UNITS = {"calls": "LM calls", "tokens": "tokens", "dollars": "USD"}
+
+
+def _dollars_label(result: OptimizationResult) -> str:
+    """Return what dollars as billed are called: `USD with cache` where the test knows them uncached, too."""
+    arms = () if result.test is None else result.test.comparison.arms
+    has_uncached = any(arm.summary.means["nominal_usd"] is not None for arm in arms)
+    return metric_labels(["cost_usd", *(["nominal_usd"] if has_uncached else [])])["cost_usd"]
 
 
 def _one_time(costs: Sequence[SearchCost], unit: str) -> str:
-    """Return search + proposals + evaluation as text, without parts that are 0."""
-    values = [getattr(part, unit) for part in costs]
-    if all(value is None for value in values):
-        return UNKNOWN
+    """Return `ONE_TIME` as amounts; a part whose cost is not known is `unknown`, and one that asked nothing is 0."""
     digits = 4 if unit == "dollars" else 0
-    return " + ".join(f"{value:,.{digits}f}" for value in values if value) or "0"
+    return " + ".join(_amount(part if part.calls else SearchCost(dollars=0.0), unit, digits, "unknown") for part in costs)
 
 
 def _per_solved(use: Use | None) -> Cost | None:
     return None if use is None else use.per_solved
 
 
-def _amount(cost: Cost | None, unit: str, digits: int, otherwise: str = UNKNOWN) -> str:
+def _amount(cost: Cost | SearchCost | None, unit: str, digits: int, otherwise: str = UNKNOWN) -> str:
     if cost is None:
         return UNKNOWN
     value: float | None = getattr(cost, unit)

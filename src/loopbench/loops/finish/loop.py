@@ -36,7 +36,7 @@ from loopbench.protocol import (
     prompted,
     render_value,
 )
-from loopbench.protocol.program import merged
+from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import error_text
 
@@ -119,6 +119,8 @@ class Finish(ToolSettings, RunsSync):
             given = getattr(self, name)
             if not callable(given) and not (given is None and name != "resolver"):
                 raise TypeError(f"{name} must be a function, not {given!r}")
+
+    __repr__ = repr_with_program
 
     @property
     def name(self) -> str:

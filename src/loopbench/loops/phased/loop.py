@@ -8,7 +8,7 @@ from typing import Self
 from loopbench.loops.boundary import bounded
 from loopbench.loops.checked_options import checked_options
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Toolbox
-from loopbench.protocol.program import merged
+from loopbench.protocol.program import merged, repr_with_program
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
@@ -24,6 +24,8 @@ from .run import Surroundings
 @dataclass(frozen=True, slots=True)
 class Phased(PhasedOptions, RunsSync):
     """Phases around a tool executor."""
+
+    __repr__ = repr_with_program
 
     @property
     def name(self) -> str:

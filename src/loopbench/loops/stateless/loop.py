@@ -17,7 +17,7 @@ from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
-from loopbench.protocol.program import merged
+from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
@@ -89,6 +89,8 @@ class Stateless(ToolSettings, RunsSync):
     def manager_options(self) -> ManagerOptions:
         """The options that are the manager's."""
         return ManagerOptions(**{item.name: getattr(self, item.name) for item in fields(ManagerOptions)})
+
+    __repr__ = repr_with_program
 
     @property
     def name(self) -> str:

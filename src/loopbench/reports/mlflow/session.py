@@ -274,8 +274,10 @@ class Session:
         self._log(self.parent, (), {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     def _leave(self) -> None:
-        """Leave the run before its end; it may be resumed."""
-        self._end_parent("KILLED")
+        """Leave the run before its end; it may be resumed, unless every design has failed."""
+        ends = [design.ended for design in self.board.designs.values()]
+        has_failed = all(ended is not None and ended.status == "failed" for ended in ends)
+        self._end_parent("FAILED" if has_failed else "KILLED")
         for design in self.board.designs.values():
             if design.rows and design.ended is None:
                 self._end_design(design, "KILLED")

@@ -21,9 +21,10 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
+from loopbench.experiments.optimize.budgets import BudgetSpent
 from loopbench.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
 from loopbench.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
-from loopbench.experiments.optimize.rollouts import BudgetSpent, Rollouts
+from loopbench.experiments.optimize.rollouts import Rollouts
 from loopbench.protocol import Optimizable, Program, own_prompt, read_program
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.runs.built_in import builtin_names

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,19 @@ def test_a_design_that_ended_untracked_is_shown_from_its_files(light: Made, plai
     assert late.keys() == whole.keys()
     child = f"{TITLE} > {DESIGNS[0]} > candidate {CHOSEN}"
     assert late[child][3] == {key: whole[child][3][key] for key in ("dev", "train")}
+
+
+@pytest.mark.parametrize(("failing", "status"), [(1, "KILLED"), (2, "FAILED")])
+def test_an_optimization_is_failed_once_all_of_its_designs_are(light: Made, failing: int, status: str) -> None:
+    failed = DESIGNS[:failing]
+    events: list[Event] = []
+    for name, (design, *told) in EVENTS:
+        if name == "ended" and design in failed:
+            told[0] = replace(told[0], status="failed", reason="the metric is broken")
+        events.append((name, (design, *told)))
+    experiment = f"{failing} failed"
+    with tracker_of(light, experiment) as tracker:
+        tell(tracker, events)
+    statuses = {row[0]: row[1] for row in everything(client_of(light), experiment)}
+    assert statuses[TITLE] == status
+    assert list(statuses.values()).count("FAILED") == failing + (status == "FAILED")
