@@ -93,13 +93,17 @@ def extract_codec(schema: Any = None) -> ExtractCodec:
 
 
 BARE, FIELDS, NATIVE = BareCodec(), FieldsCodec(), NativeCallCodec()
+BARE_NULL, FIELDS_NULL, NATIVE_NULL = BareCodec(takes_null=True), FieldsCodec(takes_null=True), NativeCallCodec(takes_null=True)
 REACT = react_codec(extract=True)
 FINISHING = react_codec(extract=False)
 EXTRACT = extract_codec()
 EXTRACT_EVENT = extract_codec(EVENT)
 EXTRACT_ANY = extract_codec({})
 EXTRACT_NUMBER = extract_codec({"type": "number"})
-CODECS: list[Codec] = [BARE, REACT, FINISHING, FIELDS, NATIVE, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER]
+CODECS: list[Codec] = [
+    *(BARE, REACT, FINISHING, FIELDS, NATIVE, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER),
+    *(BARE_NULL, FIELDS_NULL, NATIVE_NULL),
+]
 
 BREAKING = "\n\r\t\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\ufeff\ud800\x00"
 WORDS = st.one_of(
@@ -144,6 +148,13 @@ def comes_back(codec: Codec, move: Move) -> bool:
 def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
     for codec in CODECS:
         comes_back(codec, move)
+
+
+def test_null_can_be_said_where_it_is_taken_and_a_text_is_not_read_as_null_elsewhere() -> None:
+    assert all(comes_back(codec, Answer("", None)) for codec in (BARE_NULL, FIELDS_NULL, NATIVE_NULL))
+    assert not any(comes_back(codec, Answer("", None)) for codec in (BARE, FIELDS, NATIVE))
+    assert all(comes_back(codec, Answer("", "null")) for codec in (BARE_NULL, BARE, FIELDS, NATIVE))
+    assert not any(comes_back(codec, Answer("", "null")) for codec in (FIELDS_NULL, NATIVE_NULL))
 
 
 # --- the bound: what is always expressible ---
@@ -299,7 +310,7 @@ def parsed(codec: Codec, text: str) -> Move | WireError:
 def test_codecs_are_codecs() -> None:
     for codec in CODECS:
         assert isinstance(codec, Codec)
-    assert [codec.max_calls for codec in CODECS] == [1, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert [codec.max_calls for codec in CODECS] == [1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1]
 
 
 def test_properties_of_equal_or_reserved_names_have_fields_of_their_own() -> None:

@@ -372,12 +372,15 @@ def test_a_reader_that_goes_away_ends_the_run() -> None:
 
 
 def test_each_attempt_at_a_request_is_told() -> None:
-    events, _ = collected(ProviderRetry(Bare()), FakeModel(ProviderError("busy", "rate_limit"), Answer("", "1.5")))
+    busy = ProviderError("busy", "rate_limit", retry_after_s=0.001)
+    events, _ = collected(ProviderRetry(Bare()), FakeModel(busy, Answer("", "1.5")))
     assert [event.name for event in events][:5] == [
         *("request_started", "request_failed", "loop_note", "request_started", "reply_received"),
     ]
     assert isinstance(events[1], RequestFailed)
     assert str(events[1].error) == "busy"
+    assert isinstance(events[2], LoopNote)
+    assert events[2].as_dict()["data"] == {"attempt": 1, "error": "busy", "delay_s": 0.001}
 
 
 @pytest.mark.parametrize(("loop", "refused"), [(Bare(), False), (Bare(check_types=True), True), (Finish(max_steps=3), True)])

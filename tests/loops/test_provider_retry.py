@@ -98,17 +98,48 @@ def test_a_stream_is_tried_again_only_before_it_begins() -> None:
     assert broken.requests == 1
 
 
-def test_waits_double_and_the_providers_wish_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+WISHES = st.lists(st.none() | st.floats(0, 2 * MAX_DELAY_S), max_size=9)
+
+
+@given(WISHES, st.floats(0, MAX_DELAY_S), st.booleans())
+def test_law_waits_double_and_the_providers_wish_comes_first_up_to_the_cap(
+    wishes: list[float | None], delay_s: float, is_streamed: bool
+) -> None:
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr("loopbench.loops.provider_retry.asyncio.sleep", sleep)
-    wishes = [None, 7.0, MAX_DELAY_S + 1, None]
-    model = Failing([ProviderError("no", "rate_limit", retry_after_s=wish) for wish in wishes])
-    run_sync(RetryingModel(model, 5, 0.5, SILENT).complete(Request(())))
-    assert waited == [0.5, 7.0, 2.0, 4.0]
+    async def ask(model: RetryingModel) -> None:
+        if is_streamed:
+            assert [chunk async for chunk in model.stream(Request(()))]
+        else:
+            assert await model.complete(Request(()))
+
+    notes = Notes()
+    errors = [ProviderError("no", "rate_limit", retry_after_s=wish) for wish in wishes]
+    model = Failing(errors)
+    asking = RetryingModel(model, len(wishes) + 1, delay_s, notes)
+    too_long = next((place for place, wish in enumerate(wishes) if wish is not None and wish > MAX_DELAY_S), None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loopbench.loops.provider_retry.asyncio.sleep", sleep)
+        if too_long is None:
+            run_sync(ask(asking))
+        else:
+            with pytest.raises(ProviderError) as raised:
+                run_sync(ask(asking))
+            assert raised.value is errors[too_long]
+    tried = wishes[:too_long]
+    assert waited == [min(delay_s * 2**place, MAX_DELAY_S) if wish is None else wish for place, wish in enumerate(tried)]
+    assert [data["delay_s"] for _, data in notes.notes] == waited
+    assert model.requests == len(tried) + 1
+
+
+def test_a_provider_that_asks_for_a_long_pause_ends_the_run_at_once_and_the_error_says_how_long() -> None:
+    model = Failing([ProviderError("come back later", "rate_limit", retry_after_s=300.0)])
+    outcome = ProviderRetry(Bare(), attempts=3).run_sync(Query("2 + 2?"), Toolbox(), model)
+    assert (outcome.stop.value, model.requests) == ("provider_error", 1)
+    assert outcome.details["exception"].retry_after_s == 300.0
 
 
 def test_the_loop_within_does_not_see_what_passes_and_the_trace_does() -> None:

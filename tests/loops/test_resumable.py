@@ -158,6 +158,36 @@ def test_a_run_that_ended_is_told_again_without_the_model_or_the_tools() -> None
     assert world.begun == before
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_long_run_that_is_taken_up_lets_other_tasks_run_at_each_recorded_reply(streams: bool) -> None:
+    def look(place: int) -> str:
+        """Look."""
+        return f"place {place}"
+
+    loop, tools, query = Finish(max_steps=40), Toolbox([look]), Query("Look everywhere.")
+    checkpoint = Checkpoint()
+    model = FakeModel.script([ToolCall("look", {"place": place}) for place in range(30)], "done")
+    Resumable(loop, checkpoint).run_sync(query, tools, model)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def take_up() -> object:
+        beside = asyncio.create_task(other())
+        observer = Observer()
+        observer.streams = streams
+        ended = await Resumable(loop, Checkpoint(checkpoint.entries)).run(query, tools, FakeModel(), observer)
+        beside.cancel()
+        return ended.answer
+
+    assert asyncio.run(take_up()) == "done"
+    assert turns >= 31
+
+
 def test_a_run_that_failed_of_its_provider_goes_on_with_the_same_request() -> None:
     world, checkpoint = World(None, None, fails=2), Checkpoint()
     assert ran(Finish(max_steps=6), world, checkpoint).stop is StopReason.PROVIDER_ERROR

@@ -376,5 +376,6 @@ def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplo
 def test_an_attempt_that_is_made_again_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "loopbench.loops")
     loop = ProviderRetry(Bare(), attempts=2)
-    assert run_sync(loop.run(Query("How much?"), Toolbox([price]), FakeModel(ProviderError("busy"), Answer("", "2")))).ok
-    assert [record.getMessage() for record in caplog.records] == ["attempt 1 of 2 failed, and the next follows: busy"]
+    busy = ProviderError("busy", retry_after_s=0.001)
+    assert run_sync(loop.run(Query("How much?"), Toolbox([price]), FakeModel(busy, Answer("", "2")))).ok
+    assert [record.getMessage() for record in caplog.records] == ["attempt 1 of 2 failed, and the next follows in 0.001 s: busy"]

@@ -269,6 +269,42 @@ def test_null_is_an_answer_where_the_type_takes_it(loop: Loop, said: list[FakeIt
     assert (alone.is_null, alone.ok) == (False, False)
 
 
+SAYING_NULL: list[tuple[Loop, list[FakeItem]]] = [
+    (Bare(), ['{"thought": "", "final_answer": null}']),
+    (Bare(fences="read"), ['```json\n{"final_answer": null, "tool_name": ""}\n```']),
+    (Bare(decision_format="fields"), ["Thought: none\nAnswer: null"]),
+    (Bare(decision_format="native"), ["null"]),
+    (Guarded(Bare()), ['{"final_answer": null}']),
+    (Finish(max_steps=2), [Answer("", None)]),
+    (PHASED, ['{"reasoning": "", "answer": null}']),
+    (ReactExtract(), [react("finish"), Answer("", None)]),
+    (Stateless(response_style=None), [Answer("", "null", 0.9)]),
+    (Stateless(response_style=None), [Answer("", None, 0.9)]),
+    (Stateless(), [Answer("", None, 0.9)]),
+]
+
+
+@pytest.mark.parametrize("kind", [int | None, str | None, Bill | None, None], ids=str)
+@pytest.mark.parametrize(("loop", "said"), SAYING_NULL)
+def test_law_null_in_a_designs_own_format_is_the_answer_of_any_type_that_takes_it(
+    loop: Loop, said: list[FakeItem], kind: Any
+) -> None:
+    model = FakeModel(*said)
+    ended = run_sync(loop.run(Query("What is the bill?", schema=kind or type(None), history=()), Toolbox(), model))
+    assert (ended.answer, ended.is_null, ended.ok, ended.error) == (None, True, True, None)
+    assert (ended.messages[-1].content, len(model.requests)) == ("null", len(said))
+
+
+def test_null_beside_a_call_is_no_answer_of_bare() -> None:
+    def owed() -> int:
+        """What is owed."""
+        return 7
+
+    model = FakeModel('{"final_answer": null, "tool_name": "owed", "arguments": {}}', Answer("", 7))
+    ended = Bare().run_sync(Query("What is the bill?", schema=int | None), Toolbox([owed]), model)
+    assert (ended.answer, ended.usage.tool_calls if ended.usage else 0) == (7, 1)
+
+
 FINISHING: list[tuple[Loop, list[FakeItem]]] = [
     (Finish(), []),
     (Finish(max_steps=0), []),

@@ -32,6 +32,8 @@ DESIGNS: dict[str, Any] = {
     "phased agent": Phased(tool_layout="agent"),
     "react_extract": ReactExtract(),
     "stateless": Stateless(),
+    "stateless without a style": Stateless(response_style=None),
+    "bare fields": Bare(decision_format="fields"),
     "guarded": Guarded(Bare()),
 }
 
@@ -59,6 +61,31 @@ def test_a_script_makes_its_calls_in_order_and_gives_its_answer(name: str, items
     assert outcome.stop is StopReason.FINISHED
     assert outcome.answer == (Sum(3.5) if is_typed else "3.5")
     assert made == items
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("kind", [str | None, float | None, Sum | None], ids=str)
+@pytest.mark.parametrize("name", DESIGNS)
+def test_an_answer_of_none_is_null_under_a_type_that_takes_it_and_is_refused_elsewhere(
+    name: str, kind: Any, is_asked: bool
+) -> None:
+    def price(item: str) -> str:
+        """What an item costs."""
+        return "41.5"
+
+    def run(schema: Any) -> Any:
+        calls = [ToolCall("price", {"item": "tea"})] if is_asked else []
+        model = FakeModel.script(calls, None)
+        return DESIGNS[name].run_sync(Query("What does it cost?", schema=schema), Toolbox([price]), model)
+
+    outcome = run(kind)
+    assert (outcome.answer, outcome.is_null, outcome.ok) == (None, True, True)
+    for schema in (None, str, float):
+        with pytest.raises(
+            ValueError, match=r"^the script cannot say the answer None in the format .*null .*int \| None\)\)"
+        ) as told:
+            run(schema)
+        assert "\n" not in str(told.value)
 
 
 class Level(Enum):

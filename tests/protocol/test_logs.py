@@ -119,6 +119,7 @@ def test_a_loop_logs_no_key_of_a_models_or_a_tools_error(loop: Loop, caplog: pyt
 
     caplog.set_level(logging.INFO, "loopbench")
     outcome = run_sync(loop.run(Query("Ask it."), Toolbox([ask]), FunctionModel(model)))
+    assert {record.levelno for record in caplog.records} == {logging.INFO}  # so that none shows until a service asks
     assert f"refused: {MARK}" in caplog.text
     assert KEY not in caplog.text
     assert outcome.details["exception"] is error

@@ -129,6 +129,9 @@ class Bare(ToolSettings, RunsSync):
     def _codec(self) -> BareCodec | FieldsCodec | NativeCallCodec:
         return FENCED_CODEC if self.decision_format == "json" and self.fences == "read" else FORMATS[self.decision_format]
 
+    def _codec_for(self, query: Query[Any]) -> BareCodec | FieldsCodec | NativeCallCodec:
+        return replace(self._codec, takes_null=True) if query.takes_null else self._codec
+
     @property
     def stops(self) -> frozenset[StopReason]:
         reached = {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.CONTEXT_OVERFLOW}
@@ -158,7 +161,7 @@ class Bare(ToolSettings, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
-        tools, codec, prompt = self.over(tools), self._codec, self.predictors[DECIDE]
+        tools, codec, prompt = self.over(tools), self._codec_for(query), self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)
         asked = Message("user", query.full_text, images=query.images)
@@ -198,7 +201,7 @@ class Bare(ToolSettings, RunsSync):
                 if isinstance(move, Answer) and _must_call(dropped, talk, observer):
                     status = "refused"
                 elif isinstance(move, Answer):
-                    answer = move.value if isinstance(move.value, str) else _ENCODER.encode(move.value)
+                    answer = move.value if isinstance(move.value, str | None) else _ENCODER.encode(move.value)
                     if not (problem := query.problem(answer)):
                         return ended(answer, StopReason.FINISHED)
                     status = "refused"

@@ -45,7 +45,7 @@ class BadMove(WireError):
 class BareCodec:
     """One JSON object in the reply's text, in a code fence with prose round it only if `reads_fences`.
 
-    Cannot say: several calls, an empty tool name, an answer of None (null means "not given"), a confidence, tuples or other values
+    Cannot say: several calls, an empty tool name, an answer of None unless it `takes_null`, a confidence, tuples or other values
     that JSON does not give back as they were.
     """
 
@@ -53,6 +53,8 @@ class BareCodec:
     role: Role = Role.DECIDE
     max_calls: int = 1
     reads_fences: bool = False
+    takes_null: bool = False
+    """Whether null is an answer if no tool is called beside it; otherwise it means that no answer is given (row B4-8)."""
     grows_as: ClassVar[str] = "bare.json"
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
@@ -69,7 +71,7 @@ To end with your answer: {{"final_answer": "the answer"}}
             call = _only_call(move)
             made: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
         else:
-            answer = _answer(move)
+            answer = _answer(move, self.takes_null)
             made = {"thought": answer.thought} if answer.thought else {}
             made["final_answer"] = answer.value
         return Reply(to_json(made))
@@ -79,7 +81,7 @@ To end with your answer: {{"final_answer": "the answer"}}
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         calls = [json_object({"thought": _TEXT, "tool_name": {"const": tool.name}, "arguments": tool.parameters}) for tool in tools]
-        answer = {"final_answer": {"type": ["string", "number"]}}
+        answer = {"final_answer": {"type": ["string", "number", *(["null"] if self.takes_null else [])]}}
         return Grammar(tuple((made,) for made in (*calls, json_object({"thought": _TEXT} | answer), json_object(answer))))
 
     @read_once
@@ -92,6 +94,8 @@ To end with your answer: {{"final_answer": "the answer"}}
         if data.get("final_answer") is not None:
             return Answer(thought, data["final_answer"]), str(tool_name or "")
         if tool_name is None or tool_name == "":
+            if self.takes_null and "final_answer" in data:
+                return Answer(thought), ""
             raise BadMove("No tool_name specified")
         tool_name = tool_name if isinstance(tool_name, str) else json.dumps(tool_name)
         return Act(thought, (ToolCall(tool_name, _arguments(data.get("arguments"), tool_name)),)), ""
@@ -102,12 +106,15 @@ class FieldsCodec:
     """Lines of text: `Thought:`, then `Tool:` and `Arguments:` (a JSON object), or `Answer:`; a code fence round them is left out.
 
     Cannot say: several calls, an empty tool name or one of several lines, an answer that is not text, a confidence, texts that
-    begin or end with white space or hold a line that begins like a field.
+    begin or end with white space or hold a line that begins like a field. If it `takes_null`, it says an answer of None, and not
+    the text "null".
     """
 
     name: str = "bare.fields"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    takes_null: bool = False
+    """Whether the text "null" is an answer of None."""
     grows_as: ClassVar[str] = "bare.fields"
     task: ClassVar[str] = TASK
     typed: ClassVar[str] = 'What follows "Answer:" must be JSON that follows this schema, a string without its quotation marks: '
@@ -127,10 +134,8 @@ Answer: the answer
             call = _only_call(move)
             fields = {"Thought": move.thought, "Tool": call.name, "Arguments": to_json(call.arguments)}
         else:
-            answer = _answer(move)
-            if not isinstance(answer.value, str):
-                raise Inexpressible("an answer that is no text")
-            fields = {"Thought": answer.thought, "Answer": answer.value}
+            answer = _answer(move, self.takes_null)
+            fields = {"Thought": answer.thought, "Answer": _answer_text(answer, self.takes_null)}
         for label, text in fields.items():
             if text != text.strip() or "\r" in text or _FIELD.search(text) or (label == "Tool" and "\n" in text):
                 raise Inexpressible(f"{label}: white space at an end, or a line that begins like a field")
@@ -156,7 +161,7 @@ Answer: the answer
             fields.setdefault(mark.group(1), reply.text[mark.end() : end].strip())
         thought, tool_name = fields.get("Thought", ""), fields.get("Tool", "")
         if "Answer" in fields:
-            return Answer(thought, fields["Answer"]), tool_name
+            return Answer(thought, _read_answer(fields["Answer"], self.takes_null)), tool_name
         if not tool_name:
             raise BadMove("No Tool: line")
         text = fields.get("Arguments", "")
@@ -181,12 +186,15 @@ _FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)
 class NativeCallCodec:
     """A native tool call, with the thought as text beside it; text without a call is the answer.
 
-    Cannot say: several calls, an empty tool name, an answer with a thought or a confidence, one that is empty or not text.
+    Cannot say: several calls, an empty tool name, an answer with a thought or a confidence, one that is empty or not text. If it
+    `takes_null`, it says an answer of None, and not the text "null".
     """
 
     name: str = "bare.native"
     role: Role = Role.DECIDE
     max_calls: int = 1
+    takes_null: bool = False
+    """Whether the text "null" is an answer of None."""
     grows_as: ClassVar[str] = "bare.native"
     task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
     typed: ClassVar[str] = "Your answer must be JSON that follows this schema, a string without its quotation marks: "
@@ -198,10 +206,11 @@ Reply with your answer as plain text when you have it.
         if isinstance(move, Act):
             call = _only_call(move)
             return Reply(move.thought, (native_call(call),), None, "tool_calls")
-        answer = _answer(move)
-        if answer.thought or not isinstance(answer.value, str) or not answer.value:
-            raise Inexpressible("an answer with a thought, or that is no text")
-        return Reply(answer.value)
+        answer = _answer(move, self.takes_null)
+        text = _answer_text(answer, self.takes_null)
+        if answer.thought or not text:
+            raise Inexpressible("an answer with a thought, or that is empty")
+        return Reply(text)
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
@@ -215,7 +224,7 @@ Reply with your answer as plain text when you have it.
         if not reply.calls:
             if not reply.text:
                 raise WireError("The reply is empty: call a tool, or answer in text")
-            return Answer("", reply.text), ""
+            return Answer("", _read_answer(reply.text, self.takes_null)), ""
         if len(reply.calls) > 1:
             raise BadMove("Call one tool at a time")
         call = reply.calls[0]
@@ -228,6 +237,7 @@ Reply with your answer as plain text when you have it.
         return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),)), ""
 
 
+_NULL = "null"
 _FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -255,12 +265,26 @@ def _only_call(move: Act) -> ToolCall:
     return move.calls[0]
 
 
-def _answer(move: Move) -> Answer:
+def _answer(move: Move, takes_null: bool) -> Answer:
     if not isinstance(move, Answer):
         raise Inexpressible("it takes an Act or an Answer")
-    if move.value is None or move.confidence is not None:
+    if move.confidence is not None or (move.value is None and not takes_null):
         raise Inexpressible("an answer without a value, or with a confidence")
     return move
+
+
+def _answer_text(answer: Answer, takes_null: bool) -> str:
+    """Return the text that states an answer in a format of text. Raises Inexpressible."""
+    text = _NULL if answer.value is None else answer.value
+    if not isinstance(text, str):
+        raise Inexpressible("an answer that is no text")
+    if _read_answer(text, takes_null) != answer.value:
+        raise Inexpressible(f"the text {text!r}, which is null here")
+    return text
+
+
+def _read_answer(text: str, takes_null: bool) -> str | None:
+    return None if takes_null and text.strip() == _NULL else text
 
 
 def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:

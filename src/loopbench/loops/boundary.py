@@ -155,7 +155,7 @@ def answered(query: Query[AnswerT], outcome: Outcome[Any]) -> Outcome[AnswerT]:
     if query.answer_type is None:
         return outcome
     if outcome.answer is None:
-        answered_null = outcome.stop in (StopReason.FINISHED, StopReason.FORCED) and query.answer_type.takes_null
+        answered_null = outcome.stop in (StopReason.FINISHED, StopReason.FORCED) and query.takes_null
         return replace(outcome, is_null=True) if answered_null else outcome
     if not outcome.gave_up:
         try:

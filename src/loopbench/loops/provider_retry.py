@@ -30,7 +30,7 @@ from loopbench.protocol.redact import logger_of
 logger = logger_of(__name__)
 
 MAX_DELAY_S = 60.0
-"""Longest wait before an attempt; what a provider asks for beyond it is not waited for, as in OpenAI's clients."""
+"""Longest wait before an attempt; a request whose provider asks for a longer one fails at once."""
 
 
 @checked_options
@@ -44,7 +44,10 @@ class ProviderRetry(WrappedLoop):
     attempts: int = 3
     """The number of times that a request is sent at most."""
     delay_s: float = 0.0
-    """Seconds before the second attempt, doubled before each further one; a wait that the provider asks for comes first."""
+    """Seconds before the second attempt, doubled before each further one up to 60, without jitter, so that runs can be repeated.
+
+    A wait that the provider asks for (Retry-After) comes first; one of more than 60 seconds ends the request at once.
+    """
 
     def __post_init__(self) -> None:
         if not isinstance(self.loop, Loop) or isinstance(self.loop, type):
@@ -92,7 +95,7 @@ class RetryingModel(WrappedModel):
         self.observer = observer
 
     async def complete(self, request: Request) -> Reply:
-        """Return the first reply. Raises the last failure, and at once what no other attempt mends."""
+        """Return the first reply. Raises the last failure, and at once what no other attempt mends in time."""
         for attempt in range(1, self.attempts):
             try:
                 return await self.model.complete(request)
@@ -116,13 +119,13 @@ class RetryingModel(WrappedModel):
 
     async def _wait(self, error: ProviderError, attempt: int) -> None:
         """Wait for the next attempt. Raises the error if there shall be none."""
-        if not error.is_transient:
-            raise error
         asked_s = error.retry_after_s
-        wait_s = asked_s if asked_s is not None and asked_s <= MAX_DELAY_S else self.delay_s * 2 ** (attempt - 1)
-        self.observer.note("provider_retry", attempt=attempt, error=str(error))
-        logger.info("attempt %d of %d failed, and the next follows: %s", attempt, self.attempts, error)
-        await asyncio.sleep(min(wait_s, MAX_DELAY_S))
+        if not error.is_transient or (asked_s is not None and asked_s > MAX_DELAY_S):
+            raise error
+        wait_s = min(self.delay_s * 2 ** (attempt - 1), MAX_DELAY_S) if asked_s is None else asked_s
+        self.observer.note("provider_retry", attempt=attempt, error=str(error), delay_s=wait_s)
+        logger.info("attempt %d of %d failed, and the next follows in %g s: %s", attempt, self.attempts, wait_s, error)
+        await asyncio.sleep(wait_s)
 
 
 LOOP = ProviderRetry

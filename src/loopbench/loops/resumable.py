@@ -149,6 +149,15 @@ class AfterReplay(Watching):
             self.observer.note(kind, **data)
 
 
+async def _let_others_run(request: Request) -> None:
+    """Give the event loop up for a turn: a long run that is taken up must not keep it from a service's other tasks.
+
+    Not within a task of several that run together (a scope of its own): their results would come in another order than recorded.
+    """
+    if not request.scope:
+        await asyncio.sleep(0)
+
+
 class ReplayedModel(WrappedModel):
     """A model that is asked what is not recorded yet."""
 
@@ -160,6 +169,7 @@ class ReplayedModel(WrappedModel):
         """Raises as the model does, and ResumeError."""
         reply = self._replay.reply(request)
         if reply is not None:
+            await _let_others_run(request)
             return reply
         await self._replay.ask(request)
         try:
@@ -175,6 +185,7 @@ class ReplayedModel(WrappedModel):
         """Raises as the model does, and ResumeError."""
         reply = self._replay.reply(request)
         if reply is not None:
+            await _let_others_run(request)
             for chunk in whole_pieces(reply):
                 yield chunk
             yield Chunk(reply=reply)

@@ -51,8 +51,9 @@ class FakeModel:
         """Return a model that makes calls, one after the other, and answers then, in any built-in design.
 
         It says what the design asks for on the way: a plan with a task for each call, say, or that the work is done. Arguments and
-        answer may be instances, such as dataclasses, pydantic's models, enums or dates, which are written as JSON. Raises TypeError
-        for what is no ToolCall.
+        answer may be instances, such as dataclasses, pydantic's models, enums or dates, which are written as JSON. An answer of
+        None is null; the model raises ValueError where it is to be said and the query's type does not take it. Raises TypeError for
+        what is no ToolCall.
         """
         return cls(then=ScriptedCalls(calls, answer), name=name)
 

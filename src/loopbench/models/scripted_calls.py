@@ -9,6 +9,7 @@ from typing import Any
 from loopbench.protocol import (
     Act,
     Answer,
+    Codec,
     Completion,
     Inexpressible,
     Move,
@@ -41,13 +42,14 @@ WANTED = {
     Role.CONFIRM: "a Completion",
 }
 """The move that answers a request of each role."""
+NULL_NEEDS_A_TYPE = "null is an answer only under a type that takes it, such as Query(…, schema=int | None)"
 
 
 class ScriptedCalls:
     """A function of a request: makes the next of the calls where one can be made, and answers once all are made."""
 
     def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
-        """Arguments and the answer may be instances. Raises TypeError for what is no ToolCall."""
+        """Arguments and the answer may be instances; None is null. Raises TypeError for what is no ToolCall."""
         given = list(calls)
         for call in given:
             if not isinstance(call, ToolCall):
@@ -59,7 +61,7 @@ class ScriptedCalls:
         """Return the first move that the request's format can say. Raises ValueError where it can say none."""
         codec = request.codec or NATIVE
         reasons: list[str] = []
-        for move in self._moves(codec.role):
+        for move in self._moves(codec):
             try:
                 codec.render(move)
             except Inexpressible as error:
@@ -69,14 +71,14 @@ class ScriptedCalls:
                 del self._left[: len(move.calls)]
             return move
         given = f"{self._left[0]} or the answer" if self._left else "the answer"
-        why = f" ({reasons[0]})" if reasons else ""
+        why = f" ({NULL_NEEDS_A_TYPE})" if self._answer is None else f" ({reasons[0]})" if reasons else ""
         raise ValueError(
             f"the script cannot say {given} {self._answer!r} in the format {codec.name}{why}: give a FakeModel {WANTED[codec.role]}"
         )
 
-    def _moves(self, role: Role) -> Iterator[Move]:
+    def _moves(self, codec: Codec) -> Iterator[Move]:
         left = self._left
-        match role:
+        match codec.role:
             case Role.UNDERSTAND:
                 yield Understanding("a script")
             case Role.PLAN:
@@ -90,13 +92,21 @@ class ScriptedCalls:
             case Role.DECIDE | Role.SELECT if left:
                 yield Act("By the script.", (left[0],))
                 yield Act("", (left[0],))
-        text = render_value(self._answer)  # for designs whose answers are text
-        for value in (self._answer, text):
+        yield from self._answers(codec)
+
+    def _answers(self, codec: Codec) -> Iterator[Move]:
+        """Yield the ways of stating the answer, and of saying that another request states it."""
+        answer, is_null = self._answer, self._answer is None
+        text = "null" if is_null else render_value(answer)
+        rated = not is_null or getattr(codec, "takes_null", False)  # `stateless` says by None that it has no words of the model's
+        for value in [answer] if is_null else [answer, text]:  # the text is for designs whose answers are text; null is none
             for thought in ("By the script.", ""):
                 yield Answer(thought, value)
-                yield Answer(thought, value, 0.9)
+                if rated:
+                    yield Answer(thought, value, 0.9)
         yield Answer("By the script.")
-        yield Text(text)
+        if not is_null or codec.role is not Role.FORMAT:
+            yield Text(text)
 
 
 def _as_written(value: Any) -> Any:

@@ -151,6 +151,11 @@ class Query(Parametrized[AnswerT]):
         object.__setattr__(made, "held_to", self.held_to)
         return made
 
+    @property
+    def takes_null(self) -> bool:
+        """Whether null is an answer: the query has a type that takes it, as `int | None` does."""
+        return self.held_to is not None and self.held_to.takes_null
+
     def problem(self, answer: Any) -> str:
         """Return why the query's type refuses an answer, in words for a model; empty if it takes it, or if there is no type."""
         if self.held_to is None:

@@ -145,6 +145,15 @@ def test_bound_xml_can_say_any_text_number_and_list_of_texts(thought: str, text:
     assert comes_back(XML_OBJECT, Answer(thought, value | {"place": {"city": text, "place": {"city": "y"}}}))
 
 
+@pytest.mark.parametrize("schema", [{"type": ["number", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}], ids=str)
+def test_null_can_be_said_only_where_it_is_taken(schema: Any) -> None:
+    taking, other = JsonOutput.of(schema, takes_null=True), JsonOutput.of(schema)
+    for codec in (FinishCodec(taking), XmlCodec(taking)):
+        assert comes_back(codec, Answer("none is known"))
+    for codec in (FinishCodec(other), XmlCodec(other), FinishCodec(JsonOutput.of({"type": "number"}, takes_null=True))):
+        assert not comes_back(codec, Answer("none is known"))
+
+
 def test_gaps_of_the_finish_codecs_are_what_their_documentation_says() -> None:
     call = ToolCall("add", {})
     for codec in CODECS:

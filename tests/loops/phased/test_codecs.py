@@ -44,7 +44,8 @@ from tests.rows import row
 
 CONTEXTS = ContextsCodec((("c1", "3 [r:1]"), ("c2", "five [r:2]"), ("c3", "")))
 TYPED = SchemaAnswerCodec.of({"type": "integer"})
-CODECS: list[Codec] = [UNDERSTAND, PLAN, SELECT, REFLECT, CONTEXTS, REASON, SUMMARIZE, ANSWER, TYPED]
+TYPED_NULL = SchemaAnswerCodec.of({"type": ["integer", "null"]}, takes_null=True)
+CODECS: list[Codec] = [UNDERSTAND, PLAN, SELECT, REFLECT, CONTEXTS, REASON, SUMMARIZE, ANSWER, TYPED, TYPED_NULL]
 
 WORDS = st.one_of(st.text(max_size=8), st.sampled_from(["", "\ud800", "\x00", "[r:1]", "null", '{"a": 1}', "```"]))
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -113,6 +114,14 @@ def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
         assert not comes_back(codec, Recovery("skip"))
 
 
+def test_null_can_be_said_only_where_it_is_taken_and_a_missing_answer_is_none() -> None:
+    assert TYPED_NULL.parse(TYPED_NULL.render(Answer("why"))) == Answer("why")
+    with pytest.raises(Inexpressible):
+        TYPED.render(Answer("why"))
+    with pytest.raises(WireError, match='"answer" is missing'):
+        TYPED_NULL.parse(Reply('{"reasoning": "why"}'))
+
+
 def test_contexts_are_those_whose_last_word_stands_in_the_text() -> None:
     reply = CONTEXTS.render(Text("It is 3 [r:1]"))
     assert json.loads(reply.text) == {"contexts": ["c1", "c3"], "why": "It is 3 [r:1]"}
@@ -178,6 +187,7 @@ def test_codecs_are_codecs_and_tell_their_roles() -> None:
         Role.SUMMARIZE,
         Role.REASON,
         Role.SUMMARIZE,
+        Role.ANSWER,
         Role.ANSWER,
         Role.ANSWER,
     ]

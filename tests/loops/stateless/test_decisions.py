@@ -139,7 +139,7 @@ def test_the_manager_keeps_the_summary_for_later_decisions() -> None:
 @row("X-14")
 def test_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(caplog: pytest.LogCaptureFixture) -> None:
     model = Script(BAD, STOP)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         decision = agent(model).get_next_action(state(conversation_history=long_history(4000)))
     assert shown(model.requests[1], "conversation_history") == "x" * 3000
     assert "cannot be read" in caplog.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from loopbench.loops.stateless import (
@@ -52,6 +54,7 @@ def test_eleven_entries_become_seven() -> None:
 
 @row("S0-56")
 def test_an_unreadable_summary_keeps_all_entries(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "loopbench.loops")
     made = ConversationManager(max_history_length=1, model=Script(BAD))
     made.add_entry(entry(1))
     made.add_entry(entry(2))

@@ -60,8 +60,9 @@ def _read_call(native: NativeCall) -> ReadCall:
 class FinishCodec:
     """Native calls; the answer is the arguments of `__finish__`, or their one property `answer`.
 
-    Cannot say: a confidence, an answer of None or one that does not fit the schema, an Act without calls, a call of `__finish__`,
-    arguments that JSON does not give back as they were. It reads what does not fit all the same: the loop tells the model.
+    Cannot say: a confidence, an answer of None unless the output `takes_null`, one that does not fit the schema, an Act without
+    calls, a call of `__finish__`, arguments that JSON does not give back as they were. It reads what does not fit all the same: the
+    loop tells the model.
     """
 
     output: Output
@@ -99,7 +100,7 @@ class FinishCodec:
 
 def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
     """The arguments of `__finish__` that state an answer. Raises Inexpressible."""
-    if move.value is None or move.confidence is not None:
+    if move.confidence is not None or (move.value is None and not output.takes_null):
         raise Inexpressible("an answer without a value, or with a confidence")
     arguments = {WRAPPED: move.value} if output.is_wrapped else move.value
     if not isinstance(arguments, Mapping):

@@ -172,7 +172,7 @@ class Finish(ToolSettings, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
-        output = JsonOutput.of(query.schema, query.problem) if self.typed_output else JsonOutput.of(None)
+        output = JsonOutput.of(query.schema, query.problem, query.takes_null) if self.typed_output else JsonOutput.of(None)
         text = input_xml({"question": query.full_text})
         asked = Message("user", text, images=query.images).as_dict() if query.images else entry("user", text)
         run = self.begin(output, tools, model, [asked], observer)

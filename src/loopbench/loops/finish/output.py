@@ -36,6 +36,10 @@ class Output(Protocol):
     def is_wrapped(self) -> bool:
         """Whether the answer is the one argument `answer`, not the arguments."""
 
+    @property
+    def takes_null(self) -> bool:
+        """Whether null is an answer."""
+
     def validate(self, arguments: Mapping[str, Any]) -> Any:
         """Return the answer that the arguments state. Raises InvalidOutput."""
 
@@ -67,15 +71,18 @@ class JsonOutput:
     is_wrapped: bool
     refusal: Callable[[Any], str] | None = None
     """Says what is wrong with an answer that the schema allows, empty if nothing is; None: all that it allows is right."""
+    takes_null: bool = False
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any] | None, refusal: Callable[[Any], str] | None = None) -> JsonOutput:
+    def of(
+        cls, schema: Mapping[str, Any] | None, refusal: Callable[[Any], str] | None = None, takes_null: bool = False
+    ) -> JsonOutput:
         if schema is not None and schema.get("type") == "object":
             return cls(schema, schema, False, refusal)
         shown: dict[str, Any] = {"type": "string"} if schema is None else dict(schema)
         definitions = {"$defs": shown.pop("$defs")} if "$defs" in shown else {}  # "#/$defs/…" means the root
         wrapped = {"type": "object", "properties": {WRAPPED: shown}, "required": [WRAPPED], "additionalProperties": False}
-        return cls(wrapped | definitions, schema, True, refusal)
+        return cls(wrapped | definitions, schema, True, refusal, takes_null)
 
     def validate(self, arguments: Mapping[str, Any]) -> Any:
         if not self.is_wrapped:
@@ -137,6 +144,7 @@ class ModelOutput:
     model: type[BaseModel]
     parameters: Mapping[str, Any]
     is_wrapped: ClassVar[bool] = False
+    takes_null: ClassVar[bool] = False
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> ModelOutput:

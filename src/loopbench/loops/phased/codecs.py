@@ -229,17 +229,22 @@ def _last_word(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SchemaAnswerCodec:
-    """`{"reasoning", "answer"}`, the answer following the query's schema. Cannot say an answer of None, or a confidence."""
+    """`{"reasoning", "answer"}`, the answer following the query's schema.
+
+    Cannot say a confidence, or an answer of None unless it `takes_null`.
+    """
 
     answer_schema: str
     """Canonical JSON of the query's schema."""
+    takes_null: bool = False
+    """Whether null is an answer; otherwise it means that none is given."""
     name: str = "phased.answer.json"
     role: Role = Role.ANSWER
     max_calls: int = 0
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> SchemaAnswerCodec:
-        return cls(canonical_json(schema))
+    def of(cls, schema: Mapping[str, Any], takes_null: bool = False) -> SchemaAnswerCodec:
+        return cls(canonical_json(schema), takes_null)
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -261,7 +266,7 @@ class SchemaAnswerCodec:
     @read_once
     def parse(self, reply: Reply) -> Answer:
         data = read_object(reply.text)
-        if data.get("answer") is None:
+        if "answer" not in data or (data["answer"] is None and not self.takes_null):
             raise WireError('"answer" is missing')
         return Answer(_text(data, "reasoning", ""), data["answer"])
 

@@ -125,7 +125,7 @@ class ToolSelector:
         """Log and note the threads that outlive a cancelled task."""
         for call in task.toolCalls or ():
             if call.error == CANCELLED and self._in_thread(call.tool):
-                logger.warning("%s is still running in its thread; its result is dropped", call.tool)
+                logger.info("%s is still running in its thread; its result is dropped", call.tool)
                 self.options.observer.note("abandoned", tool=call.tool, task=task.id)
 
 

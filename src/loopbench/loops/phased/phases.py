@@ -132,7 +132,8 @@ class PhasedRun(RunContext):
         if not data and not self.results:
             data = NO_DATA
         text = sections(*self._asked(), ("Data", data), ("Failures", self.failures(self.progress.tasks)))
-        codec = ANSWER if self.given.query.schema is None else SchemaAnswerCodec.of(self.given.query.schema)
+        query = self.given.query
+        codec = ANSWER if query.schema is None else SchemaAnswerCodec.of(query.schema, query.takes_null)
         notify(self.callbacks.on_answer_start)
         answer = None
         refusal = ""
@@ -143,7 +144,7 @@ class PhasedRun(RunContext):
             except WireError as error:
                 self.note_unreadable(Phase.ANSWER, error)
                 answer = reply.text
-            problem = self.given.query.problem(answer)
+            problem = query.problem(answer)
             if not problem:
                 break
             self.given.observer.note("invalid_answer", problem=problem)

@@ -36,6 +36,7 @@ logger = logger_of(__name__)
 
 DEFAULT_TOLD = 10
 """The limit of iterations that the model is told if neither state nor option names another."""
+NULL = "null"
 NO_TOOLS_REASONING = "Need more information but no specific tools identified"
 
 
@@ -66,6 +67,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         self.tool_registry = as_tool_registry(tool_registry)
         self.model = model
         self.observer = SILENT
+        self.takes_null = False
         self.agent_reasoner = AgentReasoner(
             self.tool_registry.get_all_tool_names(),
             DEFAULT_TOLD,
@@ -87,12 +89,18 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     def response_style(self) -> str | None:
         return self.options.response_style
 
-    def over(self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT) -> Self:
-        """Return an agent with the same predictors and options over other tools and another model."""
+    def over(
+        self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT, *, takes_null: bool = False
+    ) -> Self:
+        """Return an agent with the same predictors and options over other tools and another model.
+
+        `takes_null`: null is an answer, which a decision without a final response states.
+        """
         other = copy.copy(self)
         other.tool_registry = as_tool_registry(tool_registry)
         other.model = model
         other.observer = observer
+        other.takes_null = takes_null
         return other
 
     # --- the one question ---
@@ -175,6 +183,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             iteration_count=state.iteration_count,
             max_iterations=self._told(state),
             turns=turns,
+            takes_null=self.takes_null,
         )
         names = self.tool_registry.get_all_tool_names()
         return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
@@ -191,7 +200,6 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         stops = not output.should_continue
         must_ask = needs_approval(self.observer, [call.tool_name for call in calls])
         if stops and not must_ask and not (calls and self.options.finish_with_tools != "stop"):
-            text = output.final_response or self._generate_final_response(state)
             decision = ActionDecision(
                 action_type=ActionType.FINAL_RESPONSE,
                 reasoning=output.continuation_reasoning,
@@ -199,6 +207,10 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
                 should_continue=False,
                 tool_suggestions=calls or None,
             )
+            if self.takes_null and (output.final_response is None or output.final_response.strip() == NULL):
+                decision.final_response = decision.answer = NULL  # no style can put it otherwise
+                return decision
+            text = output.final_response or self._generate_final_response(state)
             return await self._formatted(decision, text, state, output.confidence, caller)
         if not calls:
             return ActionDecision(

@@ -140,7 +140,7 @@ class ToolExecution:
         return True
 
     def _log_validation_failure(self, tool_call: ToolCall) -> Any:
-        logger.warning("call of %s refused by validation", tool_call.tool_name)
+        logger.info("call of %s refused by validation", tool_call.tool_name)
 
     def _search_satisfied(self, result: ToolResult) -> Any:
         """Whether a search's result says that something was found (row B0-25)."""

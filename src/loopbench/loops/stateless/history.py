@@ -153,7 +153,7 @@ class ConversationManager:
                 conversation_entries=self._format_entries_for_summary(folded),
             )
         except WireError as error:
-            logger.warning("history is kept whole, its summary cannot be read: %s", error)
+            logger.info("history is kept whole, its summary cannot be read: %s", error)
             return
         self.history[:half] = [
             ConversationEntry(

@@ -48,6 +48,8 @@ class Question:
     max_iterations: int
     turns: tuple[Message, ...] = ()
     """Earlier iterations as messages, which come before all the rest."""
+    takes_null: bool = False
+    """Whether null is an answer to the query; no input of the signature."""
 
 
 class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
@@ -110,7 +112,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         """Return one decision. Raises WireError for an unreadable reply, ModelError without a reply."""
         predictor = self.reasoner.predict
         names = tuple(tool_names) if self.constrain_names else ()
-        codec = decide_codec(predictor.signature, names, calls_win=self.calls_win)
+        codec = decide_codec(predictor.signature, names, calls_win=self.calls_win, takes_null=question.takes_null)
         fields: dict[str, str | int] = {name: getattr(question, name) for name in AgentReasonerSignature.input_fields}
         fields["last_tool_results"] = question.last_tool_results or NO_RESULTS
         if question.turns:
@@ -158,7 +160,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
                 predictor, codec, user_query=user_query, long_history=history if stored is None else f"{stored.text}\n\n{history}"
             )
         except WireError as error:
-            logger.warning("the history's end stands for it, its summary cannot be read: %s", error)
+            logger.info("the history's end stands for it, its summary cannot be read: %s", error)
             return _under(stored, history[-MAX_CHARS:]), None
         summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary

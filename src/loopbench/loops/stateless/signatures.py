@@ -147,10 +147,14 @@ class DecideCodec(CheckedCodec):
     predictor = "reasoner"
     max_calls = MAX_CALLS
 
-    def __init__(self, signature: Any, *, calls_win: bool = False) -> None:
-        """`calls_win`: a reply that stops and calls tools at once is an Act; otherwise it is an Answer."""
+    def __init__(self, signature: Any, *, calls_win: bool = False, takes_null: bool = False) -> None:
+        """`calls_win`: a reply that stops and calls tools at once is an Act; otherwise it is an Answer.
+
+        `takes_null`: an answer of None is null, which the query's type takes; otherwise the agent states an answer of its own.
+        """
         super().__init__(signature)
         self.calls_win = calls_win
+        self.takes_null = takes_null
         self.output_type: type[ReasoningOutput] = signature.output_fields["reasoning_output"].annotation
 
     def fields(self, move: Move) -> Fields:
@@ -330,14 +334,16 @@ _WRITERS = {
 
 
 @lru_cache(maxsize=256)
-def decide_codec(signature: Any, tool_names: tuple[str, ...] = (), *, calls_win: bool = False) -> DecideCodec:
+def decide_codec(
+    signature: Any, tool_names: tuple[str, ...] = (), *, calls_win: bool = False, takes_null: bool = False
+) -> DecideCodec:
     """Return the codec of a decision. `tool_names`: the only names that a call may have (row B0-16); if empty, any."""
     if tool_names:
         known = signature.output_fields["reasoning_output"]
         desc = (known.json_schema_extra or {}).get("desc", "")
         constrained = dspy.OutputField(desc=desc)
         signature = signature.delete("reasoning_output").append("reasoning_output", constrained, _constrained(tool_names))
-    return DecideCodec(signature, calls_win=calls_win)
+    return DecideCodec(signature, calls_win=calls_win, takes_null=takes_null)
 
 
 def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
