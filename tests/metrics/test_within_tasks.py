@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -53,10 +55,16 @@ def test_without_repeats_nothing_is_known(record):
     assert within_tasks(a, []) is None
 
 
-def compared(record, solved, *, tasks=3, limits=NO_LIMITS, stops=()):
-    """Compares loops by the scores of their trials; `stops`: how those trials ended, the first loop's first."""
-    infos = [ArmInfo(f"{loop}/rough", loop, {}, "scripted", "rough", "s") for loop in solved]
-    records = [each for loop, scores in solved.items() for each in trials(record, f"{loop}/rough", scores, tasks)]
+def compared(record, solved, *, tasks=3, limits=NO_LIMITS, stops=(), calm=None, tokens=None):
+    """Compares loops by the scores of their trials; `stops`: how those trials ended, the first loop's first. `calm`: the scores
+    under a second profile. `tokens`: what a trial of each loop takes."""
+    by_profile = {"rough": solved} | ({} if calm is None else {"calm": calm})
+    infos = [ArmInfo(f"{loop}/{air}", loop, {}, "scripted", air, "s") for air, scores in by_profile.items() for loop in scores]
+    records = [
+        replace(each, input_tokens=(tokens or {}).get(info.loop, 0), output_tokens=0)
+        for info in infos
+        for each in trials(record, info.arm, by_profile[info.profile][info.loop], tasks)
+    ]
     ended = [replace(each, stop=stop) for each, stop in zip(records, stops, strict=False)] + records[len(stops) :]
     return replace(compare(ended, infos), limits=limits)
 
@@ -74,10 +82,10 @@ def test_in_a_comparison_p_is_multiplied_by_the_number_of_pairs_that_are_tested_
 def test_an_answer_tells_what_repeats_show_of_tasks_that_are_too_few(record):
     first, *others = answer(compared(record, {"a": [True] * 60, "b": [False] * 60})).sentences
     assert first == (
-        "On these 3 tasks: adopt a (0 tokens a trial), ahead of every other loop: a solved 60 of 60 trials and b none "
-        "(exact tests within tasks, p <0.001, adjusted); b never solves any of them"
+        "On these 3 tasks: adopt a (0 tokens a trial); a is ahead of b (exact test within tasks, p <0.001, adjusted); "
+        "a solved 60 of 60 trials and b none; b never solves any of them"
     )
-    assert others == ["Of other tasks that says nothing; for a choice that holds for others, run about 50"]
+    assert others == ["Of other tasks that decides nothing; for a choice that holds for others, run about 50"]
 
 
 def test_the_first_sentence_names_what_is_never_solved_and_who_exceeds_the_limit(record):
@@ -99,14 +107,15 @@ def test_loops_that_repeats_do_not_tell_apart_are_not_ranked(record):
 
 
 def test_where_tasks_are_enough_what_they_show_of_others_is_told_too(record):
-    """Seven tasks may decide a pair; their repeats are told beside it, and first where nothing is decided of others."""
+    """Seven tasks may decide a pair; their repeats are told beside it, and alone where nothing is decided of others."""
     apart = answer(compared(record, {"a": [True] * 70, "b": [False] * 70}, tasks=7)).sentences
     assert apart[0].startswith("Adopt a (0 tokens a trial): better than every other loop")
     assert any(line.startswith("On these 7 tasks: adopt a") for line in apart)
     likely = [n % 7 < 4 for n in range(70)]
     close = answer(compared(record, {"a": [True] * 70, "b": likely}, tasks=7)).sentences
     assert close[0].startswith("On these 7 tasks: adopt a")
-    assert any(line.startswith("Undecided between a and b") for line in close)
+    assert close[1].startswith("a minus b: 0.429 [-0.102, 0.816] in accuracy")
+    assert [*close[2:]] == ["Of other tasks that decides nothing; for a choice that holds for others, run about 50"]
     assert not any(
         "On these" in line for line in answer(compared(record, {"a": [True] * 90, "b": likely + [True] * 20}, tasks=9)).sentences
     )
@@ -131,3 +140,76 @@ def test_more_tasks_or_none_repeated_have_no_table(record):
         made = answer(compared(record, {"a": [True] * number, "b": [False] * number}, tasks=tasks))
         assert not made.on_tasks.is_shown
         assert list(made.on_tasks.to_json()) == []
+
+
+SEVERAL = st.fixed_dictionaries({loop: st.lists(st.booleans(), min_size=24, max_size=24) for loop in "abcd"})
+CLAIM = re.compile(r"([a-d, and]+) (?:is|are) ahead of ([a-d, and]+?)(?: under ([\w, ]+))? \((?:[a-z ]+, )?p (<|= )(0\.\d+|1\.000)")
+
+
+def told_claims(text):
+    """Yields each loop, the one that it is said to be ahead of, the profile, and the largest p."""
+    for ahead, behind, under, sign, p in CLAIM.findall(text):
+        names = [re.findall(r"\b[abcd]\b", side) for side in (ahead, behind)]
+        profiles = re.findall("rough|calm", under) or ["rough"]
+        most = float(p) if sign == "<" else float(p) + 0.0005
+        yield from ((one, other, profile, most) for one, other, profile in itertools.product(*names, profiles))
+
+
+@given(SEVERAL, st.none() | SEVERAL, st.fixed_dictionaries({loop: st.integers(0, 3) for loop in "abcd"}))
+def test_each_claim_holds_by_its_own_p_and_no_offer_is_behind_or_dearer(record, solved, calm, tokens):
+    """Whatever the counts: who is said to be ahead of whom is so under that profile, and p is no smaller than it may be."""
+    solved = solved | {"a": [True] * 24}  # ahead of most, so that something is claimed
+    made = compared(record, solved, tasks=4, calm=calm, tokens=tokens)
+    within = {}
+    for pair in made.pairs:
+        for turned in (pair, pair.turned) if pair.metric == PRIMARY else ():
+            within[turned.a, turned.b] = turned.within
+    told = next(each for each in answer(made).said if each.text.startswith("On these 4 tasks"))
+    for text in (told.text, told.brief):
+        for one, other, profile, most in told_claims(text):
+            found = within[f"{one}/{profile}", f"{other}/{profile}"]
+            assert found.is_ahead(0.05)
+            assert found.p <= most
+    shown = {(a[0], b[0]) for (a, b), found in within.items() if found.is_ahead(0.05)}
+    if shown and not any(turned[::-1] in shown for turned in shown):
+        assert {(one, other) for one, other, _, _ in told_claims(told.text)} <= shown
+        assert {other for _, other in shown} == {other for _, other, _, _ in told_claims(told.text)}
+    offered = [loop for loop in (told.adopts, *told.or_else) if loop]
+    assert bool(offered) or not shown or calm is not None
+    for loop in offered:
+        assert not any(one != loop and (one, loop) in shown and (loop, one) not in shown for one, _ in shown)
+    assert [tokens[loop] for loop in offered] == sorted({tokens[loop] for loop in offered}, reverse=True)
+    untold = re.search(r"; ([a-d, and]+) (?:is|are) told apart from none", told.text)
+    for loop in re.findall(r"\b[abcd]\b", untold[1]) if untold else ():
+        assert not any(loop in each for each in shown)
+
+
+def test_who_is_ahead_of_whom_is_told_with_its_own_p_and_a_cheaper_equal_is_offered(record):
+    """The smallest p of all is not given to loops that are told apart from none."""
+    solved = {"a": 49, "b": 43, "c": 38, "d": 43}
+    scores = {loop: [True] * number + [False] * (50 - number) for loop, number in solved.items()}
+    told = answer(compared(record, scores, tasks=5, tokens={"a": 100, "b": 60, "c": 10, "d": 400})).said[0]
+    assert told.text.startswith(
+        "On these 5 tasks: adopt a (100 tokens a trial), or b (60), which is cheaper on each of these tasks; "
+        "a is ahead of c (exact test within tasks, p = 0.006, adjusted); b and d are told apart from none; a solved 49 of 50 trials"
+    )
+    assert (told.adopts, told.or_else) == ("a", ("b",))
+
+
+def test_where_profiles_contradict_each_other_each_claim_names_its_own(record):
+    good, bad = [True] * 30, [False] * 30
+    made = answer(compared(record, {"a": good, "b": bad}, calm={"a": bad, "b": good}))
+    assert made.sentences[0].startswith(
+        "On these 3 tasks no loop is ahead of another one and behind none: "
+        "a is ahead of b under rough (exact test within tasks, p <0.001, adjusted); "
+        "b is ahead of a under calm (p <0.001, adjusted); "
+        "a solved 30 of 60 trials over both profiles"
+    )
+    assert not any(each.adopts for each in made.said)
+
+
+def test_few_tasks_that_ran_once_are_told_that_repeats_would_tell(record):
+    said = answer(compared(record, {"a": [True] * 7, "b": [True] * 5 + [False] * 2}, tasks=7)).sentences
+    assert "Undecided between a and b: 7 tasks are too few to tell how many would decide; run about 50 first" in said
+    assert said[-1] == "For these 7 tasks alone --repeats 10 would tell, by exact tests within them"
+    assert not any("not told apart" in line and "costs" in line for line in said)

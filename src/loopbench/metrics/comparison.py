@@ -28,6 +28,7 @@ from .pooled import pooled_values
 from .power import spread
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
+from .same_trials import did_the_same
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
@@ -176,6 +177,8 @@ class Comparison:
     """What each trial might spend at most, where the run itself set such limits."""
     on_tasks: tuple[OnTask, ...] = ()
     """What each arm did on each task, where some pair's repeats were tested `within` them; else empty."""
+    same: tuple[tuple[str, str], ...] = ()
+    """Pairs of arms that did the same in every trial."""
     cost_warnings: tuple[str, ...] = ()
     """Costs that are not known of all trials; they weigh least."""
 
@@ -251,10 +254,22 @@ def compare(
     together = pooled_values(scores, agents) if paired else []
     pooled = pairs_of_family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
     on_tasks = on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else ()
-    costs = tuple(cost_warnings(summaries))
     return Comparison(
-        *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)), on_tasks=on_tasks, cost_warnings=costs
+        *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)),
+        on_tasks=on_tasks,
+        same=tuple(names for names in matched if _went_alike(names, summaries) and did_the_same(*(by_arm[arm] for arm in names))),
+        cost_warnings=tuple(cost_warnings(summaries)),
     )
+
+
+def _went_alike(names: tuple[str, str], summaries: Mapping[str, ArmSummary]) -> bool:
+    """Whether the means of two arms leave it open that they did the same in every trial, so that their trials are looked at."""
+    a, b = (summaries[name] for name in names)
+    return a.stops == b.stops and all(_value(a.means[metric]) == _value(b.means[metric]) for metric in (PRIMARY, "tokens"))
+
+
+def _value(mean: Interval | None) -> float | None:
+    return None if mean is None else mean.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def ablated(record) -> Make:
         tokens: Callable[..., int] = lambda *cell: 100,
         leave_out: Sequence[Levels] = (),
         profiles: Sequence[str] = ("calm",),
+        course: Callable[..., str] = lambda *cell: "",
     ) -> AblationResult:
         cells = [cell for cell in itertools.product(*factors.values()) if cell not in leave_out]
         named = tuple(Factor(name, tuple(levels)) for name, levels in factors.items())
@@ -62,6 +63,7 @@ def ablated(record) -> Make:
                     scores={"accuracy": float((task * 37 % TASKS) < solved * TASKS)},
                     input_tokens=tokens(*cell) + task % 3,
                     output_tokens=0,
+                    trace_digest=course(*cell),
                 )
                 for task in range(TASKS)
             ]
@@ -274,3 +276,45 @@ def test_a_price_is_told_for_each_profile_and_only_where_costs_are_told_apart(ab
     assert "m=b takes 10 fewer tokens a trial than a (-10 %) under x, 10 fewer tokens a trial than a (-10 %) under y" in first(both)
     alike = ablated({"m": ("a", "b")}, lambda m: shares[m], default={"m": "a"})
     assert first(alike) == "Use bare(m=b): m=b is better than a"
+
+
+def test_a_run_is_proposed_only_where_the_values_differed_in_some_trial(ablated):
+    """With form=native the fences make no difference in any trial: there no run would tell their values apart."""
+    share = {("json", "refuse"): 0.8, ("json", "read"): 0.85}
+    found = ablated(
+        {"form": ("json", "native"), "fences": ("refuse", "read")},
+        lambda form, fences: share.get((form, fences), 1.0),
+        default={"form": "json", "fences": "refuse"},
+        course=lambda form, fences: form if form == "native" else f"{form} {fences}",
+    )
+    lines = sentences(found)
+    assert lines[0].startswith("Use bare(form=native): form=native is better than json")
+    assert "undecided against fences" not in lines[0]
+    told = next(line for line in lines if line.startswith("fences made"))
+    assert told.startswith(
+        "fences made no difference in any of 60 pairs of trials with form=native; with form=json read minus refuse is 0.0"
+    )
+    assert told.endswith(" on 60 tasks")
+    (run,) = [each for each in (recommendation(found) or pytest.fail("no recommendation")).said if each.decides]
+    assert " with form=json would " in run.text
+    assert run.decides is not None
+    assert all("form=json" in arm for arm in run.decides.arms)
+
+
+@given(st.lists(st.sampled_from([0.2, 0.5, 0.8, 0.9]), min_size=4, max_size=4), st.lists(st.booleans(), min_size=2, max_size=2))
+def test_no_run_compares_settings_that_did_the_same_in_every_trial(ablated, shares, still):
+    """Whatever the shares, and whichever values of one factor leave the other one without effect."""
+    cells = list(itertools.product(("x", "y"), ("u", "v")))
+    share = dict(zip(cells, shares, strict=True))
+    frozen = {level for level, is_still in zip(("x", "y"), still, strict=True) if is_still}
+    found = ablated(
+        {"m": ("x", "y"), "k": ("u", "v")},
+        lambda m, k: share[m, "u" if m in frozen else k],
+        default={"m": "x", "k": "u"},
+        course=lambda m, k: f"{m}{'' if m in frozen else k}",
+    )
+    made = recommendation(found)
+    assert made is not None
+    same = {frozenset(names) for names in found.results.comparison.same}
+    assert not any(frozenset(each.decides.arms) in same for each in made.said if each.decides)
+    assert sum(each.text.startswith("k made no difference in any of 60 pairs") for each in made.said) == (len(frozen) == 1)

@@ -35,7 +35,7 @@ def undecided(tmp_path_factory: pytest.TempPathFactory) -> Results:
     config = CompareConfig(
         loops=("bare", "finish"),
         profiles=("flaky-format", "flaky-tools"),
-        suite="arithmetic(size=12)",
+        suite="arithmetic(size=24)",
         runs=tmp_path_factory.mktemp("runs"),
         mlflow=False,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -53,6 +54,17 @@ def test_the_table_stands_below_the_matrix_and_fits(few, width):
     assert set(lines) <= set(whole)
     assert sum("too few" in line for line in whole) == 0
     assert any(line.startswith("On these 3 tasks with at most 4,000 tokens a trial") for line in whole)
+
+
+def test_trials_beyond_the_limit_have_a_denominator(few):
+    said = next(line for line in few.answer.sentences if line.startswith("All of this is for at most 4,000 tokens a trial"))
+    needed = "; trials that needed more, and so are not solved, of 24 each: "
+    assert re.search(rf"{needed}(bare|finish) \d+, (bare|finish) (\d+|none)$", said)
+
+
+def test_the_page_says_what_an_arm_is_by_one_of_the_run(few):
+    said = "An arm is a loop under a fault profile: bare/flaky-format is the loop bare under the profile flaky-format."
+    assert said in report_html(few)
 
 
 def test_the_page_has_the_same_table_with_costs(few):

@@ -79,7 +79,7 @@ def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(
     stopped = {arm.info.loop: arm.summary.stops.get("budget", 0) for arm in limited.comparison.arms}
     assert sum(stopped.values()) > 0
     assert first.is_basis
-    assert first.text.startswith(f"All of this is for {LIMIT}; trials that needed more, and so are not solved: ")
+    assert first.text.startswith(f"All of this is for {LIMIT}; trials that needed more, and so are not solved, of ")
     assert all(f"{loop} {count or 'none'}" in first.text for loop, count in stopped.items())
     assert not any(each.is_basis for each in others)
     assert all(LIMIT in table.title for table in tables(limited.comparison, limited.views))
@@ -95,7 +95,7 @@ def test_a_run_by_the_former_rule_says_that_its_last_calls_are_not_counted(limit
     limits = trial_limits(limited.manifest.config, {})
     assert limits.words == f"{LIMIT}, not counting its last call"
     (said,) = limits_sentences(replace(limited.comparison, limits=limits))
-    assert f"All of this is for {limits.words}; trials that ended there: " in said.text
+    assert f"All of this is for {limits.words}; trials that ended there, of " in said.text
     calls_alone = CompareConfig(trial_budget=TrialBudgetConfig(calls=3)).model_dump(mode="json")
     assert trial_limits(calls_alone, {}).words == "at most 3 model calls a trial"
 

@@ -141,3 +141,8 @@ def _groups(run: Results, cells: Mapping[str, Mapping[str, Any]], factors: Seque
 def setting(arm: ArmResult) -> str:
     """Return the setting of an arm: its profile, or the real model."""
     return arm.info.profile if arm.info.model == "scripted" else arm.info.model
+
+
+def value_texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Return option → its value as it is written."""
+    return {name: value_text(value) for name, value in values.items()}

@@ -16,10 +16,11 @@ from loopbench.experiments.compare.air import STILL
 from loopbench.experiments.compare.basis import basis
 from loopbench.experiments.compare.matrix import unit_of_cost
 from loopbench.experiments.compare.measured_forms import applies, fitting
+from loopbench.experiments.compare.paired import too_few_to_plan
+from loopbench.experiments.compare.same_loops import without_copies
 from loopbench.experiments.compare.sentence import AnswerSentence, DecidingRun
 from loopbench.experiments.compare.trial_limits import limits_sentences
 from loopbench.experiments.compare.undecided import likelier_equivalent
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
 from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
@@ -28,8 +29,9 @@ from loopbench.protocol.names import Spec, parse_spec, parse_values, value_text
 from loopbench.text.counts import listed, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 
-from .ablation import AblationResult, setting
+from .ablation import AblationResult, setting, value_texts
 from .idle import is_idle
+from .open_values import OpenValues
 from .price import mean_cost, price_in_words
 
 Word = Literal[VerdictWord, "mixed"]
@@ -87,11 +89,13 @@ def recommendation(result: AblationResult) -> Recommendation | None:
         return None
     chosen = _Choosing(result).all()
     values = {choice.factor: choice.value for choice in chosen}
-    arms = tuple(arm for arm, cell in result.ablation.cells.items() if _texts(cell) == values)
+    arms = tuple(arm for arm, cell in result.ablation.cells.items() if value_texts(cell) == values)
     not_run = () if arms or not all(choice.is_tried for choice in chosen) else (AnswerSentence(NOT_RUN),)
     shown = {e.profile for e in result.effects.effects if e.metric == PRIMARY and e.verdict.word in SHOWN}
-    before = (*limits_sentences(compared), *basis(compared, shown))
-    said = (*before, AnswerSentence(_sentence(result, chosen)), *not_run, *_deciding(result, chosen, arms))
+    before = (*limits_sentences(compared), *basis(without_copies(compared), shown))
+    pairs = OpenValues(result, values)
+    unmoved = [AnswerSentence(said) for factor in result.layout.factors for said in pairs.without_difference(factor)]
+    said = (*before, AnswerSentence(_sentence(result, chosen, pairs)), *unmoved, *not_run, *_deciding(result, chosen, pairs))
     return Recommendation(chosen, arms, said)
 
 
@@ -197,17 +201,19 @@ def _together(words: Sequence[VerdictWord]) -> Word:
     return "equivalent" if all(word == "equivalent" for word in words) else "undecided"
 
 
-def _texts(cell: Mapping[str, object]) -> dict[str, str]:
-    return {name: value_text(value) for name, value in cell.items()}
-
-
 # --- in words ---
 
 
-def _sentence(result: AblationResult, chosen: Sequence[Choice]) -> str:
+def _sentence(result: AblationResult, chosen: Sequence[Choice], open_values: OpenValues) -> str:
     """Return `Use finish(parse_retries=2): parse_retries=2 is better than 0; undecided: parse_retries=5, forced_finish=xml`."""
     facts = [fact for choice in chosen for fact in _facts(choice)]
-    undecided = [f"{choice.factor}={value}" for choice in chosen if not choice.is_idle for value in choice.against("undecided")]
+    undecided = [
+        f"{choice.factor}={value}"
+        for choice in chosen
+        if not choice.is_idle
+        for value in choice.against("undecided")
+        if not open_values.are_the_same_here(choice.factor, value)
+    ]
     open_ones = [f"undecided against {listed(undecided)}"] if undecided else []
     if idle := [choice.factor for choice in chosen if choice.is_idle]:
         open_ones.append(f"{listed(idle)} never made a difference here")
@@ -255,37 +261,32 @@ def _prices(result: AblationResult, chosen: Sequence[Choice]) -> Iterator[str]:
 def _loop(result: AblationResult, chosen: Sequence[Choice]) -> tuple[str, bool]:
     """Return the loop with the chosen values, those left out that it has anyway, and whether any is left."""
     spec, ablation = parse_spec(result.ablation.loop), result.ablation
-    own = _texts(ablation.own if ablation.default is None else ablation.default)
+    own = value_texts(ablation.own if ablation.default is None else ablation.default)
     changed = {choice.factor: parse_values(choice.value)[0] for choice in chosen if own.get(choice.factor) != choice.value}
     return str(Spec(spec.name, {**spec.options, **changed}, spec.program)), bool(changed)
 
 
-def _deciding(result: AblationResult, chosen: Sequence[Choice], arms: Sequence[str]) -> Iterator[AnswerSentence]:
-    """Yield which run is likely to decide soonest between the chosen setting and one with a single other value."""
-    values = {choice.factor: choice.value for choice in chosen}
-    others = {
-        arm: f"{choice.factor}={value}"
+def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: OpenValues) -> Iterator[AnswerSentence]:
+    """Yield which run is likely to decide soonest between a chosen value and another one, in a setting where the two differ."""
+    plans = [
+        (pair.outlook, pair, choice, value)
         for choice in chosen
         if not choice.is_idle
         for value in choice.against("undecided")
-        for arm, cell in result.ablation.cells.items()
-        if _texts(cell) == values | {choice.factor: value}
-    }
-    own = {
-        f"{choice.factor}={value}": f"{choice.factor}={choice.value}" for choice in chosen for value in choice.against("undecided")
-    }
-    plans: list[tuple[int, float, str, Pair, str]] = []
-    for pair in result.results.comparison.pairs:
-        other = pair.b if pair.a in arms else pair.a
-        if pair.metric == PRIMARY and pair.outlook is not None and {pair.a, pair.b} & {*arms} and other in others:
-            size = pair.outlook.more
-            plans.append((size.tasks, size.chance, tasks_in_words(size.tasks, pair.outlook.repeats), pair, others[other]))
+        for pair in open_values.deciding_pairs(choice.factor, value)
+        if pair.outlook is not None
+    ]
     if not plans or _is_still(result):
         return
-    tasks, chance, run, pair, other = min(plans, key=lambda plan: plan[:2])
+    outlook, pair, choice, value = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))
+    if few := too_few_to_plan([pair], result.results.comparison.alpha):
+        yield AnswerSentence(few)
+        return
+    own, other, size = f"{choice.factor}={choice.value}", f"{choice.factor}={value}", outlook.more
     settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
     alike = likelier_equivalent(pair)
-    what = f"decide between {own[other]} and {other}{alike}" if alike else f"tell {own[other]} from {other}"
-    said = f"{run}{under} would {what} (chance about {chance_in_words(chance)})"
-    yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), tasks, chance))
+    what = f"decide between {own} and {other}{alike}" if alike else f"tell {own} from {other}"
+    run = f"{tasks_in_words(size.tasks, outlook.repeats)}{under}{open_values.elsewhere(choice.factor, pair)}"
+    said = f"{run} would {what} (chance about {chance_in_words(size.chance)})"
+    yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance))

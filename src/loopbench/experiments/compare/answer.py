@@ -23,6 +23,7 @@ from .over_estimates import over_estimates
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
 from .prices import Prices
+from .same_loops import same_sentences, without_copies
 from .sentence import AnswerSentence
 from .ties import tie_breaks
 from .tighter import tighter_limits
@@ -60,7 +61,8 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if (beyond := impossible_limit(comparison)) is not None:
         said = (*limits_sentences(comparison), beyond)
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
-    judged = _judged(comparison)
+    distinct = without_copies(comparison)
+    judged = _judged(distinct)
     verdicts = (
         [
             *_each_by_itself(judged, every_profile(whole)),
@@ -69,9 +71,9 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]
     )
-    verdicts[1:1] = [*_only_difference(that_apply(comparison)), *best_against_others(whole, comparison)] if verdicts else []
+    verdicts[1:1] = [*_only_difference(that_apply(distinct)), *best_against_others(whole, comparison)] if verdicts else []
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
-    rests_on = basis(that_apply(comparison)) if verdicts else ()
+    rests_on = basis(that_apply(distinct)) if verdicts else ()
     adopted = {profile: loop for profile, said in judged.items() if (loop := next(filter(None, (s.adopts for s in said)), ""))}
     named = next(((each.adopts, *each.or_else) for said in judged.values() for each in said if each.adopts), ())
     said = (
@@ -79,6 +81,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *unreadable_replies(comparison.arms),
         *rests_on,
         *verdicts,
+        *same_sentences(comparison),
         *tighter_limits(whole, budgets, adopted),
         *fits,
         *_claims(whole, _pairs(comparison, RATE), named),

@@ -85,6 +85,10 @@ class FewTasksTable:
             notes.append(with_unit(amount(cost, self.found.unit), self.found.unit))
         return ", ".join([solved, *notes])
 
+    def cost(self, row: AnswerRow, task: str) -> float | None:
+        """Return a loop's mean cost of a trial of one task, in the unit of the matrix; None where it is not known."""
+        return self._cost(self.of(row, task))
+
     def _cost(self, own: Sequence[OnTask]) -> float | None:
         """Return the mean cost of a trial, in the unit of the matrix; None where it is not known of each."""
         costs = [(one.tokens if self.found.unit == "tokens" else one.cost_usd, one.trials) for one in own]

@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair, too_few_units
-from loopbench.metrics.within_tasks import WithinTasks
-from loopbench.protocol.counts import counted, joined
+from loopbench.metrics.few_tasks import MAX_FEW_TASKS
+from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
-from loopbench.text.numbers import p_value
 
+from .air import every_profile, is_still, what_disturbs
+from .few_tasks_claims import FewTasksClaims
 from .few_tasks_table import FewTasksTable
-from .matrix import AnswerRow, pairs_of
+from .matrix import AGENT, AnswerRow
 from .paired import FIRST_TASKS
 from .prices import Prices
 from .sentence import AnswerSentence
 
+REPEATS = 10
+"""Repeats that are proposed where tasks are few and ran once."""
 MIN_BEYOND = 0.5
 """Share of a loop's trials from which on it is told that they go beyond the limit."""
 
@@ -40,57 +43,82 @@ class FewTasksVerdict:
         return bool(self.accuracy and self.on.each) and all(pair.within is not None for pair in self.accuracy)
 
     def told(self) -> Iterator[AnswerSentence]:
-        """Yield which loop is ahead on these tasks, and that it says nothing of others."""
+        """Yield which loop to adopt for these tasks, who is shown ahead of whom, and what each solved; nothing without repeats."""
         if not self._are_known:
             return
-        rows = [row for row in self.on.found.rows if self._within(row)]
+        rows = [row for row in self.on.found.rows if self._is_tested(row)]
         rows = sorted(rows, key=lambda row: (-self._share(row), row.mean_cost))
-        best = [row for row in rows if not any(self._is_ahead(other, row) for other in rows)]
-        tasks = counted(max(pair.within.tasks for pair in self.accuracy if pair.within is not None), "task")
-        head = f"On these {tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
-        notes = "".join(f"; {note}" for note in self._notes(rows))
-        if len(best) == len(rows):
-            said = f"{head} no {self.on.found.subject} is told from another by its repeats: {self._counts(rows)}"
-            yield AnswerSentence(f"{said}{notes}", opens=True)
-        else:
-            names = joined([self.prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(best)], "or")
-            few = f"{head}: adopt {' or '.join(row.loop for row in best)}"
+        head = f"On these {self._tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
+        counts, notes = self._counts(rows), "".join(f"; {note}" for note in self._notes(rows))
+        shown = FewTasksClaims(self.on.found, self.accuracy, self.alpha)
+        leaders, claims = shown.leaders(rows), "; ".join(shown.told(rows))
+        if leaders:
+            first, cheaper = leaders[0], self._cheaper(leaders[0], shown.unbeaten(rows))
+            named = "".join(f", or {self.prices.with_cost(row, has_unit=False)}, {self._by_task(row, first)}" for row in cheaper)
+            few = "".join(f", or {row.loop}, {self._by_task(row, first)}" for row in cheaper)
             yield AnswerSentence(
-                f"{head}: adopt {names}, {self._reason(best, rows)}{notes}",
-                f"{few}{notes}",
-                adopts=best[0].loop,
-                or_else=tuple(row.loop for row in best[1:]),
+                f"{head}: adopt {self.prices.with_cost(first)}{named}; {claims}; {counts}{notes}",
+                f"{head}: adopt {first.loop}{few}; {claims}{notes}",
+                adopts=first.loop,
+                or_else=tuple(row.loop for row in cheaper),
                 opens=True,
             )
-        first = f"; for a choice that holds for others, run about {FIRST_TASKS}" if self.are_all_that_is_known else ""
-        yield AnswerSentence(f"Of other tasks that says nothing{first}")
+        elif shown.claims(rows):
+            none = f"no {self.on.found.subject} is ahead of another one and behind none"
+            yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", opens=True)
+        else:
+            none = f"no {self.on.found.subject} is told from another by its repeats"
+            yield AnswerSentence(f"{head} {none}: {counts}{notes}", opens=True)
 
-    def _within(self, row: AnswerRow, other: AnswerRow | None = None) -> list[WithinTasks]:
-        """Return what repeats show of a loop beside another one, or beside any, the loop being the first of each."""
-        others = [each for each in self.on.found.rows if each is not row] if other is None else [other]
-        pairs = (pair for each in others for pair in pairs_of(self.accuracy, row, each))
-        return [pair.within for pair in pairs if pair.within is not None]
+    def of_others(self) -> AnswerSentence:
+        """Return that these tasks decide nothing of others, and what would."""
+        first = f"for a choice that holds for others, run about {FIRST_TASKS}"
+        return AnswerSentence(f"Of other tasks that decides nothing; {first}{what_disturbs(self.on.found)}")
 
-    def _is_ahead(self, row: AnswerRow, other: AnswerRow) -> bool:
-        """Whether a loop is shown to solve more of these tasks in some column, and less in none."""
-        ahead = any(found.is_ahead(self.alpha) for found in self._within(row, other))
-        return ahead and not any(found.is_ahead(self.alpha) for found in self._within(other, row))
+    def with_repeats(self) -> Iterator[AnswerSentence]:
+        """Yield that repeats would tell more of tasks that are few and ran once each."""
+        tasks = max((pair.difference.n for pair in self.accuracy), default=0)
+        trials = [cell.arm.summary.scored for row in self.on.found.rows for cell in row.cells if cell is not None]
+        if not 0 < tasks <= MAX_FEW_TASKS or max(trials) > tasks or self.on.found.subject == AGENT or is_still(self.on.found):
+            return
+        these, them = ("this task", "it") if tasks == 1 else (f"these {tasks} tasks", "them")
+        yield AnswerSentence(f"For {these} alone --repeats {REPEATS} would tell, by exact tests within {them}")
 
-    def _reason(self, best: Sequence[AnswerRow], rows: Sequence[AnswerRow]) -> str:
-        """Return why these loops are ahead: the trials that they and the next one solved, and how sure it is."""
-        others = [row for row in rows if row not in best]
-        ahead = [[found.p for one in best for found in self._within(one, row) if found.is_ahead(self.alpha)] for row in others]
-        p = p_value(max(min(each, default=0.0) for each in ahead))
-        at_most = f"p {p}" if p.startswith("<") else f"p = {p} or less"
-        tested = f"exact tests within tasks, {at_most}"
-        return f"ahead of every other {self.on.found.subject}: {self._counts([*best, *others])} ({tested}, adjusted)"
+    @property
+    def _tasks(self) -> str:
+        return counted(max(pair.within.tasks for pair in self.accuracy if pair.within is not None), "task")
+
+    def _cheaper(self, first: AnswerRow, unbeaten: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the loops to take in the place of the first one to save costs: each costs less than the one before it.
+
+        `unbeaten`: the loops that are shown behind none, that which solved most first.
+        """
+        found = [first]
+        for row in unbeaten:
+            if row.mean_cost < found[-1].mean_cost and found[-1].cost is not None:
+                found.append(row)
+        return found[1:]
+
+    def _by_task(self, row: AnswerRow, than: AnswerRow) -> str:
+        """Return on how many of these tasks a loop that costs less on average does so."""
+        tasks = self.on.tasks
+        costs = [(self.on.cost(row, task), self.on.cost(than, task)) for task in tasks]
+        less = sum(own is not None and other is not None and own < other for own, other in costs)
+        if not less or any(None in each for each in costs):
+            return "which is cheaper by its mean"
+        return f"which is cheaper on {'each' if less == len(tasks) else less} of these tasks"
+
+    def _is_tested(self, row: AnswerRow) -> bool:
+        """Whether repeats were tested of a loop and another one."""
+        return any(pair.within is not None for pair in self.accuracy if {pair.a, pair.b} & row.arms)
 
     def _counts(self, rows: Sequence[AnswerRow]) -> str:
-        """Return `finish solved 554 of 600 trials, bare 524 …`, of the first three."""
+        """Return `finish solved 554 of 600 trials, bare 524 …`, of the first three; of several profiles added up, as is said."""
+        over = f" over {every_profile(self.on.found)}" if len(self.on.found.columns) > 1 else ""
         trials = {self.on.trials(row) for row in rows}
         told = []
         for number, row in enumerate(rows):
-            of = f" of {self.on.trials(row):,}{' trials' * (number == 0)}" if number == 0 or len(trials) > 1 else ""
+            of = f" of {self.on.trials(row):,}{f' trials{over}' * (number == 0)}" if number == 0 or len(trials) > 1 else ""
             solved = f"{self.on.solved(row):,.4g}" if self.on.solved(row) else "none"
             told.append(f"{row.loop}{' solved' * (number == 0)} {solved}{of}")
         return listed(told)

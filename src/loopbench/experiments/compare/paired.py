@@ -20,15 +20,23 @@ def difference_in_words(pair: Pair, a: str, b: str) -> tuple[str, str]:
 
 FIRST_TASKS = 50
 """Tasks to run first where there are too few to say anything: from as many, the variance is known well enough to plan with."""
+MIN_PLANNED_FROM = 20
+"""Tasks below which the variance is not known well enough to name a number of tasks at all."""
+
+
+def are_too_few_to_plan(units: int, alpha: float, *, is_clustered: bool) -> bool:
+    """Whether from so many tasks, or clusters of them, no number of tasks that would decide is told."""
+    return too_few_units(units, alpha) or (not is_clustered and units < MIN_PLANNED_FROM)
 
 
 def too_few_to_plan(undecided: Sequence[Pair], alpha: float) -> str:
     """Return that tasks, or clusters of them, are too few to decide any of these pairs or to tell how many would; empty where they
     are not."""
-    units = max(pair.units for pair in undecided)
-    if not too_few_units(units, alpha):
+    most = max(undecided, key=lambda pair: pair.units)
+    is_clustered = all(pair.units < pair.difference.n for pair in undecided)
+    if not are_too_few_to_plan(most.units, alpha, is_clustered=is_clustered):
         return ""
-    if not all(pair.units < pair.difference.n for pair in undecided):
-        few = counted(units, "task is", "tasks are")
+    if not is_clustered:
+        few = counted(most.units, "task is", "tasks are")
         return f"{few} too few to tell how many would decide; run about {FIRST_TASKS} first"
-    return f"{counted(units, 'cluster')} of tasks can show no difference, whatever the number of tasks in them"
+    return f"{counted(most.units, 'cluster')} of tasks can show no difference, whatever the number of tasks in them"

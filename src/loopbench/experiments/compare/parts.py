@@ -13,16 +13,17 @@ from .measured_forms import applies
 
 def that_apply(comparison: Comparison) -> Comparison:
     """Return the arms whose profile applies to their loop, and their pairs."""
-    return comparison if all(applies(arm.info) for arm in comparison.arms) else _part(comparison, applies)
+    return comparison if all(applies(arm.info) for arm in comparison.arms) else part_of(comparison, applies)
 
 
 def under_profile(comparison: Comparison, profile: str) -> Comparison:
     """Return the arms under one profile that it applies to, and their pairs; nothing is pooled."""
-    own = _part(comparison, lambda info: info.profile == profile and applies(info))
+    own = part_of(comparison, lambda info: info.profile == profile and applies(info))
     return replace(own, pooled=())
 
 
-def _part(comparison: Comparison, belongs: Callable[[ArmInfo], bool]) -> Comparison:
+def part_of(comparison: Comparison, belongs: Callable[[ArmInfo], bool]) -> Comparison:
+    """Return the arms that belong to a part, and their pairs."""
     arms = tuple(arm for arm in comparison.arms if belongs(arm.info))
     names = {arm.info.arm for arm in arms}
     return replace(comparison, arms=arms, pairs=tuple(pair for pair in comparison.pairs if {pair.a, pair.b} <= names))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
+from loopbench.metrics.few_tasks import MAX_FEW_TASKS
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval_of
@@ -126,10 +127,15 @@ class Prices:
     def _not_told_apart(self, best: AnswerRow, others: Sequence[AnswerRow], *, has_costs: bool = False) -> str:
         """Return that a loop that costs less by the means is not told apart in cost; empty where none does."""
         row = self._least_spending(best, others) or self._cheaper_by_solved(best, others)
-        if row is None:
+        if row is None or self._are_of_few_tasks:
             return ""
         costs = f" ({self.per_trial(best)} and {self.price(row)})" if has_costs else ""
         return f"; the costs of {best.loop} and {row.loop} are not told apart{costs}"
+
+    @property
+    def _are_of_few_tasks(self) -> bool:
+        """Whether tasks are so few that even costs which differ on each of them may not be told apart."""
+        return bool(self.costs) and all(pair.difference.n <= MAX_FEW_TASKS for pair in self.costs)
 
     def _least_spending(self, best: AnswerRow, others: Sequence[AnswerRow]) -> AnswerRow | None:
         """Return the loop that spends the least on a trial; None where that is no less than the best one spends, as written."""
@@ -159,7 +165,7 @@ class Prices:
         if len(equal) == len(self.found.rows):
             return f"; they cost the same {each}"
         if not any(is_shown_cheaper(row, other, self.costs) for row in (cheapest, *equal) for other in known):
-            return "; their costs are not told apart"
+            return "" if self._are_of_few_tasks else "; their costs are not told apart"
         if cheapest not in equal:
             spend = "spends" if len(equal) == 1 else "spend"
             by_trial = f"{listed([row.loop for row in equal])} {spend} the least on a trial {each}"

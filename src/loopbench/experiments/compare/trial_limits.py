@@ -56,12 +56,13 @@ def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, 
 
 def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield that the verdict holds under the run's limits to a trial, and how many trials of each loop ended at one."""
-    limits, trials = comparison.limits, dict[str, int]()
+    limits, trials, scored = comparison.limits, dict[str, int](), dict[str, int]()
     if not limits.words:
         return
     for arm in comparison.arms:
         name = short_name(arm.info)
         trials[name] = trials.get(name, 0) + sum(arm.summary.stops.get(stop, 0) for stop in limits.stops)
+        scored[name] = scored.get(name, 0) + arm.summary.scored
     holds = f"All of this is for {limits.words}"
     if not any(trials.values()):
         yield AnswerSentence(f"{holds}, which no trial reached", is_basis=True)
@@ -69,12 +70,13 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     ordered = sorted(trials, key=lambda loop: -trials[loop])
     shown = ordered if len(ordered) <= MAX_NAMES + 1 else [loop for loop in ordered if trials[loop]][:MAX_NAMES]
     rest = [trials[loop] for loop in ordered if loop not in shown]
-    told = [f"{loop} {trials[loop] or 'none'}" for loop in shown]
+    each = f", of {next(iter(scored.values())):,}{' each' * (len(scored) > 1)}" if len({*scored.values()}) == 1 else ""
+    told = [f"{loop} {trials[loop] or 'none'}{'' if each else f' of {scored[loop]:,}'}" for loop in shown]
     others = [f"{counted(len(rest), 'other')} {f'{sum(rest)} in all' if any(rest) else 'none'}"] if rest else []
     reached = ", ".join([*told, *others])
     lost = limits.stops <= _LOST_AT and not limits.words.endswith(_LAST_CALL)
     what = "trials that needed more, and so are not solved" if lost else "trials that ended there"
-    yield AnswerSentence(f"{holds}; {what}: {reached}", is_basis=True)
+    yield AnswerSentence(f"{holds}; {what}{each}: {reached}", is_basis=True)
 
 
 def impossible_limit(comparison: Comparison) -> AnswerSentence | None:

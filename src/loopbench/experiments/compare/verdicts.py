@@ -10,7 +10,7 @@ the margin, the cheaper one is adopted in its place (`thrift`). Cheap is what co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from loopbench.metrics.comparison import Pair, too_few_units
@@ -47,16 +47,25 @@ class Verdicts:
     def told(self) -> Iterator[AnswerSentence]:
         """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared.
 
-        Of tasks too few to speak for others, what their repeats show of them alone stands in the place of all that; where nothing
-        is decided of others, before it.
+        Of a few tasks with repeats, what these show of the tasks themselves stands first where nothing is decided of other tasks,
+        else behind it.
         """
         compared = self.found.compared
         if not compared:
             return
         these = [*self.these.told()]
         others = [] if self.these.are_all_that_is_known else [*self._of_other_tasks(compared)]
-        is_open = all(pair.verdict.word == "undecided" for pair in self.accuracy)
-        yield from [*these, *others] if is_open else [*others, *these]
+        is_open = all(pair.verdict.word == "undecided" for pair in (*self.accuracy, *self.pooled))
+        if not these:
+            yield from others
+            yield from self.these.with_repeats() if is_open else ()
+        elif is_open and not any(each.adopts for each in others):
+            yield from these
+            yield self.these.of_others()
+        elif is_open:
+            yield from [*these, *map(_of_others, others)]
+        else:
+            yield from [*others, *these]
 
     def _of_other_tasks(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
         best = self.found.rows[0]
@@ -322,3 +331,11 @@ class Verdicts:
             where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
             parts.append(f"{listed(loops)}{where}")
         yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out)
+
+
+def _of_others(sentence: AnswerSentence) -> AnswerSentence:
+    """Return a sentence that says of other tasks which loop to adopt, and that it does; any other one as it is."""
+    if not sentence.adopts:
+        return sentence
+    of = "Of other tasks: "
+    return replace(sentence, text=f"{of}{sentence.text}", brief=sentence.brief and f"{of}{sentence.brief}", opens=True)

@@ -6,8 +6,7 @@ import math
 import shlex
 
 from loopbench.datasets.generating import MAX_SIZE
-from loopbench.experiments.compare.paired import FIRST_TASKS
-from loopbench.metrics.comparison import too_few_units
+from loopbench.experiments.compare.paired import FIRST_TASKS, are_too_few_to_plan
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import duration
 from loopbench.text.table import Table
@@ -69,7 +68,7 @@ def _answer(sizing: Sizing, plan: SizeOption) -> str:
     goal = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
     question = f"{'To decide' if plan.purpose == 'compare' else 'For'} {goal} ({sizing.metric}, {percent(sizing.power)} sure)"
     best, units = plan.best, sizing.tasks if sizing.clusters is None else sizing.clusters
-    if too_few_units(units, sizing.alpha):
+    if are_too_few_to_plan(units, sizing.alpha, is_clustered=sizing.clusters is not None):
         few = counted(units, "task") if sizing.clusters is None else f"{counted(units, 'cluster')} of tasks"
         return f"{question}: {few} in the pilot are too few to tell; run about {FIRST_TASKS} first"
     if best is not None:

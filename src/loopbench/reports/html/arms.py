@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context, headings, injection, over_templates
-from loopbench.metrics.arm_info import are_imported
+from loopbench.metrics.arm_info import ArmInfo, are_imported
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
@@ -16,7 +16,6 @@ from .charts import accuracy, forest
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragraph
 from .grouping import arms_by_group
 
-ARM = "An arm is a loop under a fault profile: finish/flaky-tools is the loop finish under the profile flaky-tools."
 AGENT = "An arm is an agent, by the name that the imported files give it, or the user."
 CONTEXT_NOTE = (
     "Retention is the share of results that a prompt still shows when it needs them; the columns to the right count how many "
@@ -40,11 +39,18 @@ MAX_OPEN = 24
 """Most rows of a chart that is not folded."""
 
 
+def _arm_in_words(info: ArmInfo) -> str:
+    """Return what an arm is, by the run's own first one."""
+    if info.model == "scripted":
+        return f"An arm is a loop under a fault profile: {info.arm} is the loop {info.variant} under the profile {info.profile}."
+    return f"An arm is a loop with a model: {info.arm} is the loop {info.variant} with the model {info.model}."
+
+
 def arms_section(comparison: Comparison, *, in_full: bool = True) -> PageSection:
     """Return the section on each arm's numbers; `in_full` also on its contexts, calls and injections, and on templates where they
     make other units than tasks do."""
     blocks: list[Block] = [
-        Paragraph(AGENT if are_imported(arm.info for arm in comparison.arms) else ARM, "quiet"),
+        Paragraph(AGENT if are_imported(arm.info for arm in comparison.arms) else _arm_in_words(comparison.arms[0].info), "quiet"),
         arms_grid(comparison.arms),
     ]
     if any(arm.summary.accuracy is not None for arm in comparison.arms):
