@@ -42,7 +42,7 @@ def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten)
     assert judged.bless
     assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
     tested, _ = next_steps(judged)
-    assert tested.say == "No trial ran under the new default limit; this gate does:"
+    assert tested.say == "No trial ran under the new default limit, which fails until it is tested or blessed; this gate tests it:"
     words = shlex.split(tested.commands[0])
     assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == ["bare(max_steps=4)", "finish(max_steps=4)"]
     assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
