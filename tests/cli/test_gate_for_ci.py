@@ -44,10 +44,14 @@ def test_in_github_actions_annotations_and_the_step_summary_are_written_unasked(
     assert "::" not in loopbench("gate", run, "--baseline", "b.json", "--no-annotations").err
 
 
-def test_in_github_actions_an_error_in_a_loop_is_annotated_with_its_file_and_line(loopbench, blessed, here, monkeypatch):
+@pytest.mark.parametrize("workspace", [True, False])
+def test_in_github_actions_an_error_in_a_loop_is_annotated_with_its_file_and_line(loopbench, blessed, here, monkeypatch, workspace):
+    """The file is seen from the repository, and where nobody says where that is, from the working directory."""
     blessed("--loop", "bare")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    if workspace:
+        monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
     (here / "unreadable.py").write_text("def a():\n    return (\n")
     (here / "unable.py").write_text("import json\n\njson.nothing()\n")
     for module, line, said in (("unreadable", 2, "SyntaxError"), ("unable", 3, "AttributeError")):

@@ -114,7 +114,8 @@ def test_another_form_of_the_same_answer_is_a_warning_with_an_example(machine):
     write(machine.folder, words=WORDS.replace("return answer", "return f'The answer is {answer}.'"))
     ended = machine.run(*GATE, "--annotations")
     assert (ended.code, ended.out.partition(":")[0]) == (0, "unchanged"), ended
-    said = r'8 trials have the same score with another answer, such as \S+/item0/0: \S+ → "The answer is 100\.0\."\.'
+    many = "8 trials with a score above 0 have the same score with another answer"
+    said = rf'{many}, such as \S+/item0/0: \S+ → "The answer is 100\.0\."\.'
     assert re.search(said, ended.out), ended.out
     assert ended.err.startswith("::warning title=loopbench gate%3A unchanged::")
     assert "The answer is 100.0." in ended.err
@@ -146,6 +147,24 @@ def test_one_trial_that_hangs_is_a_regression_with_its_line_and_command(machine,
 def git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
     return subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_cure_of_a_damaged_baseline_that_was_committed_works_in_git(machine):
+    """The damaged file is the committed one: the error names the log, and an older commit of it can be taken."""
+    folder, path = machine.folder, machine.folder / "b.json"
+    original = path.read_text()
+    git(folder, "init", "-q", "-b", "one")
+    for text in (original, original.replace("finished", "crashed", 1)):
+        path.write_text(text)
+        git(folder, "add", "b.json")
+        git(folder, "commit", "-qm", "a baseline")
+    ended = machine.run(*GATE)
+    assert ended.code == 2
+    assert "git log -- b.json lists its commits, and git checkout GOOD -- b.json takes it from the commit GOOD" in ended.err
+    _, good = git(folder, "log", "--format=%H", "--", "b.json").split()
+    git(folder, "checkout", good, "--", "b.json")
+    assert path.read_text() == original
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

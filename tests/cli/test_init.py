@@ -127,3 +127,11 @@ def test_a_name_is_found_wherever_a_module_defines_it(here, loopbench, name):
 def test_a_module_that_takes_names_from_elsewhere_may_have_any(here, loopbench):
     (here / "mine.py").write_text("from os.path import *\n")
     assert loopbench("init", "--loop", "mine:join").code == 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_its_test_needs_is_told_where_it_is_missing(loopbench, here, monkeypatch, there):
+    monkeypatch.setattr("loopbench.cli.init.is_installed", lambda _: there)
+    ended = loopbench("init", "project")
+    assert ended.code == 0
+    assert ("  pip install pytest " in ended.out) != there

@@ -266,7 +266,7 @@ def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
 def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, blessed):
     blessed.write_text("", "utf-8")
     (pytester.path / ".git").mkdir()
-    back = "if it was committed, git checkout -- *test_mine.test_agent.json brings it back"
+    back = "git checkout -- *test_mine.test_agent.json brings back the committed one; *takes it from the commit GOOD"
     anew = "else bless it again: pytest --loop-bless test_mine.py::test_agent"
     run(pytester).stdout.fnmatch_lines([f"loop_gate: *: it is empty; {back}; {anew}"])
     blessed.write_text("<<<<<<< HEAD\n", "utf-8")

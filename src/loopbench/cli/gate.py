@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -36,6 +36,7 @@ from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.as_junit import error_junit
 from loopbench.experiments.gate.baseline import measured
 from loopbench.experiments.gate.baseline_changes import blessed_crashes, contents, replaced
+from loopbench.experiments.gate.claims import CLAIMS
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import check_accuracy_margin
 from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
@@ -89,7 +90,8 @@ class OnWorseHere(StrEnum):
     PASSED = "pass"
 
 
-BILL = "tokens"
+HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN}
+"""Metric that a baseline's command has judged beside accuracy → its margin."""
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
 
 RERUN_FLAGS = ConfigFlags(
@@ -163,13 +165,13 @@ class GateOutputs(OptionGroup):
 def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, outputs: GateOutputs, output: GatePrints) -> None:
     """Say whether a run is worse than a baseline.
 
-    The exit code is 0 if it is not, 1 if it is, be it on these tasks alone, 2 for bad usage or a run that cannot be compared, 3 if
-    it is undecided, 4 if the run is invalid, and 130 if it was interrupted.
+    The exit code is 0 if it is not, 1 if it is, be it on these tasks alone, or if a default limit of the loop's own is another, 2
+    for bad usage or a run that cannot be compared, 3 if it is undecided, 4 if the run is invalid, and 130 if it was interrupted.
     """
     with _errors_told(outputs.targets()):
         judged = _judged(options, flags, again, outputs.targets(), output)
     _print_whatever_reads(judged, output)
-    undecided = CODES[outputs.on_undecided]
+    undecided = CODES[OnUndecided(judged.undecided_as(outputs.on_undecided.value))]
     codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "worse here": FAILED, "undecided": undecided, "invalid": INVALID}
     raise typer.Exit(codes[judged.held_as(outputs.on_worse_here.value)])
 
@@ -264,16 +266,19 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     for line in said:
         print(plain(f"  {line}"))
     anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
-    words = ["loopbench", "gate", *anew, "--baseline", str(output), *_tokens(found)]
+    words = ["loopbench", "gate", *anew, "--baseline", str(output), *_held_beside(found)]
     print(plain(f"gate it with: {shlex.join(words)}{_again(found)}"))
     if anew:
         print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
 
 
-def _tokens(found: Results) -> list[str]:
-    """Return the words that have the bill judged, too, as the test does that `init` writes; none where some trial has no tokens."""
+def _held_beside(found: Results) -> Iterator[str]:
+    """Yield the words that have the bill and wrong answers given as done judged, too, as the test does that `init` writes; none of
+    a metric that some trial does not have."""
     scored = [record for record in found.records if record.status == "scored"]
-    return ["--metric", f"{BILL}={MORE:g}"] if all(measured(record, BILL) is not None for record in scored) else []
+    for metric, margin in HELD_BESIDE.items():
+        if all(measured(record, metric) is not None for record in scored):
+            yield from ("--metric", f"{metric}={margin:g}")
 
 
 def _again(found: Results) -> str:

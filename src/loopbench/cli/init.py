@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from loopbench._extras import is_installed
 from loopbench.runs.config import IfAbsent
 from loopbench.text.plain_text import plain
 
@@ -40,5 +41,7 @@ def init(options: InitOptions) -> None:
     if options.folder != Path():
         print(f"  cd {shlex.quote(str(options.folder))}")
     print("  loopbench compare --config loopbench.toml")
+    if not is_installed("pytest"):
+        print("  pip install pytest                         # which tests/test_loops.py needs")
     print("  pytest --loop-bless tests/test_loops.py    # writes tests/baselines/; commit them")
     print("  pytest tests/test_loops.py                 # fails once the loop gets worse")

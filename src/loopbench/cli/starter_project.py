@@ -64,10 +64,14 @@ TEST = '''\
 
 import pytest
 
-# metrics: the bill is held, too; tokens may grow by 10 %. An undecided gate fails the test;
+# metrics: tokens may grow by 10 %, and wrong answers given as done by 2 points. An undecided gate fails the test;
 # with on_undecided="skip" it is a skipped test, with a warning on the pull request.
 pytestmark = pytest.mark.loop_gate(
-    suite="jsonl", data="loop_tasks.jsonl", tools="loop_tools", repeats=3, metrics={{"tokens": 0.1}}
+    suite="jsonl",
+    data="loop_tasks.jsonl",
+    tools="loop_tools",
+    repeats=3,
+    metrics={{"tokens": 0.1, "false_success_rate": 0.02}},
 )
 
 

@@ -54,9 +54,9 @@ class Bounds:
     high: float
 
     def to_json(self) -> dict[str, float | None]:
-        """Return plain JSON, with None for what is infinite."""
+        """Return plain JSON, with None for what is infinite, and 0.0 where it is -0.0."""
         found = {"value": self.value, "low": self.low, "high": self.high}
-        return {name: number if math.isfinite(number) else None for name, number in found.items()}
+        return {name: number + 0.0 if math.isfinite(number) else None for name, number in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ def interrupted(seconds: float, at: str) -> str:
     return f"{INTERRUPTED} {seconds:.1f} s, and was interrupted{f' at {at}' * bool(at)}"
 
 
-def killed(seconds: float) -> str:
-    """Return why a trial's process was killed."""
-    return f"{KILLED} {seconds:.0f} s and could not be interrupted; its process was killed"
+def killed(seconds: float, at: str) -> str:
+    """Return why a trial's process was killed. `at`: as in `interrupted`; no trace has it, since a trace ends with its trial."""
+    where = f"; it was at {at}" if at else "; it was in code that gave no sign, such as a long call in C"
+    return f"{KILLED} {seconds:.0f} s and could not be interrupted; its process was killed, and its trace lost{where}"
 
 
 def is_blocked(reason: str) -> bool:

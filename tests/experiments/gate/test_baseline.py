@@ -349,7 +349,8 @@ def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, 
     with pytest.raises(DamagedBaseline, match=r"was written; bless it again$"):
         read_baseline(path)
     (tmp_path / ".git").mkdir()
-    with pytest.raises(DamagedBaseline, match=r"was written; if it was committed, git checkout -- .* brings it back; else bless"):
+    cure = r"git checkout -- .* brings back the committed one; .*git checkout GOOD -- .* takes it from the commit GOOD; else bless"
+    with pytest.raises(DamagedBaseline, match=rf"was written; {cure}"):
         read_baseline(path)
     told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"
     assert replaced(path, blessed) == [f"{told} after it was written"]

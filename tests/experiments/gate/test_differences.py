@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
 
+from loopbench.checks.loop.scaffold import new_loop
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline
+from loopbench.experiments.gate import Baseline, bless, judge
 from loopbench.experiments.gate.changed_tasks import _ended_early
 from loopbench.experiments.gate.other_changes import ANSWERS, COURSE, differences, other_answers
 from loopbench.experiments.gate.sides import TrialPair
+from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
+from loopbench.runs.store.traces import read_trace
 
+UNREAD = 'messages.append(Message("user", f"Error: {error}"))\n                continue'
+"""What a first loop does about a reply that it cannot read."""
 BLESSED = ("a1", "b2", "c3", "d4")
 
 
@@ -32,6 +38,26 @@ def test_a_loop_that_ends_where_the_blessed_one_went_on_is_told_by_that_and_not_
     if found is not None:
         steps = f"{len(BLESSED) - len(own)} step{'s' * (len(BLESSED) - len(own) > 1)}"
         assert (found.cause, steps in found.detail) == ("termination", True)
+
+
+def test_a_loop_that_gives_up_at_a_reply_it_cannot_read_is_told_as_show_tells_it(fresh, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = new_loop("gives_up", tmp_path)
+    text = made.loop.read_text()
+    assert text.count(UNREAD) == 1
+    asked = {"loops": (made.target,), "profiles": ("flaky-format",), "workers": 1}
+    blessed = bless(fresh(**asked))
+    made.loop.write_text(text.replace(UNREAD, "return Outcome(None, StopReason.MAX_STEPS, step + 1)"))
+    sys.modules.pop("gives_up", None)
+    found = fresh(**asked)
+    trials = {one.key: read_trial(read_trace(found.folder, one), one) for one in found.records}
+    lost = [change for change in judge(found, blessed).tasks if change.became == "worse"]
+    assert len(lost) >= 3
+    for change in lost:
+        alone = trials[change.trial]
+        assert ended_unread(alone)
+        assert (change.cause, change.step) == ("parse", explain(alone).step)
+        assert change.detail.startswith(explain(alone).detail)
 
 
 def test_answers_that_are_others_are_told_beside_moves(wind: Results, baseline: Baseline):
@@ -57,6 +83,6 @@ def test_another_form_of_an_answer_is_told_with_an_example_where_it_scores(
     line = baseline.arms[record.arm].tasks[record.task]
     assert line.answer is not None
     was, where = line.answer[record.repeat], f"{record.arm}/{record.task}/{record.repeat}"
-    one = f'1 trial has the same score with another answer, such as {where}: {was} → ["two",2].'
+    one = f'1 trial with a score above 0 has the same score with another answer, such as {where}: {was} → ["two",2].'
     assert other_answers([TrialPair(line, record)]) == one * said
     assert other_answers([TrialPair(line.model_copy(update={"answer": None}), record)]) == "", "an older baseline"

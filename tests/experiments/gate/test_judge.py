@@ -133,7 +133,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
         "stops", "common_tasks", "bless", "counted",
     }  # fmt: skip
-    alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "unjudged"}
+    alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "unjudged", "claims"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",

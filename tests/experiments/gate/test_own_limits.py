@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.gate import Baseline, headline, judge
+from loopbench.experiments.gate import Baseline, headline, judge, to_junit
 from loopbench.experiments.gate.baseline import bless, read_baseline, write_baseline
 from loopbench.experiments.gate.github import github_annotations
 from loopbench.experiments.gate.next_steps import next_steps
@@ -42,11 +42,15 @@ def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten)
     assert judged.bless
     assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
     tested, _ = next_steps(judged)
-    assert tested.say == "No trial ran under the new default limit; this gate does:"
+    assert tested.say == "No trial ran under the new default limit, which fails until it is tested or blessed; this gate tests it:"
     words = shlex.split(tested.commands[0])
     assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == ["bare(max_steps=4)", "finish(max_steps=4)"]
     assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
-    assert github_annotations(judged)[0].startswith(f"::warning title=loopbench gate%3A undecided::{SAID}")
+    assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A undecided::{SAID}")
+    assert github_annotations(judged, "pass")[0].startswith("::notice ")
+    assert [judged.undecided_as(asked) for asked in ("undecided", "fail", "pass")] == ["fail", "fail", "pass"]
+    assert "<failure" in to_junit(judged)
+    assert "<failure" not in to_junit(judged, "pass")
 
 
 def test_the_same_limit_and_one_that_is_not_known_change_nothing(wind, of_ten, baseline):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
@@ -18,6 +23,7 @@ from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine import arm_deaths, pool
 from loopbench.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
 from loopbench.runs.engine.messages import WorkerError
+from loopbench.runs.engine.pool_worker import PoolWorker
 from loopbench.runs.manifest import read_manifest
 from loopbench.runs.run_state import Spent, overrun, read_state
 
@@ -103,7 +109,43 @@ def test_a_loop_that_nothing_interrupts_is_ended_with_its_process(nasty, ran, mo
         assert (busy.status, busy.stop, busy.accuracy) == ("scored", "timeout", 0.0)
         assert "let nothing else run" in busy.reason
     assert "its process was killed" in found.of("Matches")[0].reason
+    for loop in ("Swallows", "Spins"):
+        assert re.search(r" at nasty\.py:\d+$", found.of(loop)[0].reason), found.of(loop)[0].reason
     assert [record.accuracy for record in found.of("bare")] == [1.0]
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no process can be held to one processor")
+def test_a_loop_that_spins_beside_others_that_compute_is_interrupted_at_its_line_and_not_killed(nasty, ran, monkeypatch):
+    """On a busy machine it takes long to compute for the limit, longer than a worker is given that hears nothing."""
+    monkeypatch.setattr(pool, "SILENCE_GRACE_S", 3.0)
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(5)]
+    try:
+        found = ran(loops=("nasty:Spins",), suite="arithmetic(size=1)", profiles=CLEAN, workers=1, trial_timeout_s=0.5)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+        os.sched_setaffinity(0, allowed)
+    (spins,) = found.of("Spins")
+    assert (spins.stop, spins.accuracy) == ("timeout", 0.0)
+    assert re.search(r"it let nothing else run for .* s, and was interrupted at nasty\.py:\d+$", spins.reason), spins.reason
+    assert not [note for note in found.told.notes if "was killed" in note]
+
+
+@given(
+    stuck=st.floats(0, 100), silent=st.floats(0, 100), limit=st.floats(0.1, 50), grace=st.floats(0.1, 20), counting=st.booleans()
+)
+def test_a_worker_is_killed_only_where_it_will_not_interrupt_its_trial_by_itself(stuck, silent, limit, grace, counting):
+    def hopeless(**orders: Any) -> bool:
+        worker = PoolWorker(cast(Any, None), 1, stuck_s=stuck, silent_s=silent, counting=counting, **orders)
+        return worker.is_hopeless(limit, grace)
+
+    assert not hopeless()
+    over = stuck + silent > limit + grace
+    assert hopeless(orders={1: None}) == (over and (not counting or silent > grace))
 
 
 @pytest.mark.parametrize("workers", [None, 1])

@@ -10,8 +10,8 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.text import junit
 
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
-from .outcome import GateArm, GateResult, OnWorseHere
-from .outputs import OnUndecided, for_a_server, headline, held_to_its_margin, literal, losses, other_stops, task_text
+from .outcome import GateArm, GateResult, OnUndecided, OnWorseHere
+from .outputs import for_a_server, headline, held_to_its_margin, literal, losses, other_stops, task_text
 from .stop_words import break_title, breaks, shown_stops, title
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
@@ -26,7 +26,11 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
     The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
     failure on request, and one that is worse here a failure, or none on request; an invalid one is an error.
     """
-    kinds = {"regression": "failure", "undecided": _UNDECIDED[on_undecided], "worse here": _WORSE_HERE[on_worse_here]}
+    kinds = {
+        "regression": "failure",
+        "undecided": _UNDECIDED[result.undecided_as(on_undecided)],
+        "worse here": _WORSE_HERE[on_worse_here],
+    }
     root = junit.suites("loopbench gate")
     if result.reasons:
         case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")

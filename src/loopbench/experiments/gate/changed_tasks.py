@@ -8,9 +8,9 @@ from pathlib import Path
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trajectory.divergence import cause_of, first_difference
+from loopbench.metrics.trajectory.divergence import ended_unread, explain, first_difference, read_trial
 from loopbench.metrics.trajectory.losses import Loss
-from loopbench.metrics.trajectory.trajectory import course, shortened, signatures
+from loopbench.metrics.trajectory.trajectory import shortened, signatures
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import read_trace
@@ -130,10 +130,10 @@ def _divergence(folder: Path, record: Record, line: TaskLine, counterpart: int, 
     """Return where the trial parts from its counterpart, and why it was lost; None for what no readable trace shows."""
     baseline_steps = () if line.course is None else signatures(line.course[counterpart])
     try:
-        trace = read_trace(folder, record)
-        loss = cause_of(trace, record, baseline_steps) if lost else None
-        own = [step.signature for step in course(trace)]
-        if lost and (early := _ended_early(record, baseline_steps, own)) is not None:
+        trial = read_trial(read_trace(folder, record), record, baseline_steps)
+        loss = explain(trial) if lost else None
+        own = [step.signature for step in trial.course]
+        if lost and not ended_unread(trial) and (early := _ended_early(record, baseline_steps, own)) is not None:
             loss = early
     except ValueError:
         return None, _untraced(record) if lost else None

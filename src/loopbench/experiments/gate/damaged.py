@@ -35,7 +35,8 @@ def cure_of(path: Path, text: bytes) -> str:
         return f"{sides}; once it is committed, {ANEW}"
     if not any((folder / ".git").exists() for folder in path.absolute().parents):
         return ANEW
-    return f"if it was committed, git checkout -- {file} brings it back; else {ANEW}"
+    back = f"git checkout -- {file} brings back the committed one; if that is damaged, too, git log -- {file} lists its commits"
+    return f"{back}, and git checkout GOOD -- {file} takes it from the commit GOOD; else {ANEW}"
 
 
 def check_suffix(setting: str, path: Path) -> None:

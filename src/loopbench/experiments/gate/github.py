@@ -12,8 +12,8 @@ from loopbench.text.plain_text import plain
 from loopbench.text.table import markdown_item
 
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
-from .outcome import PASSES, GateResult, OnWorseHere
-from .outputs import OnUndecided, explanation, for_a_server, literal, to_markdown
+from .outcome import PASSES, GateResult, OnUndecided, OnWorseHere
+from .outputs import explanation, for_a_server, literal, to_markdown
 from .stop_words import break_title, title
 
 MAX_ANNOTATED = 9
@@ -51,16 +51,17 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes and hangs, the causes of
     lost tasks, and other stops.
 
-    An outcome that passes is a notice, or a warning where answers are others. A new crash is a warning whatever the outcome is, and
-    the first an error where the outcome is one and rests on its arm. It counts all trials that crash, or hang, as the first line
-    does, and marks the line in the user's code.
+    An outcome that passes is a notice, or a warning where answers are others, or more wrong ones are given as done. A new crash is
+    a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It counts all trials
+    that crash, or hang, as the first line does, and marks the line in the user's code.
     """
-    outcome = result.held_as(on_worse_here)
+    outcome, on_undecided = result.held_as(on_worse_here), result.undecided_as(on_undecided)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
     if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    if kind == "notice" and result.other_answers:
-        kind = "warning"  # a lenient scorer takes another form of answer for the same, and who reads the answers may not
+    if kind == "notice" and (result.other_answers or any(arm.claims is not None for arm in result.arms)):
+        # a lenient scorer takes another form of answer for the same, and who reads the answers may not; a wrong one is no pass
+        kind = "warning"
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
@@ -120,8 +121,11 @@ def _command(kind: str, title: str, message: str, place: tuple[str | Path, int] 
 
 
 def _in_repository(file: str | Path) -> str:
-    """Return a file's name as seen from the repository's folder; outside of GitHub Actions as it is."""
-    return _beside_repository(os.path.abspath(file)) if os.environ.get("GITHUB_WORKSPACE") else str(file)
+    """Return a file's name as seen from the repository's folder; outside of GitHub Actions from the working directory."""
+    path = Path(file).absolute()
+    if os.environ.get("GITHUB_WORKSPACE"):
+        return _beside_repository(str(path))
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _escaped(content: str) -> str:

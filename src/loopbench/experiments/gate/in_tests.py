@@ -35,7 +35,7 @@ from .github import append_summary, error_annotation, github_annotations, in_act
 from .judge import DEFAULT_METRICS, judge
 from .next_steps import let_through, next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
-from .outputs import OnUndecided as GateOnUndecided
+from .outcome import OnUndecided as GateOnUndecided
 from .outputs import headline, literal
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit

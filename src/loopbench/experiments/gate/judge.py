@@ -20,6 +20,7 @@ from .case import GateCase, case_of, same_code
 from .changed_code import CodeChange
 from .changed_stops import stop_changes
 from .changed_tasks import changes
+from .claims import CLAIMS, more_claims
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .hangs import hang_words
@@ -150,16 +151,19 @@ def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, 
             same[side.arm],
             fixed=case.fixed,
             broke=[change for change in stops if change.arm == side.arm and change.broke] if case.fixed else (),
+            paired=case.paired,
         )
         for side in case.sides
     ]
     return held_open(arms, case.baseline.arms, case.manifest.arms)
 
 
-def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool, broke: Sequence[StopChange]) -> GateArm:
+def _arm(
+    side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool, broke: Sequence[StopChange], paired: bool
+) -> GateArm:
     """Return an arm with its lines. Where nothing is left to chance, a new crash or hang is a regression, whatever the margins say.
 
-    `broke`: the trials that crash or hang now and did not.
+    `broke`: the trials that crash or hang now and did not. `paired`: whether trials have their counterparts.
     """
     is_open = any(line.metric == PRIMARY and line.outcome == "undecided" for line in lines)
     broke_alone = bool(broke) and all(line.outcome != "regression" for line in lines)
@@ -177,6 +181,7 @@ def _arm(side: Sides, lines: Sequence[GateLine], identical: bool, *, fixed: bool
         crash_alone=crash_alone,
         hang_alone=broke_alone and not crash_alone,
         unjudged=unjudged_bills(side, {line.metric for line in lines}),
+        claims=None if any(line.metric == CLAIMS for line in lines) else more_claims(side, paired=paired),
     )
 
 

@@ -49,7 +49,7 @@ def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = F
         return "–"
     if short and not line.is_ratio:
         return hundredths(value, sign=sign)
-    return f"{value:{'+' * sign}.{2 if line.is_ratio else 3}f}"
+    return f"{value:{'+' * sign}z.{2 if line.is_ratio else 3}f}"
 
 
 def margin_in_words(line: GateLine) -> str:

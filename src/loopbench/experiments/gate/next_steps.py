@@ -107,7 +107,9 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
     if advice.let_through:
         yield NextStep(f"Let through by {advice.let_through}.")
     if any(arm.limit_alone for arm in result.arms):
-        yield _commanded(f"No trial ran under the new default limit{'; this gate does' * bool(advice.limited)}", advice.limited)
+        fails = ", which fails until it is tested or blessed" * (advice.asker == "shell" and not advice.let_through)
+        gate = "; this gate tests it" * bool(advice.limited)
+        yield _commanded(f"No trial ran under the new default limit{fails}{gate}", advice.limited)
         if result.bless:
             yield NextStep("", (f"{result.bless} # if the new limit is meant",))
     if advice.other_cause:

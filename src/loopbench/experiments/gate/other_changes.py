@@ -61,7 +61,11 @@ def other_answers(pairs: Iterable[TrialPair]) -> str:
     if not other:
         return ""
     record, was, now = other[0]
-    more = counted(len(other), "trial has the same score with another answer", "trials have the same score with another answer")
+    more = counted(
+        len(other),
+        "trial with a score above 0 has the same score with another answer",
+        "trials with a score above 0 have the same score with another answer",
+    )
     return f"{more}, such as {short_arm(record.arm)}/{record.task}/{record.repeat}: {was} → {now}."
 
 

@@ -21,6 +21,7 @@ PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
 OnWorseHere = Literal["fail", "pass"]
+OnUndecided = Literal["pass", "fail", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,33 @@ class StopChange:
 
 
 @dataclass(frozen=True, slots=True)
+class MoreClaims:
+    """More trials of an arm give a wrong answer as done than in the baseline, and no margin judges that."""
+
+    was: int
+    """Trials that did so in the baseline, of those with a counterpart where trials have one."""
+    now: int
+    baseline: float
+    """The share, as the metric has it: a mean over tasks."""
+    run: float
+    new: int
+    """Trials that did not do so in the baseline; where trials have no counterparts, by how many they are more."""
+    example: str
+    """One that does so now, `ARM/TASK/REPEAT`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "was": self.was,
+            "now": self.now,
+            "baseline": self.baseline,
+            "run": self.run,
+            "new": self.new,
+            "example": self.example,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class GateArm:
     """One arm of the baseline, with its outcome."""
 
@@ -178,6 +206,8 @@ class GateArm:
     """That it hangs, and did not in the baseline, in words; then it is a regression, without lines if the run was ended for it."""
     unjudged: Mapping[str, float] = field(default_factory=dict)
     """Bill that changed by 10 % or more in sum, and that no margin judges → run / baseline."""
+    claims: MoreClaims | None = None
+    """That more trials give a wrong answer as done, where no margin judges it; else None."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -194,6 +224,7 @@ class GateArm:
             "limit_alone": self.limit_alone,
             "hangs": self.hangs,
             "unjudged": dict(self.unjudged),
+            "claims": None if self.claims is None else self.claims.to_json(),
             "metrics": [line.to_json() for line in self.lines],
         }
 
@@ -251,6 +282,13 @@ class GateResult:
         if self.outcome != "worse here" or on_worse_here == "fail":
             return self.outcome
         return "undecided" if any(line.outcome == "undecided" for line in self.lines) else "pass"
+
+    def undecided_as(self, asked: OnUndecided) -> OnUndecided:
+        """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.
+
+        The change is known and no trial tests it, so a recipe that lets undecided gates through would let it through unseen.
+        """
+        return "fail" if asked == "undecided" and any(arm.limit_alone for arm in self.arms) else asked
 
     @property
     def arms_behind(self) -> frozenset[str]:

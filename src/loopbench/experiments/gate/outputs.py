@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import OPEN, GateLine, agreeing_tasks
@@ -20,6 +19,7 @@ from loopbench.text.counts import counts, listed
 from loopbench.text.plain_text import plain_line
 from loopbench.text.table import Table, markdown_block, markdown_item, markdown_page
 
+from .claims import claims_in_words
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .names import short_arm
 from .next_steps import more_steps, next_steps
@@ -27,7 +27,6 @@ from .other_changes import unjudged_in_brief
 from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
 from .stop_words import beside_losses, breaks, breaks_alone, stop_lines, stops_alone
 
-OnUndecided = Literal["pass", "fail", "undecided"]
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
 MAX_NAMED = 4
@@ -171,8 +170,23 @@ def explanation(result: GateResult, named: int = MAX_NAMED) -> str:
     broke = breaks([change for change in result.stops if change.arm not in whole], sum(arm.trials for arm in result.arms))
     limits = dict.fromkeys(said for arm in result.arms for said in arm.limits)
     bills = unjudged_in_brief(result.arms, named) if result.outcome in PASSES else ()
-    found = "; ".join(filter(None, [result.lead, *hangs, *broke, *limits, _reason(result, named), *bills]))
+    reasons = [_both_ways(result), _reason(result, named)]
+    found = "; ".join(filter(None, [result.lead, *hangs, *broke, *limits, *reasons, claims_in_words(result), *bills]))
     return found if result.common is None else f"{result.common.left_out()}: {found}"
+
+
+def _both_ways(result: GateResult) -> str:
+    """Return how many tasks got worse and better where trials have their counterparts, and nothing else counts them: where both
+    are, and where tasks only got better in a run that passes, so that no bill stands before what was gained."""
+    became = Counter(change.became for change in result.tasks)
+    worse, better = became["worse"], became["better"]
+    if not result.paired or not better or result.outcome in ("better here", "worse here"):
+        return ""
+    if not worse and result.outcome != "pass":
+        return ""
+    if not worse:
+        return f"{counted(better, result.unit)} better, none worse"
+    return f"{counted(worse, result.unit)} worse, {better} better"
 
 
 def _reason(result: GateResult, named: int) -> str:

@@ -107,6 +107,14 @@ def explain(trial: TracedTrial) -> Loss:
     return Loss(found.cause, found.detail, _step(trial, found), _fault(trial, found))
 
 
+def ended_unread(trial: TracedTrial) -> bool:
+    """Whether the loop gave up at a reply that it could not read: the last one, after which nothing was done, nor answered."""
+    place, last = trial.last_ask
+    if last is None or last.wire_error is None or trial.is_finished:
+        return False
+    return not any(isinstance(event, ToolRun) for event in trial.events[place:])
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What a rule has to say."""

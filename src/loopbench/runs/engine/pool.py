@@ -2,8 +2,8 @@
 
 A trial that a worker had under way when it died runs again elsewhere; after two such deaths it runs alone on a worker, and if that
 one dies too, it is recorded as errored. A worker that has said nothing, or whose event loop has not turned, for longer than a
-trial's time limit is killed, and what it had under way runs again, each trial alone: one that is stuck although it is alone has let
-nothing else run, and is recorded as that.
+trial's time limit is killed, unless its watchdog is yet to interrupt the trial, and what it had under way runs again, each trial
+alone: one that is stuck although it is alone has let nothing else run, and is recorded as that.
 """
 
 from __future__ import annotations
@@ -242,6 +242,7 @@ class Pool:
         head, _, trace = message.partition(b"\n")
         said = json.loads(head)
         worker.silent_s, worker.stuck_s, worker.stuck_by = 0.0, said.get("stuck", 0.0), said.get("by", "")
+        worker.stuck_at, worker.counting = said.get("at", ""), said.get("counting", False)
         if "done" in said:
             self._done(worker, said["done"], FinishedTrial(Record.from_json(said["record"]), trace))
         elif "not_run" in said:
@@ -331,9 +332,8 @@ class Pool:
                     worker.silent_s += passed_s
                     if said := self._hanging.said(worker.stuck_by, worker.stuck_s):
                         self._progress.noted(said)
-                    stuck_s = worker.stuck_s + worker.silent_s
-                    if worker.orders and stuck_s > self._job.config.trial_timeout_s + SILENCE_GRACE_S:
-                        self._kill(worker, stuck_s)
+                    if worker.is_hopeless(self._job.config.trial_timeout_s, SILENCE_GRACE_S):
+                        self._kill(worker, worker.stuck_s + worker.silent_s)
         except Exception as error:  # a bug of ours: no trial may wait for ever
             self._fail(error)
 
@@ -366,9 +366,8 @@ class Pool:
             order.deaths += 1
             order.alone = True
         if blamed:
-            self._record(
-                running[0], status="scored", reason=killed(stuck_s), stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0}
-            )
+            reason = killed(stuck_s, worker.stuck_at)
+            self._record(running[0], status="scored", reason=reason, stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0})
         worker.stuck = True
         worker.orders.clear()
         self._leaves(worker)

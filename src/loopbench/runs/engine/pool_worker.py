@@ -64,6 +64,10 @@ class PoolWorker:
     """Seconds that its event loop had not turned when it last reported."""
     stuck_by: str = ""
     """The trial that held it up; empty where none was seen to."""
+    stuck_at: str = ""
+    """File and line of the user's code that held it up; empty where that is not known."""
+    counting: bool = False
+    """Whether its own watchdog will interrupt that trial once it has computed for its limit."""
     keeping: asyncio.Task[Any] | None = None
     listening: asyncio.Task[None] | None = None
     outbox: list[bytes] = field(default_factory=list)
@@ -73,6 +77,11 @@ class PoolWorker:
     def running(self) -> int:
         """Return the number of orders under way: the first ones, since it begins them in the order in which it gets them."""
         return min(self.share, len(self.orders))
+
+    def is_hopeless(self, limit_s: float, grace_s: float) -> bool:
+        """Whether nothing but its end frees it: it has held its trials up beyond their limit, and will interrupt none of them."""
+        interrupts = self.counting and self.silent_s <= grace_s
+        return bool(self.orders) and not interrupts and self.stuck_s + self.silent_s > limit_s + grace_s
 
     @property
     def room(self) -> int:

@@ -138,7 +138,7 @@ class WorkerLoop:
 
         def say() -> None:
             while not over.wait(ALIVE_EVERY_S):
-                stuck = {"stuck": watch.stuck_s, "by": watch.holder}
+                stuck = {"stuck": watch.stuck_s, "by": watch.holder, "at": watch.place, "counting": watch.is_counting}
                 send(_line({"alive": self._running, **stuck, "threads": leftovers.threads.total()}))
 
         thread = threading.Thread(target=say, name="alive", daemon=True)

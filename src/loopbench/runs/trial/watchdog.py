@@ -8,7 +8,7 @@ alone; Go's `src/runtime/signal_unix.go` uses it for these reasons.
 The time for which one trial blocks does not count for the others: the event loop's clock stops meanwhile, and with it every time
 limit in the run. Nor does time count in which this process was stopped or got no processor: the thread's checks come late then,
 although the process computes nothing. If the event loop does not run in the main thread, or code in C holds on to the interpreter,
-the watchdog can only report it; the pool then kills a worker process.
+the watchdog can only report it, with the place where the code is; the pool then kills a worker process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -142,6 +143,19 @@ class Watch:
         """Return which trial was last seen to hold the event loop up since it last turned; empty if none was."""
         last = self._last
         return "" if last is None else last.name
+
+    @property
+    def place(self) -> str:
+        """Return file and line of the user's code that holds the event loop up; empty while it turns, or if that is not known."""
+        return running_at(sys._current_frames().get(LAST_ACTIVITY.thread)) if self.stuck_s else ""
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether what holds the event loop up hears the signals, so that it is interrupted once it has computed for its limit,
+        which takes longer on a machine with more to do; not where it has swallowed its interruptions."""
+        last = self._last
+        heard = time.monotonic() - self._looked_at < HOPELESS_S
+        return last is not None and heard and last.interruptions < MAX_INTERRUPTIONS
 
     def turn(self) -> None:
         """Note that the event loop turns. The loop calls this again and again, not by its clock, which stops at times."""
