@@ -95,6 +95,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     rows = numbers.rows
     trials, questions, said = list[ForeignTrial](), dict[str, str](), _messages(rows, columns, reading)
     cure = "--map arm=COLUMN" if pooled is None else pooled.cure
+    _check_tasks(rows, columns["task"])
     keys = _keys(rows, default_arm, cure)
     for row, key, messages in zip(rows, keys, said.each, strict=True):
         with located(row.place):
@@ -238,6 +239,15 @@ def _counted_rows(table: Sequence[Row], columns: Mapping[str, str], arm: str) ->
 
 def _arm(row: Row, default: str) -> str:
     return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
+
+
+def _check_tasks(rows: Sequence[Row], column: str) -> None:
+    """Raise ValueError for rows without a task, which says how to leave them out."""
+    blank = [row.place for row in rows if row.cells["task"] is None or row.cells["task"] == ""]
+    if blank:
+        in_pandas = f": frame.dropna(subset=[{column!r}])" if blank[0].startswith("row ") else ""
+        without = f"{counted(len(blank), 'row')} of {len(rows):,} without a task"
+        raise ValueError(f"{blank[0]}: the task is empty; leave out the {without}{in_pandas}")
 
 
 def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
