@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact, hypergeom
 
-from loopbench.metrics.stratified import Stratum, drawn_sum
+from loopbench.metrics.within_tasks import Stratum, drawn_sum
 
 
 @st.composite
