@@ -127,6 +127,14 @@ def test_mistakes_are_one_line_and_leave_no_run(frame: pd.DataFrame, ask: Callab
     assert not Path("runs").exists()
 
 
+def test_rows_of_a_frame_without_a_task_are_told_how_to_be_left_out(frame: pd.DataFrame) -> None:
+    gaps = pd.concat([frame, frame.tail(2).assign(q=float("nan"))])
+    cure = r"the task is empty; leave out the 2 rows of 26 without a task: frame\.dropna\(subset=\['q'\]\)$"
+    with pytest.raises(ValueError, match=cure):
+        imported(gaps)
+    assert imported(gaps.dropna(subset=["q"])).results.digest == imported(frame).results.digest
+
+
 def test_a_file_that_is_loaded_as_a_run_is_told_apart(frame: pd.DataFrame) -> None:
     frame.to_csv("results.csv")
     with pytest.raises(RunError, match=r"results\.csv is a file, not a run; loopbench\.import_results\('results\.csv'\)"):

@@ -52,6 +52,25 @@ def write_eval(path, log):
             made.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
 
 
+def test_the_order_of_the_rows_of_a_table_decides_nothing(loopbench, here):
+    """Four tasks of thirty rows each: rows sorted by their scores say no more than rows in any other order."""
+    solved = {"a": (25, 24, 20, 22), "b": (21, 20, 19, 20)}
+    said = []
+    for turned in (False, True):
+        rows = [
+            f"{agent},t{task},{int((29 - n if turned and agent == 'b' else n) < right)}"
+            for agent, counts in solved.items()
+            for task, right in enumerate(counts)
+            for n in range(30)
+        ]
+        (here / "t.csv").write_text("\n".join(["agent,task,score", *rows]) + "\n")
+        ended = loopbench("import", "t.csv", "--name", f"turned-{turned}")
+        assert ended.code == 0
+        assert "On these 4 tasks no agent is told from another by its repeats" in ended.out
+        said.append(next(line for line in ended.out.splitlines() if "On these 4 tasks" in line))
+    assert said[0] == said[1]
+
+
 def test_a_bound_on_trials_without_a_score_decides_the_exit_code(loopbench, here):
     rows = "".join(f"a,t{n},{'' if n == 0 else 1}\n" for n in range(100))
     (here / "t.csv").write_text(f"arm,task,score\n{rows}")

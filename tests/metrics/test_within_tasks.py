@@ -1,4 +1,4 @@
-"""Two arms on these very tasks: an exact test over the trials of equal task and repeat."""
+"""Two arms on these very tasks: exact tests of their repeats, paired where these share their draws."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 from loopbench.experiments.compare.answer import answer
-from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
-from loopbench.metrics.within_tasks import within_tasks
+from loopbench.metrics.within_tasks import paired_within_tasks, unpaired_within_tasks
 from loopbench.protocol import StopReason
 
 SCORES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30)
@@ -32,18 +34,19 @@ def trials(record, arm, scores, tasks=1):
 @given(SCORES)
 def test_turned_round_the_test_is_the_same(record, scores):
     a, b = (trials(record, arm, [pair[n] for pair in scores]) for n, arm in enumerate("ab"))
-    one, other = within_tasks(a, b), within_tasks(b, a)
+    one, other = paired_within_tasks(a, b), paired_within_tasks(b, a)
     assert one is not None
     assert other is not None
     assert (one.a, one.b) == (other.b, other.a)
     assert one.p == pytest.approx(other.p)
-    assert one.trials == len(scores)
+    assert one.excess == pytest.approx(-other.excess)
+    assert replace(one.turned, p=other.p) == other
     if one.a == one.b:
         assert one.p == 1
 
 
 def test_it_is_the_sign_test_on_the_trials_that_differ(record):
-    found = within_tasks(trials(record, "a", [True] * 10 + [False] * 2), trials(record, "b", [False] * 10 + [False] * 2))
+    found = paired_within_tasks(trials(record, "a", [True] * 10 + [False] * 2), trials(record, "b", [False] * 10 + [False] * 2))
     assert found is not None
     assert (found.a, found.b, found.tasks) == (10, 0, 1)
     assert found.p == pytest.approx(2 / 2**10)
@@ -51,8 +54,71 @@ def test_it_is_the_sign_test_on_the_trials_that_differ(record):
 
 def test_without_repeats_nothing_is_known(record):
     a, b = (trials(record, arm, [True, False, True], tasks=3) for arm in "ab")
-    assert within_tasks(a, b) is None
-    assert within_tasks(a, []) is None
+    assert paired_within_tasks(a, b) is None
+    assert paired_within_tasks(a, []) is None
+
+
+LISTS = st.lists(st.booleans(), min_size=2, max_size=12)
+
+
+@given(st.lists(st.tuples(LISTS, LISTS), min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_the_order_of_repeats_that_share_nothing_does_not_matter(record, tasks, random):
+    def arm(name, which, shuffled):
+        return [
+            record(arm=name, task=f"t{task}", repeat=repeat, scores={"accuracy": float(right)})
+            for task, lists in enumerate(tasks)
+            for repeat, right in enumerate(random.sample(lists[which], len(lists[which])) if shuffled else lists[which])
+        ]
+
+    one = unpaired_within_tasks(arm("a", 0, False), arm("b", 1, False))
+    assert one is not None
+    assert one == unpaired_within_tasks(arm("a", 0, True), arm("b", 1, True))
+    other = unpaired_within_tasks(arm("b", 1, True), arm("a", 0, True))
+    assert other is not None
+    assert replace(other.turned, p=one.p, excess=one.excess) == one
+    assert (other.p, other.excess) == pytest.approx((one.p, -one.excess), abs=1e-9)
+
+
+def of_tasks(record, arm, solved, trials=30):
+    return [
+        record(arm=arm, task=f"t{task}", repeat=repeat, scores={"accuracy": float(repeat < right)})
+        for task, right in enumerate(solved)
+        for repeat in range(trials)
+    ]
+
+
+def test_imported_repeats_are_drawn_within_tasks_and_those_of_own_runs_paired(record):
+    solved = {"a": (25, 24, 20, 22), "b": (21, 20, 19, 20)}
+    law, reached = np.ones(1), 0
+    for one, other in zip(*solved.values(), strict=True):
+        least = max(0, one + other - 30)
+        law = np.convolve(law, hypergeom(60, one + other, 30).pmf(range(least, min(30, one + other) + 1)))
+        reached += one - least
+    expected = 2 * law[reached:].sum()
+    assert expected == pytest.approx(0.154, abs=0.0005)
+    records = [each for arm, counts in solved.items() for each in of_tasks(record, arm, counts)]
+    for profile, p in ((IMPORTED, expected), ("rough", 2 / 2**11)):
+        made = compare(records, [ArmInfo(arm, arm, {}, "m", profile, "s") for arm in solved])
+        within = next(pair for pair in made.pairs if pair.metric == PRIMARY).within
+        assert within is not None
+        assert within.p == pytest.approx(p)
+
+
+def test_the_arm_with_more_trials_is_not_ahead_by_their_number(record):
+    a, b = of_tasks(record, "a", (20, 20), trials=40), of_tasks(record, "b", (18, 18), trials=20)
+    found = unpaired_within_tasks(a, b)
+    assert found is not None
+    assert found.a > found.b
+    assert not found.is_ahead(0.05)
+    assert found.turned.is_ahead(0.05)
+
+
+def test_of_graded_scores_of_imported_runs_nothing_is_claimed(record):
+    graded = [record(arm="a", task="t", repeat=repeat, scores={"accuracy": 0.9}) for repeat in range(20)]
+    other = [record(arm="b", task="t", repeat=repeat, scores={"accuracy": 0.1}) for repeat in range(20)]
+    assert unpaired_within_tasks(graded, other) is None
+    assert unpaired_within_tasks(of_tasks(record, "a", (1, 0), trials=1), of_tasks(record, "b", (0, 1), trials=1)) is None
+    assert unpaired_within_tasks(graded, []) is None
 
 
 def compared(record, solved, *, tasks=3, limits=NO_LIMITS, stops=(), calm=None, tokens=None):
@@ -74,7 +140,7 @@ def test_in_a_comparison_p_is_multiplied_by_the_number_of_pairs_that_are_tested_
     pairs = [pair for pair in compared(record, solved, tasks=2).pairs if pair.metric == PRIMARY]
     assert len(pairs) == math.comb(len(solved), 2)
     for pair in pairs:
-        alone = within_tasks(*(trials(record, arm, solved[arm[0]], tasks=2) for arm in (pair.a, pair.b)))
+        alone = paired_within_tasks(*(trials(record, arm, solved[arm[0]], tasks=2) for arm in (pair.a, pair.b)))
         assert alone is not None
         assert pair.within == replace(alone, p=min(1.0, alone.p * len(pairs)))
 
@@ -213,3 +279,15 @@ def test_few_tasks_that_ran_once_are_told_that_repeats_would_tell(record):
     assert "Undecided between a and b: 7 tasks are too few to tell how many would decide; run about 50 first" in said
     assert said[-1] == "For these 7 tasks alone --repeats 10 would tell, by exact tests within them"
     assert not any("not told apart" in line and "costs" in line for line in said)
+
+
+def test_on_many_tasks_of_few_clusters_repeats_claim_nothing(record):
+    infos = [ArmInfo(arm, arm, {}, "m", IMPORTED, "s") for arm in "ab"]
+    records = [
+        replace(each, cluster=f"c{int(each.task[1:]) % 4}")
+        for arm, right in (("a", 3), ("b", 0))
+        for each in of_tasks(record, arm, [right] * 40, trials=3)
+    ]
+    made = compare(records, infos)
+    assert all(pair.within is None for pair in made.pairs)
+    assert any("4 clusters of tasks are too few to show any difference" in warning for warning in made.warnings)

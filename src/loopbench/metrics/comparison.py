@@ -17,7 +17,7 @@ from loopbench.protocol import render_value
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 
-from .arm_info import ArmInfo
+from .arm_info import ArmInfo, are_imported
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
 from .families import judge_family
 from .few_tasks import MAX_FEW_TASKS, OnTask, on_few_tasks
@@ -33,7 +33,7 @@ from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
 from .trial_limits import NO_LIMITS, TrialLimits
-from .within_tasks import WithinTasks, within_tasks
+from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
 
 MARGIN = 0.02
 """Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
@@ -117,7 +117,7 @@ class Pair:
     None too where the two do not agree on what the tasks were made from."""
 
     within: WithinTasks | None = None
-    """Of accuracy, on few tasks or units: what repeats show of these very tasks, its p adjusted for all such pairs."""
+    """Of accuracy, on few tasks: what repeats show of these very tasks, its p adjusted for all such pairs."""
 
     @property
     def family(self) -> Literal["primary", "secondary"]:
@@ -128,7 +128,7 @@ class Pair:
         """The same pair with b as its first arm: b minus a, and the opposite verdict."""
         over = None if self.over_templates is None else self.over_templates.turned
         opposite = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
-        within = None if self.within is None else replace(self.within, a=self.within.b, b=self.within.a)
+        within = None if self.within is None else self.within.turned
         difference = self.difference.turned
         return replace(self, a=self.b, b=self.a, difference=difference, over_templates=over, verdict=opposite, within=within)
 
@@ -230,7 +230,7 @@ def compare(
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = pairs_of_family(metric, tests, alpha, look)
-        pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, level) if metric == PRIMARY else found)
+        pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, agents) if metric == PRIMARY else found)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
@@ -367,22 +367,20 @@ def with_outlook(
     return completed
 
 
-def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], alpha: float) -> list[Pair]:
-    """Return the pairs; each one whose tasks are too few with what its repeats show of these very tasks.
+def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], arms: Sequence[ArmInfo]) -> list[Pair]:
+    """Return the pairs; each one on few tasks with what its repeats show of these very tasks.
 
-    The p of that test is multiplied by the number of such pairs (Bonferroni).
+    The p of that test is multiplied by the number of such pairs (Bonferroni). Repeats of imported arms are not paired: nothing says
+    that the third one of one arm shares anything with the third one of another.
     """
-    tested = sum(_needs_repeats(pair, alpha) for pair in pairs)
+    tested = sum(pair.difference.n <= MAX_FEW_TASKS for pair in pairs)
+    imported = {info.arm for info in arms if are_imported([info])}
     completed = []
     for pair in pairs:
-        shown = within_tasks(by_arm[pair.a], by_arm[pair.b]) if _needs_repeats(pair, alpha) else None
+        test: WithinTest = unpaired_within_tasks if pair.a in imported else paired_within_tasks
+        shown = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
         completed.append(pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested))))
     return completed
-
-
-def _needs_repeats(pair: Pair, alpha: float) -> bool:
-    """Whether a pair's tasks are so few that only its repeats may show anything."""
-    return pair.difference.n <= MAX_FEW_TASKS or too_few_units(pair.units, alpha)
 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:

@@ -30,10 +30,10 @@ _NEAR = 1e-7
 
 
 class FlipTails(NamedTuple):
-    """One-sided p values of the null that all signs are chance; each counts the observed sum itself."""
+    """One-sided p values of the null that chance alone made the observed sum; each counts that sum itself."""
 
     greater: float
-    """Small where the mean lies above 0."""
+    """Small where the sum is larger than chance makes it."""
     less: float
 
     @property

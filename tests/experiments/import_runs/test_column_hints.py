@@ -48,9 +48,7 @@ def test_the_names_of_other_tools_are_read_where_they_are_plain(kit, head, found
     assert found.items() <= columns_read(kit, head).items()
 
 
-@pytest.mark.parametrize(
-    "head", ["task,score,cost (EUR)", "task,score,avg latency", "task,score,tokens (k)", "task,score,price per token"]
-)
+@pytest.mark.parametrize("head", ["task,score,avg latency", "task,score,tokens (k)", "task,score,price per token"])
 def test_names_that_say_something_else_are_not_read(kit, head):
     name = head.split(",")[2]
     log = read(kit.put(f"{head}\nx,1,1\n", ".csv"))
@@ -67,17 +65,52 @@ def test_two_columns_of_scores_are_told_by_any_spelling(kit):
 
 def test_a_table_is_told_what_reads_more_of_it(kit):
     head = "agent,task,score,model latency ms,Spend (USD),Seed no,Category,usage tokens,note"
-    path = kit.put(f'{head}\na,x,1,1200,$0.04,11,k,"1,965",n\na,y,1,350,$0.02,11,l,7,n\n', ".csv")
+    rows = "".join(f"a,y{n},1,350,$0.02,11,l{n},7,n\n" for n in range(7))
+    path = kit.put(f'{head}\na,x,1,1200,$0.04,11,k,"1,965",n\n{rows}', ".csv")
     (note,) = read(path).notes
     cure = "repeat=Seed no,tokens=usage tokens,cost_usd=Spend (USD),seconds=model latency ms,cluster=Category"
     assert note.endswith(f"; to read more of them: --map {shlex.quote(cure)}")
     assert import_words(note).endswith(f"map={dict(part.split('=') for part in cure.split(','))}")
     log = read(path, [cure])
     assert log.notes == ("columns left out: note",)
-    assert [(trial.seconds, trial.cost_usd, trial.tokens, trial.cluster) for trial in log.trials] == [
+    assert [(trial.seconds, trial.cost_usd, trial.tokens, trial.cluster) for trial in log.trials[:2]] == [
         (1.2, 0.04, 1965, "k"),
-        (0.35, 0.02, 7, "l"),
+        (0.35, 0.02, 7, "l0"),
     ]
+
+
+@pytest.mark.parametrize(("clusters", "decide"), [(4, "nothing"), (7, "little")])
+def test_of_few_clusters_it_is_told_what_they_would_decide(kit, clusters, decide):
+    rows = "".join(f"a,x{n},1,k{n % clusters},5\n" for n in range(20))
+    (note,) = read(kit.put(f"agent,task,score,Category,model latency ms\n{rows}", ".csv")).notes
+    assert note == (
+        "columns left out: Category, model latency ms; to read more of them: --map 'seconds=model latency ms'; "
+        "--map cluster=Category would make the clusters of 'Category' count in place of tasks, "
+        f"and {clusters} clusters decide {decide}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [
+        ("Dauer (s)", "to read it: --map 'seconds=Dauer (s)'"),
+        ("Dauer [ms]", "to read it: --map 'seconds=Dauer [ms]'"),
+        ("Kosten ($)", "to read it: --map 'cost_usd=Kosten ($)'"),
+        (
+            "cost (€)",
+            "'cost (€)' is not in US dollars by its name: convert it, or have it taken as US dollars: --map 'cost_usd=cost (€)'",
+        ),
+        ("agent(s)", ""),
+        ("limit (s)", ""),
+    ],
+)
+def test_a_unit_in_brackets_hints_at_what_a_column_holds(kit, head, hint):
+    path = kit.put(f"agent,task,score,{head}\na,x,1,2\na,y,1,3\n", ".csv")
+    (note,) = read(path).notes
+    assert note == f"columns left out: {head}{'; ' * bool(hint)}{hint}"
+    if hint:
+        (typed,) = shlex.split(hint.partition("--map ")[2])
+        assert not any(head in told and "left out" in told for told in read(path, [typed]).notes)
 
 
 CELLS = st.sampled_from(["", "1", "0.5", "$2", "12ms", "x", "1,965", "0,5", "high", "ERROR"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.gate import bless, judge
 from loopbench.experiments.gate.outputs import headline
+from loopbench.experiments.import_runs import ImportRequest, import_files
 from loopbench.runs.store.files import RunError
 from tests.cases import cases
 
@@ -190,3 +191,11 @@ def test_a_run_is_identical_to_itself_whatever_it_holds(kit, values, blank, with
     assert judged.tasks == ()
     unscored = sum(row["score"] is None for row in rows)
     assert (f"{unscored} of them without a score on both sides" in headline(judged)) is bool(unscored)
+
+
+def test_arms_whose_names_differ_in_case_only_are_told(kit, tmp_path):
+    path = kit.put("agent,task,score\nCareful,x,1\ncareful,x,0\nother,x,0\n", ".csv")
+    told = [note for note in import_files([path], ImportRequest(), tmp_path / "cases").notes if "case" in note]
+    assert told == ["arms Careful, careful differ in the case of letters only; if they are one, write one name in the file"]
+    path = kit.put("agent,task,score\ncareful,x,0\nother,x,0\n", ".csv")
+    assert not any("case of letters" in note for note in import_files([path], ImportRequest(), tmp_path / "none").notes)

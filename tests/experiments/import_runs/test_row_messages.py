@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs import ImportRequest, import_files
+from loopbench.experiments.import_runs.importing import read_file
 from loopbench.experiments.trace_formats.row_messages import read_messages
 from loopbench.metrics.trace import ToolRun
 from loopbench.runs.store.traces import read_trace
@@ -86,12 +87,57 @@ def test_results_that_name_an_error_are_those_of_failed_calls(result, kind):
     assert read.failed == bool(kind)
 
 
-def test_a_message_that_is_none_is_refused_with_its_place_and_the_cure(kit):
+ODD = [
+    ([ASKED, SAID, {"role": "critic", "content": "no"}], "message 3: role is 'critic', not system, user, assistant or tool"),
+    ("see the log", "the cell is a text that is no JSON array"),
+    ([ASKED, {"role": "assistant", "content": 3}], "message 2: content is neither a text nor a list of parts: 3"),
+    ({"role": "user"}, "the cell is not a list: "),
+]
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+@given(st.lists(st.sampled_from(range(len(ODD))), min_size=1, max_size=4))
+@settings(max_examples=cases(8))
+def test_the_trials_whose_cells_are_no_messages_are_told_with_their_reasons_and_all_others_have_traces(kit, as_text, odd):
+    whole = [row(f"t{number}", SAID) for number in range(len(odd))]
+    broken = [row(f"odd{number}") | {"messages": ODD[kind][0]} for number, kind in enumerate(odd)]
+    rows = [*whole, *broken]
+    if as_text:
+        rows = [one | {"messages": cell if isinstance(cell := one["messages"], str) else json.dumps(cell)} for one in rows]
+    log = read_file(kit.put(lines(*rows), ".jsonl"), ImportRequest())
+    assert [trial.trace is not None for trial in log.trials] == [True] * len(whole) + [False] * len(broken)
+    (note,) = [note for note in log.notes if "no trace" in note]
+    assert f"{len(odd)} trial" in note
+    for number, kind in enumerate(odd):
+        assert f"line {len(whole) + number + 1}: {ODD[kind][1]}" in note
+
+
+def test_a_column_that_the_user_named_is_refused_with_the_place_and_the_cure(kit):
     path = kit.put(lines(row("x", SAID), row("y", {"role": "critic", "content": "no"})), ".jsonl")
-    (first, _) = kit.imported(path).records  # a list with another role is no chat: the column is left out
-    assert first.trace_at is None
     with pytest.raises(ValueError, match=r"line 2: messages: message 2: role is 'critic', .*: --map messages=$"):
         kit.imported(path, columns={"messages": "messages"})
+
+
+def test_a_column_of_few_chats_that_can_be_read_is_told(kit):
+    critic = {"role": "critic", "content": "no"}
+    rows = [row("x", SAID), row("y", SAID, critic), row("z", SAID, critic)]
+    log = read_file(kit.put(lines(*rows), ".jsonl"), ImportRequest())
+    assert all(trial.trace is None for trial in log.trials)
+    assert log.notes[-1] == (
+        "column 'messages' holds chats and is left out, since 2 of 3 cells cannot be read, such as line 2: message 3: role is "
+        "'critic', not system, user, assistant or tool; to read all of them or be told what is wrong: --map messages=messages"
+    )
+    silent = read_file(kit.put(lines(*(row(task, note=["a"]) for task in "xyz")), ".jsonl"), ImportRequest())
+    assert not any("chats" in note for note in silent.notes)
+
+
+def test_messages_as_exports_of_spreadsheets_and_databases_write_them_are_read(kit):
+    rows = [("x", [ASKED, SAID]), ("y", [ASKED, called(1), gave(1, "12"), SAID])]
+    text = "".join(f'careful,{task},1,"{json.dumps(told).replace(chr(34), chr(34) * 2)}"\n' for task, told in rows)
+    log = read_file(kit.put(f"agent,task,success,messages\n{text}", ".csv"), ImportRequest())
+    assert [trial.answer for trial in log.trials] == ["12", "12"]
+    assert all(trial.trace is not None for trial in log.trials)
+    assert log.notes == ()
 
 
 def test_usage_tells_the_tokens_where_no_column_does(kit, tmp_path):

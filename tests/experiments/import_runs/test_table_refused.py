@@ -19,7 +19,7 @@ HEAD = "arm,task,repeat,score\n"
         (HEAD + "a,x,0\n", "line 2: 3 cells, and the first line names 4 columns"),
         (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm, task and repeat '0' are in line 2 already"),
         (HEAD + "a,x,,1\n", "line 2: the repeat is empty"),
-        (HEAD + "a,,0,1\n", "line 2: the task is empty"),
+        (HEAD + "a,,0,1\na,x,0,1\n", "line 2: the task is empty; leave out the 1 row of 2 without a task$"),
         (HEAD + ",x,0,1\n", "line 2: the arm is empty"),
         (HEAD + 'a,x,0,"1\n', "line 2: unexpected end of data"),
         (

@@ -184,14 +184,23 @@ def test_a_skipped_trial_is_excluded(kit):
     assert [record.status for record in found] == ["scored", "excluded"]
 
 
-def test_a_column_of_whole_large_times_without_a_unit_may_be_milliseconds(kit):
-    path = kit.put("agent,task,score,latency\na,x,1,1200\na,y,1,900\n", ".csv")
-    assert read_file(path, ImportRequest()).notes == (
-        "column 'latency' is read as seconds, 1,050 in the median; if they are milliseconds, call it 'latency_ms'",
-    )
-    for head, cells in (("latency_ms", ("1200", "900")), ("latency", ("1.2", "0.9")), ("seconds", ("1200", "900"))):
+def test_a_column_of_large_times_without_a_unit_may_be_milliseconds(kit):
+    for cells in (("1200", "900"), ("1200.5", "899.5")):
+        path = kit.put(f"agent,task,score,latency\na,x,1,{cells[0]}\na,y,1,{cells[1]}\n", ".csv")
+        assert read_file(path, ImportRequest()).notes == (
+            "column 'latency' is taken as seconds, as nothing says its unit: 1,050 in the median; if they are milliseconds, "
+            "call it 'latency_ms'",
+        )
+    for head, cells in (("latency_ms", ("1200", "900")), ("latency", ("130", "90")), ("seconds", ("1200", "900"))):
         path = kit.put(f"agent,task,score,{head}\na,x,1,{cells[0]}\na,y,1,{cells[1]}\n", ".csv")
         assert read_file(path, ImportRequest()).notes == ()
+
+
+def test_a_bare_number_beside_times_of_several_parts_is_told(kit):
+    for cells, told in ((("90", "1m 30s"), True), (("1m 30s", "90"), True), (("1m 30s", "2m 1s"), False), (("90", "91"), False)):
+        path = kit.put(f"agent,task,score,time\na,x,1,{cells[0]}\na,y,1,{cells[1]}\n", ".csv")
+        log = read_file(path, ImportRequest())
+        assert any("'90' as 90 seconds" in reading for reading in log.readings) == told
 
 
 def test_a_column_that_the_user_named_is_not_offered_to_be_left_out(kit):

@@ -8,12 +8,15 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loopbench.metrics.comparison import too_few_units
+from loopbench.metrics.statistics import ALPHA
+
 from .columns import COLUMNS
 from .places import value_at
 from .pooled import can_be_typed, cell_text
 from .statuses import is_verdict
 from .table_rows import Row
-from .units import CURRENCIES, unit_in, words_of
+from .units import CURRENCIES, IN_NAMES, KEPT_AS, unit_in, words_of
 from .values import MAX_NAME_CHARS, amount, count, is_nothing, names_in_a_line, score, shown
 from .wide_table import MEASURES
 from .written_numbers import WHOLE, NumberColumn, read_numbers
@@ -23,8 +26,12 @@ _TIME = re.compile(r"(?:\d{4}-\d\d-\d\d)?[T ]?(?:\d{1,3}:\d\d(?::\d\d)?(?:\.\d+)
 """A date, a time of day, or both."""
 MAX_TOLD = 6
 """Most columns that are told how to read."""
-LONG = 100.0
-"""Median of whole numbers without a unit from which on they may be milliseconds."""
+LONG = 120.0
+"""Median of numbers without a unit from which on they may be milliseconds."""
+MIN_CLUSTERS = 8
+"""Clusters below which it is told what so few can decide."""
+_IN_BRACKETS = re.compile(r"(?:\s|_)[(\[]\s*[^\s()\[\]]+\s*[)\]]$")
+"""A unit in brackets that ends a column's name, whatever language the rest of it is in."""
 _TELLING: Mapping[str, Sequence[frozenset[str]]] = {
     "repeat": [frozenset({word}) for word in ("seed", "attempt", "rollout", "repetition")],
     "input_tokens": [frozenset({"input", "tokens"}), frozenset({"prompt", "tokens"})],
@@ -81,10 +88,39 @@ def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str,
         is_free = meaning not in columns.keys() | found.keys() and column not in found.values()
         if is_free and _can_be(meaning, column, rows, columns):
             found[meaning] = column
-    if not found:
-        return ""
-    typed = ",".join(f"{meaning}={column}" for meaning, column in list(found.items())[:MAX_TOLD])
-    return f"; to read {'it' if len(names) == 1 else 'more of them'}: --map {shlex.quote(typed)}"
+    told = dict(list(found.items())[:MAX_TOLD])
+    hints = _cluster_hints(told, rows)
+    if hints:
+        told.pop("cluster")
+    if told:
+        hints.insert(0, f"to read {'it' if len(names) == 1 else 'more of them'}: {_map_of(told)}")
+    return "".join(f"; {hint}" for hint in [*hints, *_other_money(names, rows, columns)])
+
+
+def _map_of(columns: Mapping[str, str]) -> str:
+    return f"--map {shlex.quote(','.join(f'{meaning}={column}' for meaning, column in columns.items()))}"
+
+
+def _cluster_hints(found: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    """Return what a column of clusters would do that has only a few."""
+    clusters = {cell_text(row, found["cluster"]) for row in rows} if "cluster" in found else set[str]()
+    if not 0 < len(clusters) < MIN_CLUSTERS:
+        return []
+    column, decides = found["cluster"], "nothing" if too_few_units(len(clusters), ALPHA) else "little"
+    few = f"{len(clusters)} clusters decide {decides}"
+    return [f"{_map_of({'cluster': column})} would make the clusters of {shown(column)} count in place of tasks, and {few}"]
+
+
+def _other_money(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield how a cost in another currency than US dollars, by the name of its column, is read, where none is read."""
+    if "cost_usd" in columns:
+        return
+    for name in names:
+        unit = unit_in("cost_usd", name)
+        if unit is not None and unit.note and can_be_typed(name) and _can_be("cost_usd", name, rows, columns):
+            cure = f"convert it, or have it taken as US dollars: {_map_of({'cost_usd': name})}"
+            yield f"{shown(name)} is not in US dollars by its name: {cure}"
+            return
 
 
 def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
@@ -126,7 +162,7 @@ def score_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterator[str]:
-    """Yield that a column without any unit may be in milliseconds, as its numbers are large and whole."""
+    """Yield that a column without any unit is taken as seconds, and may be in milliseconds, as its numbers are large."""
     column = columns.get("seconds", "")
     cells = [row.cells["seconds"] for row in rows if not is_nothing(row.cells["seconds"])] if column else []
     try:
@@ -135,8 +171,8 @@ def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterato
         return
     if numbers and unit_in("seconds", column) is None and "seconds" not in words_of(column):
         median = statistics.median(numbers)
-        if median >= LONG and all(map(float.is_integer, numbers)):
-            said = f"column {shown(column)} is read as seconds, {median:,.0f} in the median"
+        if median > LONG:
+            said = f"column {shown(column)} is taken as seconds, as nothing says its unit: {median:,.0f} in the median"
             yield f"{said}; if they are milliseconds, call it {shown(f'{column}_ms')}"
 
 
@@ -186,8 +222,14 @@ def _hinted(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     for meaning, sets in _TELLING.items():
         known = {frozenset(word.split("_")) for word in COLUMNS[meaning]}
         for name, said in words.items():
-            if not said & (_OTHER_THINGS | CURRENCIES) and (any(telling <= said for telling in sets) or said in known):
+            hints = any(telling <= said for telling in sets) or said in known or _says_unit(meaning, name)
+            if hints and not said & (_OTHER_THINGS | CURRENCIES):
                 yield meaning, name
+
+
+def _says_unit(meaning: str, name: str) -> bool:
+    """Tell whether a name ends with a unit of time or money in brackets: `Dauer (s)`."""
+    return meaning in KEPT_AS and _IN_BRACKETS.search(name) is not None and words_of(name)[-1] in IN_NAMES[meaning]
 
 
 def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str, str]) -> bool:

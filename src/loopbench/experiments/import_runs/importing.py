@@ -29,6 +29,7 @@ from .joining import (
     errors_may_be_failures,
     errors_not_as_failures,
     join,
+    names_alike,
     nothing_in_common,
     rename_arms,
 )
@@ -120,7 +121,7 @@ def import_files(
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else told_totals(log.trials)))]
-    notes = (*(f"{log.path}: {note}" for log, note in told), *half_told_tokens(joined.records))
+    notes = (*(f"{log.path}: {note}" for log, note in told), *half_told_tokens(joined.records), *names_alike(joined))
     readings = [f"{log.path}: {reading}" for log in logs for reading in log.readings]
     if request.reading.errors_as_failures:
         readings += filter(None, [errors_as_failures(logs, joined)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -167,6 +167,16 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     )
     records = tuple(trial.record(suite, suite_digest) for trial in trials)
     return Joined(manifest, records, tuple(trial.trace for trial in trials))
+
+
+def names_alike(joined: Joined) -> Iterator[str]:
+    """Yield which arms are called the same but for the case of their letters, since they may be one."""
+    alike: dict[str, list[str]] = {}
+    for arm in joined.manifest.arms:
+        alike.setdefault(arm.arm.casefold(), []).append(arm.arm)
+    for names in alike.values():
+        if len(names) > 1:
+            yield f"arms {names_in_a_line(names)} differ in the case of letters only; if they are one, write one name in the file"
 
 
 def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:

@@ -27,6 +27,10 @@ class LogBuilder:
     _suites: set[str] = field(default_factory=set)
     _repeats: Counter[tuple[str, str]] = field(default_factory=Counter)
 
+    def __len__(self) -> int:
+        """Return the number of trials."""
+        return len(self._trials)
+
     def next_repeat(self, arm: str, task: str) -> int:
         """Number the trials of one arm and task, from 0 on."""
         self._repeats[arm, task] += 1

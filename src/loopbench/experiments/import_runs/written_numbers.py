@@ -136,6 +136,9 @@ def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberCol
         raise ValueError(f"{place}: {column.name} is {mixed.said.format(other=other)}") from None
     read = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
     told = _Told(KEPT_AS.get(column.meaning, ""))
+    bare = next((value for value in values if _is_plain(value) and float(value)), None)
+    if bare is not None and any(cell is not None and cell.unit == COMPOSED for cell in cells.values()):
+        told.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
     for text, value in read.items():
         told.add(cells[text], text, value)
     found = {number: value for number, text in odd.items() if (value := read.get(text)) is not None}

@@ -7,13 +7,14 @@ name, or put it under `error`. These are read as failed; of all others it is not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loopbench.experiments.import_runs.foreign_trials import ForeignTrace, ReadingOptions
 from loopbench.experiments.import_runs.table_rows import Row
-from loopbench.experiments.import_runs.values import is_nothing, listed, located
+from loopbench.experiments.import_runs.values import is_nothing, listed, located, shown
 from loopbench.metrics.trace import ToolRun
 from loopbench.protocol.counts import counted
 from loopbench.protocol.wire import from_json
@@ -26,6 +27,8 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 _FAILED = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception))\s*:|\s*(Traceback) \(most recent call last\)")
 """How the result of a call that failed begins."""
 _UNTOLD_ERROR = "Error"
+MAX_ODD = 5
+"""Rows without readable messages that are told with their reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,36 @@ class RowMessages:
         return sum(isinstance(event, ToolRun) and not event.ok for event in self.trace.events)
 
 
+@dataclass(frozen=True, slots=True)
+class MessagesOfRows:
+    """What the messages of all rows say."""
+
+    each: Sequence[RowMessages | None]
+    """None for a row whose cell is empty or cannot be read."""
+    odd: Sequence[tuple[str, str]]
+    """Place and reason of each cell that cannot be read."""
+
+    def notes(self, column: str) -> Iterator[str]:
+        """Yield which rows have no trace, since their cells are no messages."""
+        if self.odd:
+            named = "; ".join(f"{place}: {reason}" for place, reason in self.odd[:MAX_ODD])
+            more = f"; and {counted(len(self.odd) - MAX_ODD, 'other')}" if len(self.odd) > MAX_ODD else ""
+            trials = counted(len(self.odd), "trial has", "trials have")
+            yield f"column {shown(column)} is read as messages, and {trials} no trace: {named}{more}"
+
+
+def messages_of(rows: Sequence[Row]) -> MessagesOfRows:
+    """Read the messages of each row, whose cells stand under the meanings of their columns."""
+    each, odd = list[RowMessages | None](), list[tuple[str, str]]()
+    for row in rows:
+        try:
+            each.append(read_messages(row.cells.get(MEANING)))
+        except ValueError as error:
+            each.append(None)
+            odd.append((row.place, str(error)))
+    return MessagesOfRows(each, odd)
+
+
 def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, str]:
     """Return the columns by meaning with that of the messages: the one that the user named, or the first that holds some."""
     if MEANING in reading.columns:
@@ -52,15 +85,75 @@ def with_messages(names: Sequence[str], rows: Sequence[Row], columns: Mapping[st
     return others if found is None else others | {MEANING: found}
 
 
+def chats_left_out(names: Iterable[str], rows: Sequence[Row]) -> Iterator[str]:
+    """Yield of each of these columns, which are left out, why it is where some of its cells are chats."""
+    for name in names:
+        cells = _Cells.of(name, rows)
+        if cells.chats:
+            place, reason = cells.first_odd
+            odd = f"{len(cells.odd):,} of {counted(len(cells.odd) + len(cells.read), 'cell')}"
+            said = f"column {shown(name)} holds chats and is left out, since {odd} cannot be read, such as {place}: {reason}"
+            yield f"{said}; to read all of them or be told what is wrong: --map {shlex.quote(f'{MEANING}={name}')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The filled cells of a column, as messages."""
+
+    read: Sequence[Sequence[Any]]
+    """Those of messages alone."""
+    odd: Sequence[tuple[str, Any]]
+    """Place and content of the others."""
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[Row]) -> _Cells:
+        read, odd = list[Sequence[Any]](), list[tuple[str, Any]]()
+        for row in rows:
+            cell = row.cells.get(name)
+            if not is_nothing(cell):
+                items = _items_in(cell)
+                is_read = items is not None and all(isinstance(item, Mapping) and item.get("role") in _ROLES for item in items)
+                if items is not None and is_read:
+                    read.append(items)
+                else:
+                    odd.append((row.place, cell))
+        return cls(read, odd)
+
+    @property
+    def is_of_messages(self) -> bool:
+        """Whether at least half of the cells can be read, and an agent says something in one of them."""
+        replies = any(item["role"] == "assistant" for items in self.read for item in items)  # else it is what was asked
+        return replies and len(self.read) >= len(self.odd)
+
+    @property
+    def chats(self) -> bool:
+        """Whether an agent says something in some cell, be it read or not."""
+        each = (*self.read, *(items for _, cell in self.odd if (items := _items_in(cell)) is not None))
+        return any(isinstance(item, Mapping) and item.get("role") == "assistant" for items in each for item in items)
+
+    @property
+    def first_odd(self) -> tuple[str, str]:
+        """Place and reason of the first cell that cannot be read."""
+        place, cell = self.odd[0]
+        try:
+            read_messages(cell)
+        except ValueError as error:
+            return place, str(error)
+        return place, "it holds no chat"
+
+
 def _holds_messages(name: str, rows: Sequence[Row]) -> bool:
-    cells: list[Any] = [row.cells.get(name) for row in rows if not is_nothing(row.cells.get(name))]
-    if not any(cells) or not all(isinstance(cell, list) and all(map(_is_message, cell)) for cell in cells):
-        return False
-    return any(message["role"] == "assistant" for cell in cells for message in cell)  # else it is what was asked
+    return _Cells.of(name, rows).is_of_messages
 
 
-def _is_message(item: Any) -> bool:
-    return isinstance(item, Mapping) and item.get("role") in _ROLES
+def _items_in(cell: Any) -> Sequence[Any] | None:
+    """Return the items of a list, also where it is the text of a JSON array; None for anything else."""
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        try:
+            cell = from_json(cell)
+        except ValueError:
+            return None
+    return cell if isinstance(cell, list) else None
 
 
 def read_messages(cell: Any) -> RowMessages | None:
@@ -89,9 +182,9 @@ def failed_calls(read: Sequence[RowMessages]) -> Iterator[str]:
 
 def _as_list(cell: Any) -> Sequence[Any]:
     if isinstance(cell, str):
-        with located("the messages are a text that is no JSON array"):
+        with located("the cell is a text that is no JSON array"):
             cell = from_json(cell)
-    return listed(cell, "the messages")
+    return listed(cell, "the cell")
 
 
 def _asked(items: Sequence[ConversationItem]) -> str:

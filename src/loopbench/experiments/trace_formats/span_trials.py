@@ -13,12 +13,24 @@ from loopbench.experiments.import_runs.foreign_trials import ForeignArm, Foreign
 from loopbench.experiments.import_runs.log_builder import LogBuilder
 from loopbench.experiments.import_runs.places import mapped, nothing_at, value_at
 from loopbench.experiments.import_runs.trace_fields import TraceFields
-from loopbench.experiments.import_runs.values import answer_of, label_of, name_of, names_in_a_line, one_line, score, shown
+from loopbench.experiments.import_runs.values import (
+    answer_of,
+    cut,
+    label_of,
+    located,
+    name_of,
+    names_in_a_line,
+    one_line,
+    score,
+    shown,
+)
 from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.protocol.wire import from_json
 
 from .conversation import ConversationItem, ModelTurn, answer_in, beyond_parts_in, events_of, untold_of
+from .gathered_spans import MAX_ID
 from .gen_ai import CONVENTIONS, as_text, read_messages
 from .otlp_in import TRIAL, ReadSpan, children_content, has_raw_arguments, items_of
 from .own_trials import OwnTrial, own_trial
@@ -58,12 +70,25 @@ class SpanTrials:
     fields: TraceFields = field(init=False)
     absent: str = ""
     """What to tell of the first trace that has no score though its root did not fail, if no trace at all has one."""
+    rootless: list[tuple[str, Sequence[ReadSpan], ToldOfTrace]] = field(default_factory=list)
+    """Traces that have lost their root span, and with it what it says of the trial."""
 
     def __post_init__(self) -> None:
         self.fields = TraceFields(self.reading)
 
     def add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
-        """Add a trace. Raises ValueError for what is wrong in it."""
+        """Add a trace; one that has lost its root waits for the others. Raises ValueError for what is wrong in it."""
+        if has_lost_root(spans) and not self._is_agents(spans, told):
+            self.rootless.append((trace_id, spans, told))
+        else:
+            self._add(trace_id, spans, told)
+
+    def _is_agents(self, spans: Sequence[ReadSpan], told: ToldOfTrace) -> bool:
+        """Tell whether an agent's span says which task it was, though what called the agent is not in the trace."""
+        root, place = root_of(spans), self.reading.columns.get("task")
+        return root.kind == "agent" and (not place or value_at(dict(told.beside) | dict(root.attributes), place) is not None)
+
+    def _add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
         root = root_of(spans)
         own = own_of(root, [span for span in spans if span is not root])
         if isinstance(own, str):
@@ -139,6 +164,7 @@ class SpanTrials:
         Raises ValueError if the user named a score that no trace has.
         """
         columns, scorer = self.reading.columns, self.reading.scorer
+        self._settle_rootless()
         if scorer is not None and self.scores and scorer not in self.scores and not columns.get("score"):
             raise ValueError(f"--scorer: no result of {shown(scorer)}; there are {names_in_a_line(list(self.scores))}")
         if self.keys and "task" not in self.reading.columns:
@@ -153,6 +179,18 @@ class SpanTrials:
             raise ValueError(self.absent)
         # Nobody judged these traces, so that the failed ones are not the only ones with a score, which would be 0.
         return replace(log, trials=tuple(self._left_out(trial) for trial in log.trials))
+
+    def _settle_rootless(self) -> None:
+        """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
+        if not len(self.made):
+            for trace_id, spans, told in self.rootless:
+                with located(f"trace {trace_id}"):
+                    self._add(trace_id, spans, told)
+        elif self.rootless:
+            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.made) + len(self.rootless)
+            lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
+            said = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
+            self.made.notes.append(f"{said}; left out: {names_in_a_line(names)}")
 
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:
@@ -172,6 +210,11 @@ def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:
     tops = [span for span in spans if str(span.span.get("parentSpanId")) not in ids]
     agents = [span for span in (*tops, *spans) if span.kind == "agent"]
     return (agents or tops or list(spans))[0]
+
+
+def has_lost_root(spans: Sequence[ReadSpan]) -> bool:
+    """Tell whether each span names a parent, so that what the whole trace is below was not delivered."""
+    return all(span.span.get("parentSpanId") for span in spans)
 
 
 def own_of(root: ReadSpan, rest: Sequence[ReadSpan]) -> OwnTrial | str | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from loopbench.experiments.trace_formats.gathered_spans import GatheredSpans
 from loopbench.experiments.trace_formats.langsmith_runs import cost_of, feedback_of, read_run
-from loopbench.experiments.trace_formats.otlp_in import ReadSpan
 from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
 
 from ..documents import documents, each_item, has, in_document
@@ -36,21 +36,22 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read runs. Raises ValueError with a one-line message that names the document, the run, or the trace."""
     check_meanings(reading, MEANINGS)
-    traces: dict[str, list[ReadSpan]] = {}
+    delivered = GatheredSpans()
     for name, data in documents(file):
         for number, item in enumerate(each_item(data, RUNS), 1):
             with in_document(file, name, f"run {number}"):
                 run = mapping(item, "the run")
                 trace_id = name_of(run.get("trace_id") or run.get("id"), "trace_id")
-                traces.setdefault(trace_id, []).append(read_run(run))
+                delivered.add(trace_id, run.get("id"), run, read_run(run), {})
     gathered = SpanTrials(reading)
-    roots = {trace_id: root_of(spans).span for trace_id, spans in traces.items()}
-    is_of_dataset = all(root.get(EXAMPLE) for root in roots.values())
-    for trace_id, spans in traces.items():
-        with located(f"trace {trace_id}"):
-            root = roots[trace_id]
+    gathered.made.notes.extend(delivered.notes())
+    traces = [(trace, root_of(trace.spans).span) for trace in delivered.traces]
+    is_of_dataset = all(root.get(EXAMPLE) for _, root in traces)
+    for trace, root in traces:
+        with located(f"trace {trace.trace_id}"):
             task = root[EXAMPLE] if is_of_dataset else None
-            gathered.add(trace_id, spans, ToldOfTrace(root, feedback_of(root), task, cost_of(root, spans)))
+            told = ToldOfTrace(root, feedback_of(root), task, cost_of(root, trace.spans))
+            gathered.add(trace.trace_id, trace.spans, told)
     return gathered.log("langsmith")
 
 

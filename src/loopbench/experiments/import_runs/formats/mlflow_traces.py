@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from loopbench.experiments.trace_formats.gathered_spans import GatheredSpans
 from loopbench.experiments.trace_formats.gen_ai import as_text
 from loopbench.experiments.trace_formats.mlflow_spans import read_mlflow_span, scores_of_assessments
 from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace
@@ -16,7 +17,7 @@ from ..documents import documents, each_item, has, in_document
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..places import check_meanings
-from ..values import mapping, name_of, object_at, objects_at
+from ..values import located, mapping, name_of, object_at, objects_at
 
 TRACES = "traces"
 
@@ -33,17 +34,23 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read traces. Raises ValueError with a one-line message that names the document and the trace."""
     check_meanings(reading, MEANINGS)
-    gathered = SpanTrials(reading)
+    delivered = GatheredSpans()
     for name, data in documents(file):
         for number, item in enumerate(each_item(data, TRACES), 1):
             with in_document(file, name, f"trace {number}"):
                 trace = mapping(item, "the trace")
                 info = object_at(trace, "info")
-                spans = [read_mlflow_span(span) for span in objects_at(object_at(trace, "data"), "spans", "a span")]
+                spans = objects_at(object_at(trace, "data"), "spans", "a span")
                 if not spans:
                     raise ValueError("it has no span")
                 trace_id = name_of(as_text(info.get("trace_id", info.get("request_id"))) or f"{name} {number}", "trace_id")
-                gathered.add(trace_id, spans, ToldOfTrace(info, scores_of_assessments(info)))
+                for span in spans:
+                    delivered.add(trace_id, span.get("span_id"), span, read_mlflow_span(span), info)
+    gathered = SpanTrials(reading)
+    gathered.made.notes.extend(delivered.notes())
+    for found in delivered.traces:
+        with located(f"trace {found.trace_id}"):
+            gathered.add(found.trace_id, found.spans, ToldOfTrace(found.beside, scores_of_assessments(found.beside)))
     return gathered.log("mlflow")
 
 

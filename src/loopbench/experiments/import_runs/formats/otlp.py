@@ -6,16 +6,17 @@ resource; without a word on the score it is the one result of an evaluation that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from loopbench.experiments.trace_formats.otlp_in import ReadSpan, each_span, read_span, scores_of
+from loopbench.experiments.trace_formats.gathered_spans import GatheredSpans
+from loopbench.experiments.trace_formats.otlp_in import each_span, read_span, scores_of
 from loopbench.experiments.trace_formats.span_trials import MEANINGS, SpanTrials, ToldOfTrace, root_of
 
 from ..foreign_file import ForeignFile, parse_line
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..places import check_meanings
-from ..values import located, mapping, name_of
+from ..values import located, mapping
 
 SPANS = "resourceSpans"
 MAX_SPANS = 1_000_000
@@ -28,7 +29,7 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read traces. Raises ValueError with a one-line message that names the line, or the trace and what is wrong in it."""
     check_meanings(reading, MEANINGS)
-    traces: dict[str, list[tuple[ReadSpan, Mapping[str, Any]]]] = {}
+    delivered = GatheredSpans()
     number = 0
     for where, data in _requests(file):
         with located(where):
@@ -36,12 +37,12 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 number += 1
                 if number > MAX_SPANS:
                     raise ValueError(f"more than {MAX_SPANS} spans")
-                traces.setdefault(name_of(span.get("traceId"), "traceId"), []).append((read_span(span), resource))
+                delivered.add(span.get("traceId"), span.get("spanId"), span, read_span(span), resource)
     gathered = SpanTrials(reading)
-    for trace_id, found in traces.items():
-        with located(f"trace {trace_id}"):
-            spans = [span for span, _ in found]
-            gathered.add(trace_id, spans, ToldOfTrace(found[0][1], scores_of(root_of(spans).span)))
+    gathered.made.notes.extend(delivered.notes())
+    for trace in delivered.traces:
+        with located(f"trace {trace.trace_id}"):
+            gathered.add(trace.trace_id, trace.spans, ToldOfTrace(trace.beside, scores_of(root_of(trace.spans).span)))
     return gathered.log()
 
 

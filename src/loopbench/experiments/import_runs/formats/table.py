@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from loopbench.experiments.trace_formats.row_messages import RowMessages, failed_calls, read_messages, with_messages
+from loopbench.experiments.trace_formats.row_messages import (
+    MessagesOfRows,
+    RowMessages,
+    chats_left_out,
+    failed_calls,
+    messages_of,
+    with_messages,
+)
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory
 from loopbench.metrics.left_out import BLANK_SCORE
 from loopbench.protocol import StopReason
@@ -86,13 +93,12 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     named = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     numbers = read_numbers(named, _number_columns(columns, reading))
     rows = numbers.rows
-    trials, questions, said = list[ForeignTrial](), dict[str, str](), list[RowMessages]()
+    trials, questions, said = list[ForeignTrial](), dict[str, str](), _messages(rows, columns, reading)
     cure = "--map arm=COLUMN" if pooled is None else pooled.cure
+    _check_tasks(rows, columns["task"])
     keys = _keys(rows, default_arm, cure)
-    for row, key in zip(rows, keys, strict=True):
+    for row, key, messages in zip(rows, keys, said.each, strict=True):
         with located(row.place):
-            messages = _messages(row.cells, columns)
-            said += [messages] if messages else []
             trials.append(_trial(row.cells, key, columns, reading, messages))
             task, question = key[1], row.cells.get("asked")
             digested = "" if is_nothing(question) else digest(str(question))
@@ -104,6 +110,8 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     unused = [name for name in found if name and name not in columns.values() and name not in holding]
     left_out = {meaning: "" for meaning, name in reading.columns.items() if not name}
     notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns | left_out)}",) if unused else ()
+    chats = () if "messages" in {*columns, *reading.columns} else chats_left_out(unused, table)
+    notes = (*notes, *chats, *said.notes(columns.get("messages", "")))
     notes = (*notes, *_totals(rows, trials, columns), *blank, *numbers.notes, *taken_as_seconds(columns, named))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
@@ -122,7 +130,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             _read_as(columns, reading),
             *counting,
             *numbers.readings,
-            *failed_calls(said),
+            *failed_calls([one for one in said.each if one is not None]),
             *_renumbered(rows, keys),
         ),
         cluster=columns.get("cluster", ""),
@@ -233,6 +241,15 @@ def _arm(row: Row, default: str) -> str:
     return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
 
 
+def _check_tasks(rows: Sequence[Row], column: str) -> None:
+    """Raise ValueError for rows without a task, which says how to leave them out."""
+    blank = [row.place for row in rows if row.cells["task"] is None or row.cells["task"] == ""]
+    if blank:
+        in_pandas = f": frame.dropna(subset=[{column!r}])" if blank[0].startswith("row ") else ""
+        without = f"{counted(len(blank), 'row')} of {len(rows):,} without a task"
+        raise ValueError(f"{blank[0]}: the task is empty; leave out the {without}{in_pandas}")
+
+
 def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
     """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
 
@@ -301,12 +318,13 @@ def _trial(
     )
 
 
-def _messages(cells: Mapping[str, Any], columns: Mapping[str, str]) -> RowMessages | None:
-    """Return what a row's messages say. Raises ValueError that says how to leave their column out."""
-    try:
-        return read_messages(cells.get("messages"))
-    except ValueError as error:
-        raise ValueError(f"{columns['messages']}: {error}; to leave the column out: --map messages=") from None
+def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingOptions) -> MessagesOfRows:
+    """Return what the rows' messages say. Raises ValueError where the user named their column and a cell of it cannot be read."""
+    found = messages_of(rows)
+    if found.odd and reading.columns.get("messages"):
+        place, reason = found.odd[0]
+        raise ValueError(f"{place}: {columns['messages']}: {reason}; to leave the column out: --map messages=")
+    return found
 
 
 def _reason(cell: Any, columns: Mapping[str, str]) -> str:
