@@ -74,6 +74,22 @@ def test_a_claim_under_means_names_what_few_models_do_and_the_medians(compared):
     assert [each.is_basis for each in (first, second, verdict)] == [True, True, False]
 
 
+def test_a_claim_on_few_tasks_by_their_repeats_rests_on_the_same(compared, record):
+    one_each = compared([MEANS], {FINISH: [9], BARE: [5]})
+    repeats = [
+        record(arm=arm.info.arm, task=f"t{task}", repeat=repeat, scores={"accuracy": float(repeat < solved)})
+        for arm, solved in zip(one_each.arms, (20, 12), strict=True)
+        for task in range(4)
+        for repeat in range(20)
+    ]
+    made = compare(repeats, [arm.info for arm in one_each.arms])
+    assert not any(pair.verdict.word in ("better", "worse") for pair in made.pairs if pair.metric == "accuracy")
+    first, second, verdict, *_ = answer(made).said
+    assert first.text.startswith(f"{MEANS} holds means over models")
+    assert "write their calls in different forms" in second.text
+    assert verdict.text.startswith("On these 4 tasks: adopt finish")
+
+
 def test_nothing_stands_before_where_nothing_is_claimed_or_measured(compared):
     assert list(basis(compared([MEANS], {FINISH: [9], BARE: [9]}))) == []
     assert list(basis(compared(["flaky-tools"], {FINISH: [9], BARE: [5]}))) == []

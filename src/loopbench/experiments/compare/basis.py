@@ -37,7 +37,7 @@ def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[Answe
         said = f"{means} holds means over models and {medians} medians"
         estimates = "two estimates of one thing, each judged by itself"
         yield AnswerSentence(f"{said}: {estimates}", may_be_left_out=True, is_basis=True)  # each verdict names its profile
-    decided = {arm for pair in comparison.pairs if _is_decided(pair) for arm in (pair.a, pair.b)}
+    decided = {arm for pair in comparison.pairs if _is_decided(pair, comparison.alpha) for arm in (pair.a, pair.b)}
     told = {means for means, _ in twice}
     weighed = [info for info in infos if info.arm in decided or info.profile in shown]
     yield from _of_few_models([info for info in weighed if info.profile not in told])
@@ -45,9 +45,14 @@ def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[Answe
         yield from _OneColumn(comparison, profile).told()
 
 
-def _is_decided(pair: Pair) -> bool:
-    """Whether one of two arms is shown to be more accurate."""
-    return pair.metric == PRIMARY and pair.verdict.word in ("better", "worse")
+def _is_decided(pair: Pair, alpha: float) -> bool:
+    """Whether one of two arms is shown to be more accurate, be it only of the run's own few tasks."""
+    return pair.metric == PRIMARY and (pair.verdict.word in ("better", "worse") or _is_told_within(pair, alpha))
+
+
+def _is_told_within(pair: Pair, alpha: float) -> bool:
+    """Whether repeats of the run's own few tasks tell two arms apart."""
+    return pair.within is not None and pair.within.p < alpha
 
 
 def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:
@@ -73,6 +78,7 @@ class _OneColumn:
 
     def __init__(self, comparison: Comparison, profile: str) -> None:
         self.profile = profile
+        self.alpha = comparison.alpha
         self.infos = {arm.info.arm: arm.info for arm in comparison.arms if arm.info.profile == profile}
         self.lost = {arm.info.arm: arm.summary.lost_to for arm in comparison.arms}
         own = [p for p in comparison.pairs if {p.a, p.b} <= set(self.infos)]
@@ -96,7 +102,7 @@ class _OneColumn:
 
     def _is_claimed(self, pair: Pair) -> bool:
         """Whether two arms are shown to differ in accuracy or in wrong answers given as done, or to be equivalent."""
-        return pair.verdict.word != "undecided" or frozenset((pair.a, pair.b)) in self.wrong
+        return pair.verdict.word != "undecided" or _is_told_within(pair, self.alpha) or frozenset((pair.a, pair.b)) in self.wrong
 
     def _forms(self, pair: Pair) -> int:
         return len({self.infos[pair.a].calls_in, self.infos[pair.b].calls_in})

@@ -82,7 +82,7 @@ class FewTasksVerdict:
         if not 0 < tasks <= MAX_FEW_TASKS or max(trials) > tasks or self.on.found.subject == AGENT or is_still(self.on.found):
             return
         these, them = ("this task", "it") if tasks == 1 else (f"these {tasks} tasks", "them")
-        yield AnswerSentence(f"For {these} alone --repeats {REPEATS} would tell, by exact tests within {them}")
+        yield AnswerSentence(f"For {these} alone --repeats {REPEATS} may tell, by exact tests within {them}")
 
     @property
     def _tasks(self) -> str:
