@@ -36,6 +36,16 @@ def poor(record: Record) -> Record:
     return replace(record, scores={"accuracy": 0.0}) if record.task in ALL[:8] else record
 
 
+def test_scores_are_said_to_stay_only_where_accuracy_did(altered):
+    """Another metric that stayed in every trial of one arm says nothing of scores, and what was gained stands first."""
+    was = of_other_code(bless(altered(poor)))
+    judged = judge(altered(lambda record: record), was, metrics={"accuracy": 0.5, "false_success_rate": 0.02})
+    said = headline(judged)
+    assert {line.outcome for line in judged.lines if line.metric == "accuracy"} == {"pass"}
+    assert "has the score" not in said
+    assert "task-arm pairs better, none worse; " in said.partition(": ")[2]
+
+
 @pytest.mark.parametrize("arm", ["bare/clean", "finish/clean"])
 def test_a_change_both_ways_begins_with_both_counts(altered, arm):
     was = of_other_code(bless(altered(failing(*ALL[:2], arm="bare/clean"))))

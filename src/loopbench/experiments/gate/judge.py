@@ -110,7 +110,7 @@ def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm]) -> 
     """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon."""
     if outcome in PASSES and case.only is not None:
         return True
-    if outcome == "pass":
+    if outcome in ("pass", "unchanged"):
         return any(line.better for arm in arms for line in arm.lines)
     return outcome in ("regression", "worse here", "better here") or any(arm.limit_alone for arm in arms)
 

@@ -177,12 +177,12 @@ def explanation(result: GateResult, named: int = MAX_NAMED) -> str:
 
 def _both_ways(result: GateResult) -> str:
     """Return how many tasks got worse and better where trials have their counterparts, and nothing else counts them: where both
-    are, and where tasks only got better in a run that passes, so that no bill stands before what was gained."""
+    are, and where tasks only got better in a run that passes: what was gained stands before a bill and before what stayed."""
     became = Counter(change.became for change in result.tasks)
     worse, better = became["worse"], became["better"]
     if not result.paired or not better or result.outcome in ("better here", "worse here"):
         return ""
-    if not worse and result.outcome != "pass":
+    if not worse and result.outcome not in ("pass", "unchanged"):
         return ""
     if not worse:
         return f"{counted(better, result.unit)} better, none worse"
@@ -225,9 +225,11 @@ def _passed(result: GateResult, named: int) -> Iterator[str]:
     better = [_with_change(line) for line in passed if is_shown(line) and line.better]
     names = _first([f"{short_arm(line.arm)} in {line.metric}" for line in stayed], ", ", named)
     where = f" ({names})" * (len(stayed) < len(result.lines))
+    has_scores = any(line.metric == PRIMARY for line in stayed)
+    same = f"every trial has {_stayed(result, stayed)}{where}" if has_scores else f"every trial has the baseline's value of {names}"
     parts = {
         "better here": _first(list(_gained(result)), "; ", named),
-        "unchanged": f"every trial has {_stayed(result, stayed)}{where}, which says nothing of other tasks" * bool(stayed),
+        "unchanged": f"{same}, which says nothing of other tasks" * bool(stayed),
         "pass": f"better: {_first(better, ', ', named)}" * bool(better),
     }
     order = sorted(parts, key=lambda outcome: outcome != result.outcome)  # what the headline's word says stands first
