@@ -29,16 +29,16 @@ from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.recorder import Recorder
 from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import _Run, run_trial
+from loopbench.runs.trial.trial import _TrialInProgress, run_trial
 from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
-    "set-up": ((_Run, "__init__"),),
+    "set-up": ((_TrialInProgress, "__init__"),),
     "model's replies": ((Scripted, "_reply"),),
     "recording": ((Recorder, "exchange"), (Recorder, "tool_call")),
-    "score, record, trace": ((_Run, "finish"),),
+    "score, record, trace": ((_TrialInProgress, "finished_trial"),),
 }
 """Stage → its functions, none of which calls another one."""
 REST = "loop, tools, event loop"

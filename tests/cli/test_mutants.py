@@ -55,7 +55,7 @@ FEEDBACK_DROPPED = Mutant(
     "feedback_dropped",
     BARE,
     "Bare",
-    '                talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)\n',
+    '            talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)\n',
     "",
     "flaky-format",
     "parse",

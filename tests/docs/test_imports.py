@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+MADE_BY_ITS_READER = {"yours"}
+"""The loop that CONTRIBUTING tells to write; tests/docs/test_contributing.py carries that out."""
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -29,7 +31,8 @@ def imports(code: str) -> list[tuple[str, str]]:
 def test_what_a_page_imports_is_there(page: Path) -> None:
     for code in BLOCK.findall(page.read_text(encoding="utf-8")):
         for module, name in imports(code):
-            assert hasattr(importlib.import_module(module), name), f"{page.name}: {module} has no {name}"
+            is_there = name in MADE_BY_ITS_READER or hasattr(importlib.import_module(module), name)
+            assert is_there, f"{page.name}: {module} has no {name}"
 
 
 def test_a_page_with_a_wrong_import_would_be_found() -> None:

@@ -197,7 +197,7 @@ class Bare(ToolSettings, RunsSync):
                     return ended(None, StopReason.PROVIDER_ERROR, error)
                 talk.observe("error", f"LLM call failed - {error}")
             else:
-                move, dropped = self._read(reply, talk)
+                move, dropped = self._read(reply, codec, talk)
                 if isinstance(move, Answer) and _must_call(dropped, talk, observer):
                     status = "refused"
                 elif isinstance(move, Answer):
@@ -217,10 +217,12 @@ class Bare(ToolSettings, RunsSync):
 
         return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, *refused[-1:])
 
-    def _read(self, reply: Reply, talk: _Conversation) -> tuple[Act | Answer | None, str]:
+    def _read(
+        self, reply: Reply, codec: BareCodec | FieldsCodec | NativeCallCodec, talk: _Conversation
+    ) -> tuple[Act | Answer | None, str]:
         """Return the move in a reply, and the tool that it calls besides an answer; None for a move tells that it is unreadable."""
         try:
-            move, dropped = self._codec.read(reply)
+            move, dropped = codec.read(reply)
         except WireError as error:
             talk.keep_unread(reply, error, self.keep_bad_replies)
             talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)
