@@ -145,13 +145,27 @@ def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], readin
     return ForeignLog(
         suite=name_of(spec.get("task"), "eval.task"),
         arms=(arm,),
-        trials=tuple(trials),
+        trials=tuple(_without_unlogged_calls(trials)),
         asked=questions,
         by=f"inspect_ai {cut(str(object_at(spec, 'packages').get('inspect_ai', '')), 20)}".strip(),
         scorer=accuracy.name(),
         due_repeats=count(object_at(spec, "config").get("epochs"), "epochs") or 1,
         unfinished="" if header.get("status") == "success" else f"the log ends with status {cut(str(header.get('status')), 20)}",
     )
+
+
+def _without_unlogged_calls(trials: Sequence[ForeignTrial]) -> Iterator[ForeignTrial]:
+    """Yield the trials; where no call of a model is logged in any of them, what calls would have taken is unknown, not 0.
+
+    A solver that wraps an agent of another kind sets the output itself, and Inspect sees none of the requests that it makes.
+    """
+    has_calls = any(trial.lm_calls for trial in trials)
+    for trial in trials:
+        if has_calls or trial.lm_calls is None:
+            yield trial
+        else:
+            taken = asdict(_Usage())
+            yield replace(trial, **taken, steps=trial.steps or None, tool_calls=trial.tool_calls or None)
 
 
 def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
