@@ -252,20 +252,6 @@ def test_nothing_told_is_nothing_known(kit):
     assert [told.means[name] for name in ("steps", "lm_calls", "tokens", "seconds", "cost_usd", "nominal_usd")] == [None] * 6
 
 
-def test_a_solver_whose_calls_are_not_logged_is_an_agent_whose_calls_are_unknown(kit):
-    """It wraps an agent of another kind and sets the output itself, so that nothing but other events is in the log."""
-    silent = [kit.sample(number, events=[{"event": "info", "data": "began"}]) for number in range(3)]
-    (arm,) = kit.imported(kit.put(kit.log(*silent))).comparison.arms
-    assert arm.summary.dead == ""
-    assert [arm.summary.means[name] for name in ("steps", "lm_calls", "tokens", "cost_usd")] == [None] * 4
-
-
-def test_a_sample_without_calls_beside_others_with_calls_asked_nothing(kit):
-    silent, asking = kit.sample(1, events=[{"event": "info", "data": "began"}]), kit.sample(2, events=EVENTS)
-    records = kit.imported(kit.put(kit.log(silent, asking))).records
-    assert sorted(record.lm_calls for record in records if "lm_calls" not in record.unknown) == [0, 2]
-
-
 def test_turns_seconds_and_retries(kit):
     sample = kit.sample(1, events=EVENTS, turn_count=1, working_time=2.5, total_time=9.0, error_retries=[{}, {}])
     record = only(kit.imported(kit.put(kit.log(sample))))
