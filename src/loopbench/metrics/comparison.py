@@ -187,6 +187,10 @@ class Comparison:
         """All warnings; what weighs most comes first."""
         return (*self.main_warnings, *self.cost_warnings)
 
+    def are_same(self, a: str, b: str) -> bool:
+        """Whether two arms did the same in every trial."""
+        return (a, b) in self.same or (b, a) in self.same
+
     def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
         """The object that `compare --json` prints; what this module does not know comes from the caller."""
         return {

@@ -42,9 +42,13 @@ class WithinTasks:
         """The same with b as the first arm."""
         return replace(self, a=self.b, b=self.a, excess=-self.excess)
 
+    def is_apart(self, alpha: float) -> bool:
+        """Whether the two arms are shown to differ on these tasks."""
+        return self.p < alpha
+
     def is_ahead(self, alpha: float) -> bool:
         """Whether the first arm is shown to have solved more of these tasks."""
-        return self.p < alpha and self.excess > 0
+        return self.is_apart(alpha) and self.excess > 0
 
 
 def paired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTasks | None:

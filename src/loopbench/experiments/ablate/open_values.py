@@ -87,8 +87,7 @@ class OpenValues:
         return value_texts(self.result.ablation.cells[arm])
 
     def _did_the_same(self, pair: Pair) -> bool:
-        same = self.result.results.comparison.same
-        return (pair.a, pair.b) in same or (pair.b, pair.a) in same
+        return self.result.results.comparison.are_same(pair.a, pair.b)
 
     def _trials(self, pair: Pair) -> int:
         return next(arm.summary.trials for arm in self.result.results.comparison.arms if arm.info.arm == pair.a)

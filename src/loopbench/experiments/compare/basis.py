@@ -52,7 +52,7 @@ def _is_decided(pair: Pair, alpha: float) -> bool:
 
 def _is_told_within(pair: Pair, alpha: float) -> bool:
     """Whether repeats of the run's own few tasks tell two arms apart."""
-    return pair.within is not None and pair.within.p < alpha
+    return pair.within is not None and pair.within.is_apart(alpha)
 
 
 def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:

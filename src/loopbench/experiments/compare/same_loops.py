@@ -36,12 +36,11 @@ def same_loops(comparison: Comparison) -> tuple[SameLoops, ...]:
     arms: dict[str, dict[tuple[str, str], ArmResult]] = {}
     for arm in comparison.arms:
         arms.setdefault(short_name(arm.info), {})[arm.info.suite, arm.info.profile] = arm
-    same = {frozenset(names) for names in comparison.same}
     groups: list[list[str]] = []
     for loop, own in arms.items():
         for group in groups:
             first = arms[group[0]]
-            if first.keys() == own.keys() and all(frozenset((first[at].info.arm, own[at].info.arm)) in same for at in own):
+            if first.keys() == own.keys() and all(comparison.are_same(first[at].info.arm, own[at].info.arm) for at in own):
                 group.append(loop)
                 break
         else:

@@ -159,13 +159,12 @@ def _without_unlogged_calls(trials: Sequence[ForeignTrial]) -> Iterator[ForeignT
 
     A solver that wraps an agent of another kind sets the output itself, and Inspect sees none of the requests that it makes.
     """
-    has_calls = any(trial.lm_calls for trial in trials)
+    has_calls, unknown = any(trial.lm_calls for trial in trials), asdict(_Usage())
     for trial in trials:
         if has_calls or trial.lm_calls is None:
             yield trial
         else:
-            taken = asdict(_Usage())
-            yield replace(trial, **taken, steps=trial.steps or None, tool_calls=trial.tool_calls or None)
+            yield replace(trial, **unknown, steps=trial.steps or None, tool_calls=trial.tool_calls or None)
 
 
 def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
