@@ -29,6 +29,7 @@ from .power import spread
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
 from .same_trials import did_the_same
+from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
@@ -181,6 +182,8 @@ class Comparison:
     """Pairs of arms that did the same in every trial."""
     cost_warnings: tuple[str, ...] = ()
     """Costs that are not known of all trials; they weigh least."""
+    solved_costs: SolvedCosts = NO_SOLVED_COSTS
+    """What arms solved and spent on each task, where they are compared."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -229,9 +232,12 @@ def compare(
     agents = [arm.info for arm in compared if arm.summary.dead != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
+    spent: dict[str, Mapping[str, TaskValues]] = {}
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
+        if metric in UNITS and matched:
+            spent[metric] = values
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = pairs_of_family(metric, tests, alpha, look)
         pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, agents) if metric == PRIMARY else found)
@@ -263,6 +269,7 @@ def compare(
         on_tasks=on_tasks,
         same=tuple(names for names in matched if _went_alike(names, summaries) and did_the_same(*(by_arm[arm] for arm in names))),
         cost_warnings=tuple(cost_warnings(summaries)),
+        solved_costs=SolvedCosts(scores, spent, level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
 
 

@@ -14,6 +14,7 @@ from .air import every_profile
 from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
+from .each_profile import ProfilesVerdict, headline
 from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
 from .few_tasks_verdict import FewTasksVerdict
@@ -41,6 +42,8 @@ class ComparisonAnswer(AnswerMatrix):
     said: tuple[AnswerSentence, ...]
     on_tasks: FewTasksTable = NO_TASKS
     """What each loop did on each task, where these are few and have repeats."""
+    verdicts: tuple[ProfilesVerdict, ...] = ()
+    """The verdict on all profiles together, or one on each that is judged by itself."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -63,10 +66,12 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
     distinct = without_copies(comparison)
     judged = _judged(distinct)
+    made = _profiles_verdicts(judged, is_apart=are_mixed(infos))
     verdicts = (
         [
+            *headline(made),
             *_each_by_itself(judged, every_profile(whole)),
-            *(replace(each, opens=True) for each in over_estimates(whole)),
+            *(replace(each, opens=True) for each in over_estimates(whole, tasks)),
         ]
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]
@@ -74,8 +79,9 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     verdicts[1:1] = [*_only_difference(that_apply(distinct)), *best_against_others(whole, comparison)] if verdicts else []
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(distinct)) if verdicts else ()
-    adopted = {profile: loop for profile, said in judged.items() if (loop := next(filter(None, (s.adopts for s in said)), ""))}
-    named = next(((each.adopts, *each.or_else) for said in judged.values() for each in said if each.adopts), ())
+    recommended = {profile: each.recommendation for each in made for profile in each.profiles}
+    adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
+    named = next((each.loops for each in recommended.values() if each.adopts), ())
     said = (
         *(limits_sentences(comparison) if verdicts else ()),
         *unreadable_replies(comparison.arms),
@@ -89,7 +95,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     )
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
         said = tuple(replace(each, brief="") for each in said)
-    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
+    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks, made)
 
 
 def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
@@ -99,6 +105,14 @@ def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
     if are_mixed(infos):
         return {profile: tuple(_verdicts(under_profile(comparison, profile)).told()) for profile in profiles}
     return dict.fromkeys(profiles, tuple(_verdicts(that_apply(comparison)).told()))
+
+
+def _profiles_verdicts(judged: Mapping[str, tuple[AnswerSentence, ...]], *, is_apart: bool) -> tuple[ProfilesVerdict, ...]:
+    """Return the verdict on each profile, where there is one; a single one of all of them unless each is judged by itself."""
+    told = {profile: said for profile, said in judged.items() if said}
+    if is_apart:
+        return tuple(ProfilesVerdict((profile,), said) for profile, said in told.items())
+    return tuple(ProfilesVerdict(tuple(told), said) for said in list(told.values())[:1])
 
 
 def _matrix(comparison: Comparison) -> AnswerMatrix:
@@ -113,8 +127,9 @@ def _verdicts(comparison: Comparison) -> Verdicts:
     found = _matrix(comparison)
     accuracy, costs = _pairs(comparison, PRIMARY), _pairs(comparison, found.unit)
     tasks = FewTasksTable(found, comparison.on_tasks, comparison.limits)
-    these = FewTasksVerdict(tasks, accuracy, Prices(found, costs), comparison.alpha)
-    return Verdicts(found, accuracy, costs, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
+    prices = Prices(found, costs, comparison.solved_costs)
+    these = FewTasksVerdict(tasks, accuracy, prices, comparison.alpha)
+    return Verdicts(found, accuracy, prices, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
 
 
 def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) -> list[AnswerSentence]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair, too_few_units
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS
-from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 
 from .air import every_profile, is_still, what_disturbs
@@ -48,7 +47,7 @@ class FewTasksVerdict:
             return
         rows = [row for row in self.on.found.rows if self._is_tested(row)]
         rows = sorted(rows, key=lambda row: (-self._share(row), row.mean_cost))
-        head = f"On these {self._tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
+        head = f"On {self.these_tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
         counts, notes = self._counts(rows), "".join(f"; {note}" for note in self._notes(rows))
         shown = FewTasksClaims(self.on.found, self.accuracy, self.alpha)
         leaders, claims = shown.leaders(rows), "; ".join(shown.told(rows))
@@ -61,6 +60,7 @@ class FewTasksVerdict:
                 f"{head}: adopt {first.loop}{few}; {claims}{notes}",
                 adopts=first.loop,
                 or_else=tuple(row.loop for row in cheaper),
+                of_tasks=f"on {self.these_tasks}",
                 opens=True,
             )
         elif shown.claims(rows):
@@ -85,8 +85,10 @@ class FewTasksVerdict:
         yield AnswerSentence(f"For {these} alone --repeats {REPEATS} may tell, by exact tests within {them}")
 
     @property
-    def _tasks(self) -> str:
-        return counted(max(pair.within.tasks for pair in self.accuracy if pair.within is not None), "task")
+    def these_tasks(self) -> str:
+        """What the tasks are called: `these 8 tasks`."""
+        number = max(pair.within.tasks for pair in self.accuracy if pair.within is not None)
+        return f"these {number} tasks" if number > 1 else "this task"
 
     def _cheaper(self, first: AnswerRow, unbeaten: Sequence[AnswerRow]) -> list[AnswerRow]:
         """Return the loops to take in the place of the first one to save costs: each costs less than the one before it.

@@ -2,7 +2,8 @@
 
 A loop that gives up early or crashes spends little on a trial and solves little, so that a loop is called cheaper only if a task
 that it solved cost less; and where it crashed, that is said. A loop is called cheaper than another only
-if the pairs of their costs show it, in some column and in none the other way; else their costs are not told apart.
+if the pairs of their costs show it, in some column and in none the other way; else their costs are not told apart. That it costs
+less by the solved task is said only if the interval of the paired ratio shows it; else that is undecided.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS
+from loopbench.metrics.solved_costs import NO_SOLVED_COSTS, SolvedCosts
+from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
-from loopbench.text.numbers import interval_of
+from loopbench.text.numbers import interval, interval_of
 
 from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of, with_unit
 
@@ -30,6 +33,7 @@ class Prices:
     found: AnswerMatrix
     costs: tuple[Pair, ...]
     """Pairs of arms in the unit that costs are told in."""
+    solved_costs: SolvedCosts = NO_SOLVED_COSTS
 
     def with_cost(self, row: AnswerRow, *, has_unit: bool = True) -> str:
         """Return `finish (6,387 tokens a trial)`; the name alone where the cost is not known."""
@@ -78,11 +82,40 @@ class Prices:
             spent = f"({self.price(least)}{self._unit} against {self.price(best)}{self.paired_saving(least, best)})"
             spends = f"; {least.loop} spends less on a trial {spent}{crashes(least)}"
         if cheapest is not None:
-            solved = f"({self._per_solved(cheapest)}{self._unit} against {self._per_solved(best)})"
+            solved = (
+                f"({self._per_solved(cheapest)}{self._unit} against {self._per_solved(best)}{self._ratio_told(cheapest, best)})"
+            )
+            if not self._is_less_by_solved(cheapest, best):
+                return f"; whether {cheapest.loop} costs less by the solved task is undecided {solved}{crashes(cheapest)}{spends}"
             return f"; {cheapest.loop} costs less by the solved task {solved}{crashes(cheapest)}{spends}"
         if least is None:
             return self._not_told_apart(best, among if equals is None else equals, has_costs=True)
-        return f"{spends}, but no less on a solved task ({self._per_solved(least)} against {self._per_solved(best)})"
+        solved = f"({self._per_solved(least)} against {self._per_solved(best)}{self._ratio_told(least, best)})"
+        return f"{spends}, but {self._on_solved(least, best)} {solved}"
+
+    def _ratio(self, row: AnswerRow, than: AnswerRow) -> Interval | None:
+        """Return the paired ratio of what a solved task costs in two loops; None where that is not known."""
+        arms = [[cell and cell.arm.info.arm for cell in each.cells] for each in (row, than)]
+        met = [(a, b) for a, b in zip(*arms, strict=True) if a or b]
+        both = [(a, b) for a, b in met if a and b]
+        if len(both) < len(met):
+            return None
+        return self.solved_costs.ratio([a for a, _ in both], [b for _, b in both], self.found.unit)
+
+    def _ratio_told(self, row: AnswerRow, than: AnswerRow) -> str:
+        """Return `, paired ratio 0.54 [0.44, 0.66]`; empty where it has no interval."""
+        ratio = self._ratio(row, than)
+        return "" if ratio is None else f", paired ratio {interval(ratio, 2)}"
+
+    def _is_less_by_solved(self, row: AnswerRow, than: AnswerRow) -> bool:
+        """Whether a solved task is shown to cost less in one loop than in another one."""
+        ratio = self._ratio(row, than)
+        return ratio is not None and ratio.high < 1
+
+    def _on_solved(self, row: AnswerRow, than: AnswerRow) -> str:
+        """Return whether a loop that spends less on a trial spends more on a solved task, as a clause behind a `but`."""
+        is_more = self._is_less_by_solved(than, row) or math.isinf(row.solved_cost)
+        return "more on a solved task" if is_more else "whether it does so on a solved task is undecided"
 
     def unknown(self) -> str:
         """Return whose costs are unknown where others' are known, as a sentence's end: such a loop may be the cheapest."""
@@ -114,9 +147,11 @@ class Prices:
         if cheapest is None:
             if least is None:
                 return self._not_told_apart(best, self.found.rows if equals is None else equals)
-            return f"; {least.loop} spends less on a trial, but no less on a solved task{crashes(least)}"
+            return f"; {least.loop} spends less on a trial, but {self._on_solved(least, best)}{crashes(least)}"
         if least is cheapest:
             return f"; {least.loop} costs {100 * saving(least, best):.0f} % less{crashes(least)}"
+        if not self._is_less_by_solved(cheapest, best):
+            return f"; whether {cheapest.loop} costs less by the solved task is undecided{crashes(cheapest)}"
         share = 1 - cheapest.solved_cost / best.solved_cost
         return f"; {cheapest.loop} costs {100 * share:.0f} % less by the solved task{crashes(cheapest)}"
 
@@ -169,7 +204,10 @@ class Prices:
         if cheapest not in equal:
             spend = "spends" if len(equal) == 1 else "spend"
             by_trial = f"{listed([row.loop for row in equal])} {spend} the least on a trial {each}"
-            return f"; the cheapest by the solved task is {cheapest.loop} ({self._per_solved(cheapest)}{self._unit}); {by_trial}"
+            if not self._is_less_by_solved(cheapest, equal[0]):
+                return f"; which costs the least by the solved task is undecided; {by_trial}"
+            solved = f"({self._per_solved(cheapest)}{self._unit}{self._ratio_told(cheapest, equal[0])} to {equal[0].loop})"
+            return f"; by the solved task {cheapest.loop} costs less {solved}; {by_trial}"
         names = listed([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
         crashed = crashes(cheapest) if len(equal) == 1 else ""
         return f"; the cheapest {'is' if len(equal) == 1 else 'are'} {names} {each}{crashed}"

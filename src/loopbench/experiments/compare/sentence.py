@@ -23,11 +23,18 @@ class AnswerSentence:
     """The loop that it says to adopt, the first one if several."""
     or_else: tuple[str, ...] = ()
     """The others."""
+    of_tasks: str = ""
+    """Of which tasks it says so, where these are not tasks in general: `on these 8 tasks`, `of other tasks`."""
     is_basis: bool = False
     """Whether it says what the verdict rests on, and stands before it."""
 
     opens: bool = False
     """Whether it is of another profile than what stands before it, and so begins on a line of its own."""
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """All loops that it says to adopt, one or another; none where it says to adopt none."""
+        return (self.adopts, *self.or_else) if self.adopts else ()
 
     @property
     def in_full(self) -> str:

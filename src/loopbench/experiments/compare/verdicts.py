@@ -36,8 +36,7 @@ class Verdicts:
     found: AnswerMatrix
     accuracy: tuple[Pair, ...]
     """Pairs of arms on accuracy."""
-    costs: tuple[Pair, ...]
-    """The same in the unit that costs are told in."""
+    prices: Prices
     pooled: tuple[Pair, ...]
     """Pairs of loops over all profiles together."""
     alpha: float
@@ -74,7 +73,7 @@ class Verdicts:
         together = OverAllSentences(self.found, over_all(best.loop, self.found, self.pooled))
         rivals = [row for row in candidates if row is not best]
         leads = best in candidates and together.picks(rivals)
-        search = ThriftSearch(self.found.rows, self.accuracy, self.costs, self.pooled)
+        search = ThriftSearch(self.found.rows, self.accuracy, self.prices.costs, self.pooled)
         thrift = search.instead_of(named if named and not leads else [best])
         if thrift is not None:
             yield self._adopt_cheaper(thrift)
@@ -84,7 +83,7 @@ class Verdicts:
             yield from together.told()
         elif leads and not together.is_close(rivals):
             said, brief = together.pick(rivals, self.ties.harm(best))
-            brief = f"{brief}{self._prices.saved(best)}"
+            brief = f"{brief}{self.prices.saved(best)}"
             yield AnswerSentence(f"{said}{self._bought(best, rivals)}", brief, adopts=best.loop)
             yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
         else:
@@ -92,10 +91,6 @@ class Verdicts:
             yield from together.told()
             yield from self._open(named, candidates)
         yield from self._worse(compared, None if thrift is None else thrift.cheaper)
-
-    @property
-    def _prices(self) -> Prices:
-        return Prices(self.found, self.costs)
 
     # Which loop
 
@@ -121,7 +116,7 @@ class Verdicts:
         return [row for row in left if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)]
 
     def _is_as_good(self, one: AnswerRow, other: AnswerRow) -> bool:
-        gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.costs, one, other)
+        gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.prices.costs, one, other)
         together = [pair for pair in self.pooled if {pair.a, pair.b} == {one.loop, other.loop}]
         is_near = all(abs(pair.difference.value) <= pair.margin for pair in gaps)
         is_apart = any(pair.verdict.word in ("better", "worse") for pair in (*gaps, *costs, *together))
@@ -135,8 +130,8 @@ class Verdicts:
         """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
         cheapest = cheapest_below(best, rivals)
         if cheapest is None:
-            return self._prices.cheaper_than(best)
-        cheaper = self._prices.cheaper_than(best, rivals)
+            return self.prices.cheaper_than(best)
+        cheaper = self.prices.cheaper_than(best, rivals)
         if any(pair.verdict.word in ("better", "worse") for pair in pairs_of(self.accuracy, best, cheapest)):
             return cheaper
         loops = len(self.found.rows)
@@ -145,7 +140,7 @@ class Verdicts:
 
     def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
         """Say that a loop is adopted though another one is more accurate: by less than the margin, and at a higher price."""
-        gap, cheaper, prices = thrift.gap, thrift.cheaper, self._prices
+        gap, cheaper, prices = thrift.gap, thrift.cheaper, self.prices
         most = self.found.under(gap) if not thrift.is_pooled else f" over {every_profile(self.found)} together"
         at_most = " at most" if most and not thrift.is_pooled else ""
         advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
@@ -160,7 +155,7 @@ class Verdicts:
         )
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
-        several, prices = len(self.found.compared) > 1, self._prices
+        several, prices = len(self.found.compared) > 1, self.prices
         under = f" under any {air(self.found)}" if several else ""
         is_open = self._is_open(named, candidates)
         if is_open and len(candidates) == len(self.found.rows):
@@ -201,21 +196,21 @@ class Verdicts:
             return False
         if is_still(self.found) or all(too_few_units(pair.units, self.alpha) for pair in accuracy):
             return True
-        return not any(is_shown_cheaper(each, row, self.costs) for each in named for row in candidates)
+        return not any(is_shown_cheaper(each, row, self.prices.costs) for each in named for row in candidates)
 
     def _among(self, rows: Sequence[AnswerRow], pairs: Sequence[Pair]) -> list[Pair]:
         return [pair for one, other in combinations(rows, 2) for pair in pairs_of(pairs, one, other)]
 
     def _nothing_decided(self, cheapest: AnswerRow, under: str) -> AnswerSentence:
         """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
-        prices, apart = self._prices, f"o {self.found.subject} is told apart from another{under}"
+        prices, apart = self.prices, f"o {self.found.subject} is told apart from another{under}"
         least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.found)}"
         told, brief = self.ties.in_words(cheapest, self.found.rows)
         return AnswerSentence(f"Nothing is decided: n{apart}{least}{told}{ends}", f"N{apart}{least}{brief}{ends}")
 
     def _none_among(self, equals: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
         """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
-        prices, first = self._prices, equals[0]
+        prices, first = self.prices, equals[0]
         among = "between" if len(equals) == 2 else "among"
         names = listed([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(equals)])
         more, more_brief = self._by_cost(equals, equals)
@@ -231,7 +226,7 @@ class Verdicts:
 
         `under`: behind what is said of every profile. `alone`: what ends the sentence.
         """
-        prices, first = self._prices, named[0]
+        prices, first = self.prices, named[0]
         split, split_brief = self.ties.split(first, candidates) if len(named) == 1 else ("", "")
         equal, equal_brief = self._equals(named, candidates, first.loop if split else "it"), ""
         if split:
@@ -260,8 +255,8 @@ class Verdicts:
             told = few = ", and neither accuracy nor cost tells them apart"
             saved = ""
         else:
-            dear = [row for row in named[1:] if is_shown_cheaper(named[0], row, self.costs)]
-            saved = self._prices.paired_saving(named[0], dear[0]) if len(dear) == len(named) - 1 == 1 else ""
+            dear = [row for row in named[1:] if is_shown_cheaper(named[0], row, self.prices.costs)]
+            saved = self.prices.paired_saving(named[0], dear[0]) if len(dear) == len(named) - 1 == 1 else ""
             told = few = ", and not all of their costs are told apart"
             if len(dear) == len(named) - 1:
                 told = f", and {named[0].loop} is the {'cheaper' if len(named) == 2 else 'cheapest'}"
@@ -284,8 +279,9 @@ class Verdicts:
         if len(named) > 1 or any(row.cost is None for row in candidates):
             return ""
         spent = [row.cost.value for row in candidates if row.cost is not None]
-        by_solved = "" if named[0].cost is not None and named[0].cost.value <= min(spent) else " by the solved task"
-        return f", and none of its equals is cheaper{by_solved}"
+        if named[0].cost is not None and named[0].cost.value <= min(spent):
+            return ", and none of its equals is cheaper"
+        return ", and none of its equals is shown to cost less by the solved task"
 
     def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
         leaders: dict[tuple[str, ...], list[str]] = {}
@@ -298,7 +294,7 @@ class Verdicts:
         )
         cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
         told = f"No {self.found.subject} is among the best under every profile: {each}"
-        return AnswerSentence(f"{told}{self._prices.least(cheapest)}", told)
+        return AnswerSentence(f"{told}{self.prices.least(cheapest)}", told)
 
     # What is open, and what is worse
 
@@ -338,4 +334,5 @@ def _of_others(sentence: AnswerSentence) -> AnswerSentence:
     if not sentence.adopts:
         return sentence
     of = "Of other tasks: "
-    return replace(sentence, text=f"{of}{sentence.text}", brief=sentence.brief and f"{of}{sentence.brief}", opens=True)
+    brief = sentence.brief and f"{of}{sentence.brief}"
+    return replace(sentence, text=f"{of}{sentence.text}", brief=brief, of_tasks="of other tasks", opens=True)
