@@ -26,7 +26,7 @@ from loopbench.experiments.compare.matrix import (
     counted_in,
 )
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.sentence import AnswerSentence
+from loopbench.experiments.compare.sentence import AnswerSentence, leading
 from loopbench.experiments.compare.tables import INVALID_RUN
 from loopbench.experiments.compare.warned import warned
 from loopbench.metrics.left_out import MAX_LEFT_OUT
@@ -184,9 +184,10 @@ def warning_lines(found: Results, width: int) -> Iterator[Text]:
 
 def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
     """Yield sentences, the first one bold if it leads, each with its command below."""
+    standing_out = leading(said) if leads else ()
     for number, sentence in enumerate(said):
         command = _command_of(found, sentence)
-        is_bold = leads and all(before.is_basis for before in said[:number])
+        is_bold = number < len(standing_out)
         yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if is_bold else "", width)
         yield from (Text(line, style="dim") for line in command_lines(command, width))
 

@@ -390,7 +390,9 @@ def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]],
     for pair in pairs:
         test: WithinTest = unpaired_within_tasks if pair.a in imported else paired_within_tasks
         shown = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
-        completed.append(pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested))))
+        completed.append(
+            pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested), tested=tested))
+        )
     return completed
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
+from loopbench.metrics.measure import Measure
 from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
 from loopbench.protocol.counts import counted
 
@@ -83,6 +84,16 @@ def interval(value: Interval | None, digits: int) -> str:
     Where an interval lies on one side of 0 and an end would round to 0, that end has one digit more, or is told as `>0` or `<0`.
     """
     return "–" if value is None else interval_of(value, rounded_in(value, digits))
+
+
+def measured(value: Interval | None, measure: Measure) -> str:
+    """Return a mean of a measure, or a difference of two, with its interval: dollars with two digits, else its own places."""
+    return "–" if value is None else interval_of(value, dollars) if measure.in_dollars else interval(value, measure.digits)
+
+
+def measured_difference(value: Interval, measure: Measure) -> str:
+    """Return the same of a difference whose interval may hold 0 at an end, as `difference` does."""
+    return measured(value, measure) if measure.in_dollars else difference(value, measure.digits)
 
 
 def difference(value: Interval | None, digits: int) -> str:

@@ -71,7 +71,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         [
             *headline(made),
             *_each_by_itself(judged, every_profile(whole)),
-            *(replace(each, opens=True) for each in over_estimates(whole, tasks)),
+            *(replace(each, opens=True) for each in over_estimates(_matrix(distinct), tasks)),
         ]
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]

@@ -11,6 +11,7 @@ from loopbench.text.counts import listed
 
 from .air import every_profile, is_still, what_disturbs
 from .few_tasks_claims import FewTasksClaims
+from .few_tasks_repeats import what_repeats_would
 from .few_tasks_table import FewTasksTable
 from .matrix import AGENT, AnswerRow
 from .paired import FIRST_TASKS
@@ -68,7 +69,8 @@ class FewTasksVerdict:
             yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", opens=True)
         else:
             none = f"no {self.on.found.subject} is told from another by its repeats"
-            yield AnswerSentence(f"{head} {none}: {counts}{notes}", opens=True)
+            repeats = what_repeats_would(self.on.found, self.accuracy, self.alpha)
+            yield AnswerSentence(f"{head} {none}: {counts}{notes}{f'; {repeats}' if repeats else ''}", opens=True)
 
     def of_others(self) -> AnswerSentence:
         """Return that these tasks decide nothing of others, and what would."""

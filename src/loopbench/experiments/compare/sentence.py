@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ class AnswerSentence:
     def in_full(self) -> str:
         """The sentence, with its own command behind it."""
         return f"{self.text}: {shlex.join(self.command)}" if self.command else self.text
+
+
+def leading(said: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:
+    """Return the sentences that say what a verdict rests on, and the verdict behind them: they stand out."""
+    rests_on = [*takewhile(lambda each: each.is_basis, said)]
+    return said[: len(rests_on) + 1]
 
 
 @dataclass(frozen=True, slots=True)

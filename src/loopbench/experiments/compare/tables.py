@@ -21,10 +21,11 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons, tasks_in_words
 from loopbench.text.numbers import (
     chance_in_words,
-    difference,
     dollars,
     interval,
     limit_text,
+    measured,
+    measured_difference,
     p_value,
     short_name,
     standing,
@@ -140,7 +141,7 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
                 str(summary.scored),
                 str(summary.errored),
                 str(summary.excluded),
-                *(interval(summary.means[name], min(measure.digits, 4)) for name, measure in measures.items()),
+                *(measured(summary.means[name], measure) for name, measure in measures.items()),
             )
         )
     return _without_unknown("Arms", columns, rows)
@@ -276,7 +277,7 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
             *(known[arm][0] if arm in known else arm for arm in (pair.a, pair.b)),
             *([known[pair.a][1]] if apart else []),
             *([pair.metric] if of_several else []),
-            difference(pair.difference, METRICS[pair.metric].digits),
+            measured_difference(pair.difference, METRICS[pair.metric]),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),
@@ -333,14 +334,14 @@ def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def _front(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
     """Return the table of accuracy against cost, the most accurate arm of a group first."""
     solved = {item.arm: item.value for item in per_solved if item.unit == unit}
-    name, digits = fronts[0].counted if fronts else "", METRICS[unit].digits
+    name = fronts[0].counted if fronts else ""
     columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
     rows = tuple(
         (
             point.arm,
             interval(point.accuracy, 3),
-            interval(point.cost, digits),
-            interval(solved.get(point.arm), digits),
+            measured(point.cost, METRICS[unit]),
+            measured(solved.get(point.arm), METRICS[unit]),
             "yes" if point.on_front else "no",
             f"{point.front_share:.2f}",
         )
