@@ -28,7 +28,7 @@ from .pooled import pooled_values
 from .power import spread
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
-from .same_trials import did_the_same
+from .same_trials import same_pairs
 from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
@@ -267,20 +267,10 @@ def compare(
     return Comparison(
         *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)),
         on_tasks=on_tasks,
-        same=tuple(names for names in matched if _went_alike(names, summaries) and did_the_same(*(by_arm[arm] for arm in names))),
+        same=same_pairs(matched, summaries, by_arm),
         cost_warnings=tuple(cost_warnings(summaries)),
         solved_costs=SolvedCosts(scores, spent, level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
-
-
-def _went_alike(names: tuple[str, str], summaries: Mapping[str, ArmSummary]) -> bool:
-    """Whether the means of two arms leave it open that they did the same in every trial, so that their trials are looked at."""
-    a, b = (summaries[name] for name in names)
-    return a.stops == b.stops and all(_value(a.means[metric]) == _value(b.means[metric]) for metric in (PRIMARY, "tokens"))
-
-
-def _value(mean: Interval | None) -> float | None:
-    return None if mean is None else mean.value
 
 
 @dataclass(frozen=True, slots=True)
