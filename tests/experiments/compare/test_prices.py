@@ -17,13 +17,14 @@ from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.few_tasks_verdict import FewTasksVerdict
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.matrix import gap_in_words
 from loopbench.experiments.compare.prices import Prices
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.ties import TieBreaks
 from loopbench.experiments.compare.verdicts import Verdicts
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.statistics import Verdict
+from loopbench.metrics.statistics import Interval, Verdict
 
 
 @pytest.fixture(scope="session")
@@ -182,6 +183,15 @@ def test_verdicts_of_no_pairs_say_nothing(spent):
     found = answer(spent({"a": (0.5, 1)}))
     these = FewTasksVerdict(found.on_tasks, (), Prices(found, ()), 0.05)
     assert list(Verdicts(found, (), Prices(found, ()), (), 0.05, TieBreaks(found, (), (), (), ()), these).told()) == []
+
+
+def test_a_shown_difference_of_costs_that_ends_at_0_is_told_as_beyond_it(spent):
+    pair = next(each for each in spent({"a": (0.5, 120), "b": (0.5, 100)}).pairs if each.metric == "tokens")
+    at_0 = replace(pair, difference=Interval(20.0, 0.0, 40.0, 100))
+    assert pair.verdict.word == "worse"
+    assert gap_in_words(at_0, "tokens") == "20 [>0, 40]"
+    assert gap_in_words(at_0.turned, "tokens") == "-20 [-40, <0]"
+    assert gap_in_words(replace(at_0, verdict=Verdict("undecided", False)), "tokens") == "20 [0, 40]"
 
 
 def test_what_a_cheaper_loop_saves_is_told_with_its_paired_interval(record):

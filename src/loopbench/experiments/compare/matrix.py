@@ -184,6 +184,19 @@ def cost_in_words(value: Interval, unit: Unit) -> str:
     return interval_of(value, lambda number: amount(number, unit))
 
 
+def gap_in_words(pair: Pair, unit: Unit) -> str:
+    """Return a paired difference of costs with its interval; where it is shown, an end at 0 is told as beyond it: `[>0, 1,039]`."""
+    difference, is_shown = pair.difference, pair.verdict.word in ("better", "worse")
+
+    def written(number: float) -> str:
+        text = amount(number, unit)
+        if not is_shown or text != amount(0.0, unit):
+            return text
+        return ">0" if difference.value > 0 else "<0"
+
+    return interval_of(difference, written)
+
+
 def matrix_of(arms: Sequence[ArmResult], pairs: Sequence[Pair]) -> AnswerMatrix:
     """Return the matrix of arms. `pairs`: on accuracy; empty where no verdict holds."""
     columns = tuple(dict.fromkeys(AnswerColumn(arm.info.suite, arm.info.profile) for arm in arms))

@@ -18,9 +18,9 @@ from loopbench.metrics.solved_costs import NO_SOLVED_COSTS, SolvedCosts
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
-from loopbench.text.numbers import interval, interval_of
+from loopbench.text.numbers import interval
 
-from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of, with_unit
+from .matrix import AnswerMatrix, AnswerRow, amount, gap_in_words, pairs_of, with_unit
 
 MAX_COLUMNS = 2
 """Columns whose paired differences a sentence names."""
@@ -130,7 +130,7 @@ class Prices:
         pairs = [pair.turned for pair in pairs_of(self.costs, row, than)]
         if not 0 < len(pairs) <= MAX_COLUMNS or any(self._is_the_same(pair) for pair in pairs):
             return ""
-        gaps = [interval_of(pair.difference, lambda value: amount(value, self.found.unit)) for pair in pairs]
+        gaps = [gap_in_words(pair, self.found.unit) for pair in pairs]
         each = [f"{gap}{self.found.under(pair)}" for gap, pair in zip(gaps, pairs, strict=True)]
         return f", paired difference {' and '.join(each)}"
 

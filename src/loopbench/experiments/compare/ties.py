@@ -13,10 +13,10 @@ from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.text.counts import listed
-from loopbench.text.numbers import interval_of, p_value
+from loopbench.text.numbers import p_value
 
 from .claims import RATE
-from .matrix import AnswerMatrix, AnswerRow, amount, pairs_of
+from .matrix import AnswerMatrix, AnswerRow, amount, gap_in_words, pairs_of
 from .prices import Prices, is_shown_cheaper
 
 CACHED: Mapping[Unit, str] = {"tokens": "tokens_with_cache", "nominal_usd": "cost_usd"}
@@ -127,7 +127,7 @@ class TieBreaks:
         told = []
         for pair in pairs_of(self.cached, row, loop):
             own, other = _arm(row, pair.a), _arm(loop, pair.b)
-            gap = interval_of(pair.turned.difference, lambda value: amount(value, self.found.unit))
+            gap = gap_in_words(pair.turned, self.found.unit)
             counts, under = f"{self._mean(own)} against {self._mean(other)}", self.found.under(pair)
             served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (own, other)]
             cache = "simulated" if own.info.model == "scripted" else "provider's"
