@@ -94,6 +94,11 @@ class TieBreaks:
         priced = f"{prices.price(loop)} against {prices.price(rival)}"
         return f" {by} ({against}), {', '.join(full)}", f" {by} ({priced}), {', '.join(brief)}"
 
+    def rivals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the equals that are ahead of a loop in some count."""
+        found = {each.row.loop: each.row for each in self.reversals(loop, candidates)}
+        return [*found.values()]
+
     def dearer(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
         """Return what the most accurate equal of a loop costs, and the same in few words; empty where it is not known."""
         rival = next(iter(self.equals(loop, candidates)), None)

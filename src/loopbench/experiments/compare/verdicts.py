@@ -242,7 +242,7 @@ class Verdicts:
             f"Adopt {said}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
             f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
             adopts=first.loop,
-            or_else=tuple(row.loop for row in named[1:]),
+            or_else=tuple(row.loop for row in (named[1:] if not split else self.ties.rivals(first, candidates))),
         )
 
     def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> tuple[str, str]:
