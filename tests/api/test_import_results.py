@@ -166,6 +166,14 @@ def test_clusters_that_are_too_few_are_told_with_their_column_and_how_to_leave_i
     assert "cluster" not in repr(alone)
 
 
+@pytest.mark.parametrize(("clusters", "told"), [(5, "Amounts over 5 clusters, such as tokens, have no interval"), (6, "")])
+def test_why_amounts_over_few_clusters_have_no_interval_is_told_once(frame: pd.DataFrame, clusters: int, told: str) -> None:
+    grouped = frame.assign(template=[f"k{n % clusters}" for n in range(12)] * 2, tokens=range(100, 124))
+    shown = repr(imported(grouped))
+    assert shown.count("have no interval") == bool(told)
+    assert told in shown
+
+
 def test_an_undecided_gate_of_imports_advises_in_words_of_python(frame: pd.DataFrame) -> None:
     baseline = loopbench.bless(imported(frame, name="old"), "baseline.json")
     assert loopbench.gate(baseline, "old").finding.outcome == "identical"

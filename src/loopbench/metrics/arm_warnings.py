@@ -92,8 +92,8 @@ def _lacking(
     yield f"{said}{most_frequent(reasons)}.{biased}"
 
 
-def _biased(gap: float, pair: tuple[str, str], shares: str = "The shares") -> str:
-    return f"{shares} of {pair[0]} and {pair[1]} differ by {100 * gap:.1f} points, which may bias their comparison."
+def _biased(gap: float, pair: tuple[str, str]) -> str:
+    return f"The shares of {pair[0]} and {pair[1]} differ by {100 * gap:.1f} points, which may bias their comparison."
 
 
 def cost_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> list[str]:
@@ -112,7 +112,8 @@ def _unlike_shares(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str,
         gaps = [(abs(known[a] - known[b]), (a, b)) for a, b in compared if a in known and b in known]
         gap, pair = max(gaps, default=(0.0, ("", "")))
         if gap > MAX_ERRORED:
-            yield _biased(gap, pair, f"The shares of trials with {COUNTED[measure]}")
+            shares = f"Between {pair[0]} and {pair[1]} the shares of trials where {COUNTED[measure]} is known"
+            yield f"{shares} differ by {100 * gap:.1f} points, which may bias their comparison."
 
 
 def _partly_known_costs(arms: Mapping[str, ArmSummary]) -> str:

@@ -162,6 +162,7 @@ def test_what_has_to_be_said_besides_the_scorer_is_told_with_it(kit):
 def test_a_trial_of_spans_begins_when_its_root_does(kit):
     span: dict[str, Any] = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "invoke_agent x"}
     span |= {
+        "startTimeUnixNano": "1700000000000000000",
         "endTimeUnixNano": "1700000002000000000",
         "attributes": [{"key": "gen_ai.operation.name", "value": {"stringValue": "invoke_agent"}}],
     }
