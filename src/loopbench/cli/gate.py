@@ -259,7 +259,7 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     write_baseline(output, new)
     size = output.stat().st_size
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
-    for line in (*contents(new), *blessed_crashes(found.records)):
+    for line in (*contents(new), *blessed_crashes(found.records, imported=found.manifest.imported is not None)):
         print(plain(f"  {line}"))
     if said:
         print("in the place of the baseline that was there:")

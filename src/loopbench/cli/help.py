@@ -16,7 +16,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         *("loop", "program", "suite", "data", "tools", "profile", "arm", "model", "user", "factor", "interactions", "design"),
         *("config", "name", "prediction"),
     ),
-    "How files are read": ("format", "map", "scorer", "scale", "cluster", "errors-as-failures", "max-left-out"),
+    "How files are read": ("format", "map", "scorer", "rows", "scale", "cluster", "errors-as-failures", "max-left-out"),
     "Tasks and repeats": (
         "split",
         "tasks",

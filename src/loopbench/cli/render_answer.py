@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from loopbench.experiments.compare.answer import ComparisonAnswer
-from loopbench.experiments.compare.clustered import clusters_sentence
+from loopbench.experiments.compare.clustered import unit_sentences
 from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
@@ -167,7 +167,8 @@ def _around(found: Results, sentences: Iterator[Text], width: int) -> Iterator[T
     yield from sentences
     yield from wrapped(defaults_sentence(found.manifest), "", width)
     if not found.comparison.invalid:
-        yield from wrapped(clusters_sentence(found.manifest, found.comparison), "", width)
+        for said in unit_sentences(found.manifest, found.comparison):
+            yield from wrapped(said, "", width)
 
 
 def warning_lines(found: Results, width: int) -> Iterator[Text]:

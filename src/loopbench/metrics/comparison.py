@@ -69,6 +69,7 @@ class ArmResult:
             "excluded": summary.excluded,
             "tasks": summary.tasks,
         }
+        fields["known"] = dict(summary.known)
         fields["over_templates"] = _interval(summary.over_templates)
         fields |= {metric: _interval(mean) for metric, mean in summary.means.items()}
         return fields | {
@@ -268,7 +269,7 @@ def compare(
         *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)),
         on_tasks=on_tasks,
         same=same_pairs(matched, summaries, by_arm),
-        cost_warnings=tuple(cost_warnings(summaries)),
+        cost_warnings=tuple(cost_warnings(summaries, same_air)),
         solved_costs=SolvedCosts(scores, spent, level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
 
@@ -316,7 +317,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
         advantage = decided.difference.value if metric in _MORE_IS_BETTER else -decided.difference.value
         word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
         over = test.over_templates
-        over_templates = None if over is None else replace(over.interval(decided.level), n=over.units)
+        over_templates = None if over is None else replace(over.interval(decided.level), n=over.units, units=None)
         pair = Pair(
             *(*names, metric, decided.difference, test.flip.units, decided.p, decided.p_holm, test.margin, word, decided.level)
         )

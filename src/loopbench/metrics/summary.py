@@ -54,8 +54,8 @@ def measures_of(table: TableName) -> dict[str, Measure]:
     return {name: measure for name, measure in METRICS.items() if measure.table == table}
 
 
-COSTS = ("tokens", "cost_usd")
-"""What a provider may report of some trials and not of others."""
+COSTS = ("tokens", "cost_usd", "seconds")
+"""What a provider, or another tool, may report of some trials and not of others."""
 
 DeathCause = Literal["", "crashed", "never asked"]
 
@@ -351,7 +351,7 @@ def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:
     templates = found.shared_templates(found.values)
     if templates is None:
         return None
-    return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates))
+    return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates), units=None)
 
 
 def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:

@@ -20,7 +20,7 @@ import numpy as np
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.arm_loop import arm_loop
-from loopbench.experiments.compare.clustered import clusters_sentence
+from loopbench.experiments.compare.clustered import unit_sentences
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
@@ -216,7 +216,7 @@ class Loaded:
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
         about = [defaults_sentence(self.results.manifest)]
-        about += [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
+        about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
         return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
 
     def _compared(self) -> list[str]:

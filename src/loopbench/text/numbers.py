@@ -123,8 +123,7 @@ def signed_interval(value: Interval, digits: int) -> str:
         text = written(number)
         return f"+{text}" if number > 0 and text[0].isdigit() and float(text) else text
 
-    low, middle, high = map(signed, (value.low, value.value, value.high))
-    return f"{middle} [{low}, {high}]"
+    return interval_of(value, signed)
 
 
 def rounded_in(value: Interval, digits: int) -> Callable[[float], str]:

@@ -371,3 +371,6 @@ def test_to_bless_says_how_many_trials_crash(wind, altered):
     crashing = altered(lambda r: replace(r, stop="crashed", reason="KeyError: 'x'") if r.task == "arithmetic-0001" else r)
     said = "8 of 96 trials crash (8 × KeyError: 'x'), and the gate takes that for what the loop does"
     assert blessed_crashes(crashing.records) == [said]
+    (ended,) = blessed_crashes(crashing.records, imported=True)
+    assert ended.startswith("8 of 96 trials were ended by an error, as the file says (8 × KeyError: 'x')")
+    assert ended.endswith("takes that for what the agent does")

@@ -287,6 +287,6 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
     alike = likelier_equivalent(pair)
     what = f"decide between {own} and {other}{alike}" if alike else f"tell {own} from {other}"
-    run = f"{tasks_in_words(size.tasks, outlook.repeats)}{under}{open_values.elsewhere(choice.factor, pair)}"
+    run = f"{tasks_in_words(size, outlook)}{under}{open_values.elsewhere(choice.factor, pair)}"
     said = f"{run} would {what} (chance about {chance_in_words(size.chance)})"
     yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance))

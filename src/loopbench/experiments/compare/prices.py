@@ -135,7 +135,8 @@ class Prices:
         return f", paired difference {' and '.join(each)}"
 
     def _is_the_same(self, pair: Pair) -> bool:
-        return self._written(pair.difference.low) == self._written(pair.difference.high)
+        gap = pair.difference
+        return gap.is_known and self._written(gap.low) == self._written(gap.high)
 
     def saved(self, best: AnswerRow, equals: Sequence[AnswerRow] | None = None) -> str:
         """Return how much less than a loop the cheapest of all costs, in few words; empty where none costs less as written.

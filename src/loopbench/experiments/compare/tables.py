@@ -65,7 +65,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
-    repeats = counted(outlook.repeats, "repeat")
+    repeats = counted(outlook.repeats, "repeat") + ", the median of a task's" * outlook.is_median
     words = (
         f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
     )
@@ -293,7 +293,7 @@ def _would_decide(outlook: Outlook | None) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
     if outlook is None:
         return ""
-    return f"{tasks_in_words(outlook.more.tasks, outlook.repeats)} ({chance_in_words(outlook.more.chance)})"
+    return f"{tasks_in_words(outlook.more, outlook)} ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"

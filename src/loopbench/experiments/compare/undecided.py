@@ -57,7 +57,7 @@ def what_decides(pair: Pair, alpha: float) -> str:
         return NO_SIZE
     size = outlook.more
     chance = f"chance about {chance_in_words(size.chance)}"
-    return f"{tasks_in_words(size.tasks, outlook.repeats)} would decide{likelier_equivalent(pair)} ({chance})"
+    return f"{tasks_in_words(size, outlook)} would decide{likelier_equivalent(pair)} ({chance})"
 
 
 def likelier_equivalent(pair: Pair) -> str:
@@ -115,6 +115,6 @@ class UndecidedPairs:
             return None
         outlook, pair, row = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))
         size = outlook.more
-        tasks = f"{tasks_in_words(size.tasks, outlook.repeats)}{self.found.under(pair)}"
+        tasks = f"{tasks_in_words(size, outlook)}{self.found.under(pair)}"
         chance = f"chance about {chance_in_words(size.chance)}"
         return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance), likelier_equivalent(pair))

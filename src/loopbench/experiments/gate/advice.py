@@ -41,6 +41,8 @@ class Advice:
     asker: Asker = "shell"
     differs: tuple[tuple[str, Any, Any], ...] = ()
     """Setting that draws other trials than the baseline's, `seed` or `repeats`, with its value now and then."""
+    imported: bool = False
+    """Whether the baseline was imported, so that nothing can be run, and the agents are of another tool."""
     only_the_seed: bool = False
     """Whether the loops are the blessed ones, by code, options and model, and the seed alone is another."""
     again: tuple[str, ...] = ()

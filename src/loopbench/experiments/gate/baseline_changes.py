@@ -27,11 +27,17 @@ def contents(baseline: Baseline) -> list[str]:
     ]
 
 
-def blessed_crashes(records: Sequence[Record]) -> list[str]:
-    """Return how many of the blessed trials crash, and by what: later runs may crash there, too; nothing where none does."""
+def blessed_crashes(records: Sequence[Record], *, imported: bool = False) -> list[str]:
+    """Return how many of the blessed trials crash, and by what: later runs may crash there, too; nothing where none does.
+
+    `imported`: whether another tool recorded them, as ended by an error.
+    """
     found = Counter(record.reason for record in records if record.stop == StopReason.CRASHED)
     if not found:
         return []
+    if imported:
+        ended = counted(found.total(), f"of {len(records):,} trials was", f"of {len(records):,} trials were")
+        return [f"{ended} ended by an error, as the file says ({reasons(found)}), and the gate takes that for what the agent does"]
     crash = counted(found.total(), f"of {len(records):,} trials crashes", f"of {len(records):,} trials crash")
     return [f"{crash} ({reasons(found)}), and the gate takes that for what the loop does"]
 

@@ -280,6 +280,7 @@ def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_t
     is_open = outcome in ("undecided", "worse here")
     return Advice(
         differs=tuple(_draws(case)),
+        imported=case.manifest.imported is not None,
         only_the_seed=only_the_seed,
         again=case.commands.again(),
         paired=case.commands.again(paired=True),

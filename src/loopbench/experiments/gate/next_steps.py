@@ -87,8 +87,8 @@ def _after_a_loss(result: GateResult) -> NextStep:
         return _same_draws(result)
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
-        return NextStep("Fix the loop; a run in which every trial crashes or hangs cannot be blessed.")
-    fix = "Find what else changed" if result.advice.other_cause else "Fix the loop"
+        return NextStep(f"{_mend(result)}; a run in which every trial {_ends_badly(result)} cannot be blessed.")
+    fix = "Find what else changed" if result.advice.other_cause else _mend(result)
     if through := result.advice.let_through:
         said = f"Let through by {through}. Bless the run if {meant} is meant"
         return NextStep(f"{said}:", (result.bless,), f"{said}.")
@@ -100,6 +100,15 @@ def _after_a_loss(result: GateResult) -> NextStep:
         (result.bless,),
         f"{fix}{let}, or, if {meant} is meant: {result.bless}",
     )
+
+
+def _mend(result: GateResult) -> str:
+    """Return what mends a loss: of an imported run the agent itself, since loopbench has no loop of it."""
+    return "Fix the agent and import its new results" if result.advice.imported else "Fix the loop"
+
+
+def _ends_badly(result: GateResult) -> str:
+    return "ended with an error" if result.advice.imported else "crashes or hangs"
 
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:

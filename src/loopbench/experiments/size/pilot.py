@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from loopbench.datasets.generating import MAX_SIZE
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.permutation import sign_flip
-from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen
+from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
@@ -149,7 +150,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
         request=request,
         alpha=settings.alpha if request.alpha is None else request.alpha,
         compare_margin=settings.margin,
-        repeats=settings.repeats,
+        repeats=_repeats(run),
         values=values,
         loops=known_loops,
         pairs=compared or alone,
@@ -159,6 +160,12 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
         in_flight=_in_flight(run.manifest.settings),
         supply=_supply(run),
     )
+
+
+def _repeats(run: Results) -> int:
+    """Return how often a task ran in each arm; of an imported run the median, as tasks may have unequal numbers of repeats."""
+    ran = Counter((record.arm, record.task) for record in run.records if record.status != "excluded")
+    return usual_repeats([*ran.values()]) if run.manifest.imported is not None and ran else run.manifest.settings.repeats
 
 
 def as_shares(values: TaskValues, mean: float | None = None) -> TaskValues:

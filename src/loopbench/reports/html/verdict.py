@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.answer import ComparisonAnswer
+from loopbench.experiments.compare.clustered import unit_sentences
 from loopbench.experiments.compare.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words, counted_in
@@ -37,6 +38,8 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
         is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
         if defaults := defaults_sentence(results.manifest):
             blocks.append(Paragraph(defaults))
+        if not results.comparison.invalid:
+            blocks += map(Paragraph, unit_sentences(results.manifest, results.comparison))
         blocks.append(matrix(answer) if is_scored else Paragraph("No trial was scored."))
         if answer.on_tasks.is_shown:
             blocks.append(_of_tasks(answer.on_tasks))
