@@ -70,10 +70,13 @@ class GateCase:
     def manifest(self) -> Manifest:
         return self.run.manifest
 
-    def troubles(self) -> tuple[str, ...]:
-        """Return the reasons why the run or the baseline is invalid."""
+    def troubles(self, *, short_allowed: bool = False) -> tuple[str, ...]:
+        """Return the reasons why the run or the baseline is invalid; `short_allowed`: too few faults that landed are none."""
         dead = [side.arm for side in self.sides if side.dead]
-        return (*troubles(self.run, dead), *(reason for side in self.sides for reason in side.troubles()))
+        return (
+            *troubles(self.run, dead, short_allowed=short_allowed),
+            *(reason for side in self.sides for reason in side.troubles()),
+        )
 
     @property
     def paired(self) -> bool:

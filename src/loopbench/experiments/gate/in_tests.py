@@ -33,12 +33,13 @@ from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy
 from .damaged import SUFFIX, DamagedBaseline
 from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
 from .judge import DEFAULT_METRICS, judge
+from .literal import literal
 from .next_steps import let_through, next_steps
 from .outcome import PASSES, GateResult, OnWorseHere
 from .outcome import OnUndecided as GateOnUndecided
-from .outputs import headline, literal
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
+from .sentences import further_lines, headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -172,7 +173,8 @@ class LoopGate:
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         judged = let_through(judged, settings.on_worse_here, on_undecided)
-        self.say(headline(judged))
+        for line in (headline(judged), *further_lines(judged)):
+            self.say(line)
         if judged.advice.let_through:
             self.say(next_steps(judged)[0].brief)
         if judged.bless and judged.outcome in PASSES:

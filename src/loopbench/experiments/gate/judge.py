@@ -15,6 +15,7 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 
 from .advice import Advice
+from .altered import altered_trials
 from .baseline import Baseline
 from .case import GateCase, case_of, same_code
 from .changed_code import CodeChange
@@ -29,6 +30,7 @@ from .names import short_arm
 from .other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .own_limits import held_open, other_loops, tested_lines
+from .shortfalls import lost_all_the_same, shortfalls
 from .sides import Sides
 from .unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
 
@@ -56,31 +58,37 @@ def judge(
     check_request(baseline, margins, alpha)
     case = case_of(run, baseline, Rules(margins, alpha, common), path, again)
     sides = case.sides
-    reasons = case.troubles()
+    short = shortfalls(case)
+    reasons = () if short else case.troubles()
     if not reasons:
         refuse_unknown(sides, margins)
     hung = [side for side in sides if side.hung]
     told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
     stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
-    arms = _with_hangs(() if reasons else _judged_arms(case, stops), hung, run)
+    tasks = changes(run.folder, told, paired=case.paired)
+    arms = () if reasons else _judged_arms(case, stops)
+    if short and not (arms := lost_all_the_same(arms, short, tasks)):
+        reasons = case.troubles()
+    arms = _with_hangs(arms, hung, run)
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
     lead = _lead(outcome, case.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    may_be_meant = not any(side.dead for side in sides) and not only_the_seed and _may_be_meant(case, outcome, arms)
+    may_be_meant = not (short or only_the_seed or any(side.dead for side in sides)) and _may_be_meant(case, outcome, arms)
     answers = other_answers(other) if case.fixed else ""
     notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
         reasons=() if hung else reasons,
         arms=arms,
-        tasks=_of_lost_arms_first(changes(run.folder, told, paired=case.paired), arms),
+        tasks=_of_lost_arms_first(tasks, arms),
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
         notes=(answers, *notes) if answers and outcome in PASSES else notes,
         other_answers=bool(answers),
         details=details,
+        altered=altered_trials(run.folder, told, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
         run=run.folder,

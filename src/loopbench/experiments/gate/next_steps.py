@@ -15,6 +15,7 @@ from loopbench.text.numbers import chance_in_words, dollars
 
 from .advice import Advice, Larger
 from .outcome import PASSES, GateResult, OnWorseHere
+from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
 """Outcome that is open → the setting that lets it through."""
@@ -66,8 +67,9 @@ def next_steps(result: GateResult) -> list[NextStep]:
 
 
 def to_json(result: GateResult) -> dict[str, Any]:
-    """Return the object that `gate --json` prints: the result and what can be done next."""
-    return result.to_json() | {"next": [step.to_json() for step in next_steps(result)]}
+    """Return the object that `gate --json` prints: the result, what it rests on in sentences, and what can be done next."""
+    said = [headline(result), *further_lines(result)]
+    return result.to_json() | {"said": said, "next": [step.to_json() for step in next_steps(result)]}
 
 
 def more_steps(result: GateResult) -> list[NextStep]:
@@ -87,7 +89,9 @@ def _after_a_loss(result: GateResult) -> NextStep:
         return _same_draws(result)
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
-        return NextStep("Fix the loop; a run in which every trial crashes or hangs cannot be blessed.")
+        short = any(arm.short_of_faults for arm in result.arms)
+        which = "so few of the scheduled faults land" if short else "every trial crashes or hangs"
+        return NextStep(f"Fix the loop; a run in which {which} cannot be blessed.")
     fix = "Find what else changed" if result.advice.other_cause else "Fix the loop"
     if through := result.advice.let_through:
         said = f"Let through by {through}. Bless the run if {meant} is meant"
