@@ -1,4 +1,4 @@
-"""Calls and answers that the loop altered, and the blessed one did not: the score of a trial that got over it does not show that."""
+"""Calls and answers that the loop altered and the blessed one did not: the score of a trial that got over it does not show it."""
 
 from __future__ import annotations
 

@@ -39,6 +39,10 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
     if result.reasons:
         case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
         junit.add_result(case, "error", headline(result), "\n".join(result.reasons))
+    if result.fails_for_answers:
+        suite = junit.add_suite(root, "loopbench gate", 1, {"failure": 1})
+        case = junit.add_case(suite, "loopbench gate", "the answers are the blessed ones")
+        junit.add_result(case, "failure", literal(result.other_answers), literal(result.other_answers))
     for arm in result.arms:
         _add_arm(root, result, arm, kinds)
     return junit.document(root)
@@ -84,8 +88,10 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
 
 
 def _message(own: GateResult, arm: GateArm, line: GateLine) -> str:
-    """Return why a line has its outcome; `own`: the result of its arm alone. The numbers of one that is undecided since no trial tests
-    a new default limit say nothing of that."""
+    """Return why a line has its outcome; `own`: the result of its arm alone.
+
+    The numbers of one that is undecided since no trial tests a new default limit say nothing of that.
+    """
     if line.metric == PRIMARY and arm.limit_alone:
         return literal("; ".join(said for limit in arm.limits for said in limit))
     broke = breaks(own.stops, arm.trials) if line.metric == PRIMARY and not arm.hangs else ()

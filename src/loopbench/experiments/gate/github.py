@@ -55,8 +55,8 @@ def github_annotations(
     lost tasks, and other stops.
 
     An outcome that passes is a notice, or a warning where answers are others, the loop altered calls or answers, or more wrong ones
-    are given as done. A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It counts all trials
-    that crash, or hang, as the first line does, and marks the line in the user's code.
+    are given as done. A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests
+    on its arm. It counts all trials that crash, or hang, as the first line does, and marks the line in the user's code.
     """
     outcome, on_undecided = result.held_as(on_worse_here), result.undecided_as(on_undecided)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
@@ -65,6 +65,8 @@ def github_annotations(
     if kind == "notice" and (result.other_answers or result.altered or any(arm.claims is not None for arm in result.arms)):
         # a lenient scorer takes another form of answer for the same, and who reads the answers may not; a wrong one is no pass
         kind = "warning"
+    if result.fails_for_answers:
+        kind = "error"
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([*explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}

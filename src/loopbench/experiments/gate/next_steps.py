@@ -89,9 +89,7 @@ def _after_a_loss(result: GateResult) -> NextStep:
         return _same_draws(result)
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
-        short = any(arm.short_of_faults for arm in result.arms)
-        which = "so few of the scheduled faults land" if short else "every trial crashes or hangs"
-        return NextStep(f"Fix the loop; a run in which {which} cannot be blessed.")
+        return NextStep(f"Fix the loop; {_unblessable(result)} cannot be blessed.")
     fix = "Find what else changed" if result.advice.other_cause else "Fix the loop"
     if through := result.advice.let_through:
         said = f"Let through by {through}. Bless the run if {meant} is meant"
@@ -104,6 +102,15 @@ def _after_a_loss(result: GateResult) -> NextStep:
         (result.bless,),
         f"{fix}{let}, or, if {meant} is meant: {result.bless}",
     )
+
+
+def _unblessable(result: GateResult) -> str:
+    """Return what kind of run this is that cannot be blessed."""
+    if any(arm.short_of_faults for arm in result.arms):
+        return "a run in which so few of the scheduled faults land"
+    if any(arm.hangs for arm in result.arms):
+        return "a run that ended since a loop hangs"
+    return "a run in which every trial crashes or hangs"
 
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:

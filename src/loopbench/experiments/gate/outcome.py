@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
 OnWorseHere = Literal["fail", "pass"]
+OnOtherAnswers = Literal["fail", "pass"]
 OnUndecided = Literal["pass", "fail", "undecided"]
 AlteredCause = Literal["altered call", "altered answer"]
 
@@ -228,7 +229,7 @@ class GateArm:
     limit_alone: bool = False
     """Whether accuracy is undecided only because of such a limit."""
     hangs: str = ""
-    """That it hangs, and did not in the baseline, in words; then it is a regression, without lines if the run was ended for it."""
+    """That it hangs, and did not in the baseline, in words; then it is a regression, without lines if the run ended for it."""
     short_of_faults: str = ""
     """That too few of the scheduled faults landed, in words; then it is judged for what it lost alone."""
     unjudged: Mapping[str, float] = field(default_factory=dict)
@@ -279,8 +280,10 @@ class GateResult:
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
-    other_answers: bool = False
-    """Whether trials of the same result have another answer, though nothing in them is left to chance."""
+    other_answers: str = ""
+    """That trials of the same result have another answer, though nothing in them is left to chance, as a sentence; else empty."""
+    fails_for_answers: bool = False
+    """Whether these answers make it fail, whatever the outcome is, since whoever asked wants that."""
     stops: tuple[StopChange, ...] = ()
     """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
 
@@ -288,7 +291,7 @@ class GateResult:
     """Trials in which the loop altered a call or the answer, and the blessed one did not, whatever their score."""
 
     ended: str = ""
-    """After how many of its trials the run ended since a loop hangs, in words; empty where it did not."""
+    """That no trial of the baseline hung, and after how many of its trials the run ended, in words; empty where no loop hangs."""
 
     common: TaskSets | None = None
     """The tasks of run and baseline, where only those are judged that are the same in both."""
@@ -316,6 +319,10 @@ class GateResult:
         if self.outcome != "worse here" or on_worse_here == "fail":
             return self.outcome
         return "undecided" if any(line.outcome == "undecided" for line in self.lines) else "pass"
+
+    def with_answers_held(self, on_other_answers: OnOtherAnswers) -> GateResult:
+        """Return the same, held to the baseline's answers where that is asked for: other ones of the same score make it fail."""
+        return replace(self, fails_for_answers=bool(self.other_answers) and on_other_answers == "fail")
 
     def undecided_as(self, asked: OnUndecided) -> OnUndecided:
         """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.
@@ -352,6 +359,8 @@ class GateResult:
             "altered": [found.to_json() for found in self.altered],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
+            "other_answers": self.other_answers,
+            "fails_for_answers": self.fails_for_answers,
             "notes": [*self.notes, *self.details],
             "counted": self.unit,
             "bless": self.bless,

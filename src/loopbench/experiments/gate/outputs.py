@@ -74,8 +74,8 @@ def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
 
 
 def for_a_server(result: GateResult) -> list[str]:
-    """Return the few lines of an annotation or a test report below what the outcome rests on: the changes, the caveats, and the first
-    thing to do next."""
+    """Return the few lines of an annotation or a test report below what the outcome rests on: the changes, the caveats, and the
+    first thing to do next."""
     steps = [step.brief for step in next_steps(result)[:1]]
     changed = (*breaks_alone(result), *stops_alone(result), *filter(None, change_counts(result)))
     return [literal(line) for line in (*changed, *result.notes, *steps)]

@@ -35,13 +35,12 @@ def _held(arm: GateArm, said: tuple[tuple[str, str], ...]) -> GateArm:
 
 
 def other_limits(before: BaselineArm, now: ArmEntry) -> tuple[tuple[str, str], ...]:
-    """Return what is to be said of each limit whose default is another, and how to test it; nothing of one that either side does not
-    know."""
+    """Return what is to be said of each limit whose default is another, and how to test it; nothing of one unknown to a side."""
     known = sorted(before.own_limits.keys() & now.own_limits.keys())
     return tuple(
         (
-            f"its default {name} is {now.own_limits[name]}, was {before.own_limits[name]}, and no trial tests it, since a comparison "
-            "sets its own limit",
+            f"its default {name} is {now.own_limits[name]}, was {before.own_limits[name]}, and no trial tests it, since a "
+            "comparison sets its own limit",
             f"gate it as {Spec(now.loop, {**now.options, name: now.own_limits[name]})}",
         )
         for name in known

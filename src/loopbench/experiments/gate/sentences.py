@@ -31,7 +31,7 @@ class Part:
     """One thing that is to be said."""
 
     texts: tuple[str, ...]
-    """It in words, from the longest to the shortest; the shorter ones leave out what stands elsewhere, too. Empty: nothing is said."""
+    """It in words, from the longest to the shortest; the shorter ones leave out what stands elsewhere, too. Empty: nothing."""
     command: str = ""
     """The command that shows it; with one it has lines of its own."""
 
@@ -42,14 +42,13 @@ def headline(result: GateResult, named: int = MAX_NAMED) -> str:
 
 
 def further_lines(result: GateResult, named: int = MAX_NAMED) -> list[str]:
-    """Return what does not fit into the first line, a sentence each, the weightiest first, and the command that shows a trial behind
-    what is told of it."""
+    """Return what does not fit into the first line, a sentence each, the weightiest first, with the command that shows it."""
     return [literal(line) for line in explanation(result, named)[1:]]
 
 
 def explanation(result: GateResult, named: int = MAX_NAMED) -> list[str]:
     """Return what the outcome rests on, as the first line has it without its word, and then the lines below it."""
-    first, *rest = [part for part in _parts(result, named) if any(part.texts)]
+    first, *rest = [part for part in _parts(result, named) if any(part.texts)] or [Part(("",))]
     room = MAX_FIRST - len(f"{result.outcome}: ")
     said = next((text for text in first.texts if len(text) <= room), first.texts[-1])
     while rest and not rest[0].command and (text := next((t for t in rest[0].texts if len(f"{said}; {t}") <= room), "")):
@@ -65,14 +64,19 @@ def _sentence(result: GateResult, text: str) -> str:
 
 def _parts(result: GateResult, named: int) -> Iterator[Part]:
     """Yield what is to be said, by its weight; loops that hang or crash now, and did not, stand first whatever the outcome is."""
-    limits = [Part((said,)) for limit in dict.fromkeys(each for arm in result.arms for each in arm.limits) for said in limit]
+    limits = [Part((said,)) for said in dict.fromkeys(said for arm in result.arms for limit in arm.limits for said in limit)]
     whole = {arm.arm for arm in result.arms if arm.hangs}
-    untested = any(arm.limit_alone for arm in result.arms)
+    untested = result.outcome == "undecided" and any(arm.limit_alone for arm in result.arms)
+    held = result.advice.option("on_other_answers", "fail")
+    yield Part(
+        (f"some answers are others than the blessed ones, which {held} holds against it",) if result.fails_for_answers else ()
+    )
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
     broke = [change for change in result.stops if change.arm not in whole]
-    yield from map(Part, breaks(broke, sum(arm.trials for arm in result.arms)))
+    broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
+    yield from map(Part, broken)
     yield from limits if untested else ()
-    yield Part(tasks_in_words(result))
+    yield Part(() if broken or whole else tasks_in_words(result))
     main, *others = [*_reason(result, named)] or [Part(())]
     yield main
     yield from () if untested else limits
@@ -87,8 +91,8 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
 
 
 def tasks_in_words(result: GateResult) -> tuple[str, ...]:
-    """Return how many tasks got worse, with all causes and with the main one, and how many better, where trials have counterparts and
-    nothing else counts them: where accuracy decides, where both are, and where tasks only got better in a run that passes."""
+    """Return how many tasks got worse, with all causes and with the main one, and how many better, where trials have counterparts
+    and nothing else counts them: where accuracy decides, where both are, and where tasks only got better in a run that passes."""
     became = Counter(change.became for change in result.tasks)
     worse, better = became["worse"], became["better"]
     if not result.paired or result.outcome in ("better here", "worse here"):
@@ -166,7 +170,7 @@ def _passed(result: GateResult, named: int) -> Iterator[Part]:
     if held := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
         yield Part((f"on these tasks within the margin: {_first(held, ', ', named)}",))
     if any(not (is_shown(line) or line.lost) for line in passed):
-        yield Part((f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}",))
+        yield Part((f"{'all else is ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}",))
     if lost := [line for line in passed if line.lost]:
         yield Part((f"worse here, but within the margin: {losses(result, lost)}",))
     if worse := [_with_change(line) for line in passed if is_shown(line) and line.worse and not line.lost]:

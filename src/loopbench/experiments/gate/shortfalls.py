@@ -1,8 +1,8 @@
 """Arms of which too few scheduled faults landed, be it since the loop altered its calls: what they lost all the same counts.
 
-The schedule of a seed is the same for every loop, and a fault that did not land excuses no loss: the trial had it easier than its
-plan. So under the baseline's seed and repeats a loss of such an arm is one, where the traces of the lost trials say what it was lost
-to. Nothing counts in its favour: a score that stayed, rose, or fell within the margin might have been lower under all of the faults.
+The schedule of a seed is the same for every loop, and a fault that did not land excuses no loss: the trial had it easier than
+planned. So under the baseline's seed and repeats a loss of such an arm is one, where the traces of the lost trials say what they
+were lost to. Nothing counts in its favour: a score that stayed, rose, or fell within the margin might be lower under all faults.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ UNKNOWN = (None, "other")
 
 
 def shortfalls(case: GateCase) -> Mapping[str, str]:
-    """Return arm → that too few of its scheduled faults landed, in words, of a run in which nothing else keeps from judging; nothing
-    where trials have no counterparts, so that the schedules are others."""
+    """Return arm → that too few of its scheduled faults landed, in words, where nothing else keeps from judging the run.
+
+    Nothing where trials have no counterparts, so that the schedules are others.
+    """
     if not case.paired or case.troubles(short_allowed=True):
         return {}
     summaries = {arm.info.arm: arm.summary for arm in case.run.comparison.arms}
