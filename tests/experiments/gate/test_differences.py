@@ -95,7 +95,8 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
     """42 and "42" score the same, and whoever reads the answer may not take them for the same."""
 
     def typed(record: Record) -> Record:
-        return replace(record, answer=json.loads(str(record.answer))) if record.arm == "bare/clean" else record
+        is_number = record.arm == "bare/clean" and str(record.answer).isdecimal()
+        return replace(record, answer=json.loads(str(record.answer))) if is_number else record
 
     judged = judge(altered(typed), baseline)
     assert judged.outcome == "unchanged"

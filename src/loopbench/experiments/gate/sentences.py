@@ -50,10 +50,17 @@ def explanation(result: GateResult, named: int = MAX_NAMED) -> list[str]:
     """Return what the outcome rests on, as the first line has it without its word, and then the lines below it."""
     first, *rest = [part for part in _parts(result, named) if any(part.texts)] or [Part(("",))]
     room = MAX_FIRST - len(f"{result.outcome}: ")
-    said = next((text for text in first.texts if len(text) <= room), first.texts[-1])
-    while rest and not rest[0].command and (text := next((t for t in rest[0].texts if len(f"{said}; {t}") <= room), "")):
-        said, rest = f"{said}; {text}", rest[1:]
+    fitting = [text for text in first.texts if len(text) <= room] or [first.texts[-1]]
+    said = next((text for text in fitting if _joined(text, rest, room)), fitting[0])
+    while joined := _joined(said, rest, room):
+        said, rest = joined, rest[1:]
     return [said, *(line for part in rest for line in (_sentence(result, part.texts[0]), part.command) if line)]
+
+
+def _joined(said: str, rest: Sequence[Part], room: int) -> str:
+    """Return the next part behind what is said, in the longest words for which there is room; empty where there is none."""
+    texts = rest[0].texts if rest and not rest[0].command else ()
+    return next((joined for text in texts if len(joined := f"{said}; {text}") <= room), "")
 
 
 def _sentence(result: GateResult, text: str) -> str:
@@ -68,9 +75,7 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     whole = {arm.arm for arm in result.arms if arm.hangs}
     untested = result.outcome == "undecided" and any(arm.limit_alone for arm in result.arms)
     held = result.advice.option("on_other_answers", "fail")
-    yield Part(
-        (f"some answers are others than the blessed ones, which {held} holds against it",) if result.fails_for_answers else ()
-    )
+    yield Part((f"some answers are others than the blessed ones, which {held} forbids",) if result.fails_for_answers else ())
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
     broke = [change for change in result.stops if change.arm not in whole]
     broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
