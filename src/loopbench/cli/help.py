@@ -31,7 +31,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "dev",
         "test",
     ),
-    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided", "on-worse-here"),
+    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided", "on-worse-here", "on-other-answers"),
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
         *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),

@@ -33,13 +33,22 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[str]:
         if not summary.scored:
             yield f"{name}: no trial was scored."
         if summary.faults.short:
-            faults = summary.faults
-            yield f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid."
+            yield short_warning(name, summary)
         if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             yield (
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
                 "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
             )
+
+
+def short_warning(name: str, summary: ArmSummary) -> str:
+    """Return that too few of an arm's scheduled faults landed for a run to say anything for it."""
+    return f"{name}: {short_words(summary)}; the run is invalid."
+
+
+def short_words(summary: ArmSummary) -> str:
+    """Return how many of the scheduled faults landed."""
+    return f"only {summary.faults.landed} of {summary.faults.due} scheduled faults landed"
 
 
 def errored_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:

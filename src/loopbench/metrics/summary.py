@@ -150,7 +150,7 @@ class ArmSummary:
 
     @property
     def false_success_rate(self) -> Interval | None:
-        """Share of the scored trials with a wrong answer given as done, as a mean over tasks."""
+        """Share of the scored trials with a wrong answer given as done, see `false_success`, as a mean over tasks."""
         return self.means["false_success_rate"]
 
     @property

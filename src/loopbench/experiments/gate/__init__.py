@@ -10,9 +10,10 @@ from .comparable import Incomparable, check_request
 from .github import github_annotations
 from .judge import DEFAULT_METRICS, judge
 from .outcome import GateArm, GateResult, Side, TaskChange
-from .outputs import headline, to_markdown
+from .outputs import to_markdown
 from .rerun import RerunSettings, prepare_again
 from .running import run_unless_it_hangs
+from .sentences import headline
 
 __all__ = [
     "DEFAULT_METRICS",

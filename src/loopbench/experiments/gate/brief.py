@@ -12,10 +12,12 @@ from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
 
 from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
+from .literal import literal
 from .names import short_arm
 from .next_steps import next_steps
 from .outcome import PASSES, GateArm, GateResult, TaskChange
-from .outputs import brackets, change_counts, headline, literal, other_stops, task_lines_of
+from .outputs import brackets, change_counts, other_stops, task_lines_of
+from .sentences import further_lines, headline
 from .stop_words import MAX_TRIALS, stops_alone
 
 MAX_ARMS = 12
@@ -116,9 +118,15 @@ def text(result: GateResult) -> str:
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
     held = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
-    said = [f"    {line}" if line.startswith(COMMANDS) else line for line in sentences(result)]
+    said = list(map(_indented, sentences(result)))
     shown = [*examples(result, ""), *_left_open(result)]
-    return "\n".join([headline(result), *columns, *changed(result, ""), *shown, *whole, *held, *said])
+    first = [headline(result, 1), *map(_indented, further_lines(result, 1))]
+    return "\n".join([*first, *columns, *changed(result, ""), *shown, *whole, *held, *said])
+
+
+def _indented(line: str) -> str:
+    """Return a line of the text, a command behind four spaces."""
+    return f"    {line}" if line.startswith(COMMANDS) else line
 
 
 def _left_open(result: GateResult) -> list[str]:

@@ -1,4 +1,5 @@
-"""Wrong answers given as done: told where they became more and no margin judges them, since accuracy does not show it."""
+"""Wrong answers given as done with a fault left open or a result unseen: told where they became more and no margin judges them,
+since accuracy does not show it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from .outcome import GateResult, MoreClaims
 from .sides import Sides
 
 CLAIMS = "false_success_rate"
-"""The share of the trials that give a wrong answer as done."""
+"""The share of the trials that give a wrong answer as done though a fault was left open, or the result of a planned call unseen."""
+WRONGLY = "a wrong answer as done, with a fault left open or a planned result unseen"
+"""What is counted, in words; a wrong answer for another cause, such as one that the loop altered, is none of them."""
 
 
 def more_claims(side: Sides, *, paired: bool) -> MoreClaims | None:
@@ -53,7 +56,7 @@ def claims_in_words(result: GateResult) -> str:
 def _how_many(found: Sequence[MoreClaims], *, paired: bool) -> str:
     now, was, example = sum(each.now for each in found), sum(each.was for each in found), found[0].example
     if not paired:
-        return f"{counted(now, 'trial gives', 'trials give')} a wrong answer as done, {was} in the baseline, such as {example}"
+        return f"{counted(now, 'trial gives', 'trials give')} {WRONGLY}; {was} in the baseline, such as {example}"
     new = sum(each.new for each in found)
     one, many = "trial now gives", "trials now give"
-    return f"{counted(new, one, many)} a wrong answer as done, and did not in the baseline, such as {example}"
+    return f"{counted(new, one, many)} {WRONGLY}, and did not in the baseline, such as {example}"

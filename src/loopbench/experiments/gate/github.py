@@ -11,9 +11,12 @@ from loopbench.protocol.own_code import place_in, raised_in
 from loopbench.text.plain_text import plain
 from loopbench.text.table import markdown_item
 
+from .altered import altered_text, altered_title
+from .literal import literal
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .outcome import PASSES, GateResult, OnUndecided, OnWorseHere
-from .outputs import explanation, for_a_server, literal, to_markdown
+from .outputs import for_a_server, to_markdown
+from .sentences import explanation
 from .stop_words import break_title, title
 
 MAX_ANNOTATED = 9
@@ -51,19 +54,21 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes and hangs, the causes of
     lost tasks, and other stops.
 
-    An outcome that passes is a notice, or a warning where answers are others, or more wrong ones are given as done. A new crash is
-    a warning whatever the outcome is, and the first an error where the outcome is one and rests on its arm. It counts all trials
-    that crash, or hang, as the first line does, and marks the line in the user's code.
+    An outcome that passes is a notice, or a warning where answers are others, the loop altered calls or answers, or more wrong ones
+    are given as done. A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests
+    on its arm. It counts all trials that crash, or hang, as the first line does, and marks the line in the user's code.
     """
     outcome, on_undecided = result.held_as(on_worse_here), result.undecided_as(on_undecided)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
     if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    if kind == "notice" and (result.other_answers or any(arm.claims is not None for arm in result.arms)):
+    if kind == "notice" and (result.other_answers or result.altered or any(arm.claims is not None for arm in result.arms)):
         # a lenient scorer takes another form of answer for the same, and who reads the answers may not; a wrong one is no pass
         kind = "warning"
+    if result.fails_for_answers:
+        kind = "error"
     result = _from_the_repository(result)
-    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([explanation(result), *for_a_server(result)]))
+    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([*explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
     groups = sorted(break_groups(result), key=lambda found: found[0].arm not in result.arms_behind)  # stable: the largest first
     decides = kind == "error" and bool(groups) and groups[0][0].arm in result.arms_behind
@@ -76,7 +81,8 @@ def github_annotations(
         )
         for number, found in enumerate(groups)
     ]
-    return [first, *[*broke, *(_beside_breaks(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
+    altered = [_command("warning", altered_title(found), altered_text(found)) for found in result.altered]
+    return [first, *[*broke, *altered, *(_beside_breaks(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
 
 
 def _beside_breaks(result: GateResult) -> Iterable[str]:
@@ -99,6 +105,7 @@ def _from_the_repository(result: GateResult) -> GateResult:
         result,
         tasks=tuple(replace(change, command=_beside_repository(change.command)) for change in result.tasks),
         stops=tuple(replace(change, command=_beside_repository(change.command)) for change in result.stops),
+        altered=tuple(replace(found, command=_beside_repository(found.command)) for found in result.altered),
         notes=tuple(map(_beside_repository, result.notes)),
         reasons=tuple(map(_beside_repository, result.reasons)),
         bless=_beside_repository(result.bless),

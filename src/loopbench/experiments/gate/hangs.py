@@ -14,7 +14,8 @@ from loopbench.runs.blocking import is_blocked
 from .names import short_arm
 
 HANG_TRIALS = 3
-"""Trials, the first of an arm, that tell that it hangs if all of them end at their time limit."""
+"""Trials that tell that a loop hangs: the first of an arm, if all of them end at their time limit, or so many of all, wherever they
+stand, if they were interrupted, since each of these hangs for sure."""
 
 MIN_LIMIT_S = 10.0
 """Seconds that a trial may stall at least, however quick the blessed ones were."""
@@ -47,8 +48,16 @@ def all_hung(records: Sequence[Record], trials: int) -> bool:
     return len(records) >= min(HANG_TRIALS, trials) > 0 and all(map(hung, records))
 
 
+def interrupted(records: Iterable[Record]) -> int:
+    """Return how many trials were interrupted since they hung."""
+    return sum(map(was_interrupted, records))
+
+
 def hang_words(arm: str, records: Sequence[Record]) -> str:
-    """Return `finish/clean hangs: each of its 3 trials ended at its time limit (no end within 60 s)`."""
-    reason = f" ({shortened(records[0].reason)})" if records[0].reason else ""
+    """Return `finish/clean hangs in each of its 3 trials (no end within 60 s)`, or `in 2 of its 14 trials`."""
+    stuck = [record for record in records if hung(record)]
+    reason = f" ({shortened(stuck[0].reason)})" if stuck[0].reason else ""
     each = "its one trial" if len(records) == 1 else f"each of its {counted(len(records), 'trial')}"
-    return f"{short_arm(arm)} hangs: {each} ended at its time limit{reason}"
+    if len(stuck) < len(records):
+        each = f"{len(stuck)} of its {counted(len(records), 'trial')}"
+    return f"{short_arm(arm)} hangs in {each}{reason}"

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from loopbench.protocol.counts import counted
 
+from .literal import literal
 from .names import short_arm
 from .outcome import GateResult, StopChange, TaskChange
-from .outputs import MAX_TASKS, literal, task_text
+from .outputs import MAX_TASKS, task_text
 from .stop_words import beside_losses, broken_by, groups, trials
 
 

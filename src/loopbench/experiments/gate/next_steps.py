@@ -15,6 +15,7 @@ from loopbench.text.numbers import chance_in_words, dollars
 
 from .advice import Advice, Larger
 from .outcome import PASSES, GateResult, OnWorseHere
+from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
 """Outcome that is open → the setting that lets it through."""
@@ -66,8 +67,9 @@ def next_steps(result: GateResult) -> list[NextStep]:
 
 
 def to_json(result: GateResult) -> dict[str, Any]:
-    """Return the object that `gate --json` prints: the result and what can be done next."""
-    return result.to_json() | {"next": [step.to_json() for step in next_steps(result)]}
+    """Return the object that `gate --json` prints: the result, what it rests on in sentences, and what can be done next."""
+    said = [headline(result), *further_lines(result)]
+    return result.to_json() | {"said": said, "next": [step.to_json() for step in next_steps(result)]}
 
 
 def more_steps(result: GateResult) -> list[NextStep]:
@@ -87,7 +89,7 @@ def _after_a_loss(result: GateResult) -> NextStep:
         return _same_draws(result)
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
-        return NextStep(f"{_mend(result)}; a run in which every trial {_ends_badly(result)} cannot be blessed.")
+        return NextStep(f"{_mend(result)}; {_unblessable(result)} cannot be blessed.")
     fix = "Find what else changed" if result.advice.other_cause else _mend(result)
     if through := result.advice.let_through:
         said = f"Let through by {through}. Bless the run if {meant} is meant"
@@ -107,8 +109,13 @@ def _mend(result: GateResult) -> str:
     return "Fix the agent and import its new results" if result.advice.imported else "Fix the loop"
 
 
-def _ends_badly(result: GateResult) -> str:
-    return "ended with an error" if result.advice.imported else "crashes or hangs"
+def _unblessable(result: GateResult) -> str:
+    """Return what kind of run this is that cannot be blessed."""
+    if any(arm.short_of_faults for arm in result.arms):
+        return "a run in which so few of the scheduled faults land"
+    if any(arm.hangs for arm in result.arms):
+        return "a run that ended since a loop hangs"
+    return f"a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'}"
 
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:

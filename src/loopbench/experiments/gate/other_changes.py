@@ -19,7 +19,7 @@ from .sides import Sides, TrialPair
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
 """Metrics that a trial may differ in while its score and stop stay, and what they are called."""
-COURSE, ANSWERS = "moves", "answers"
+COURSE, ANSWERS, ANSWER_TYPE = "moves", "answers", "the type of the answer"
 DETAILS = "details such as errors and faults met"
 BILLS = ("tokens", "cost_usd")
 """What is told where it changed much, and no margin judges it."""
@@ -36,6 +36,8 @@ def differences(folder: Path, pairs: Sequence[TrialPair]) -> tuple[str, ...]:
         found.append(COURSE)
     if any(was[-1:] != now[-1:] for was, now in courses):
         found.append(ANSWERS)
+    if any(now and was[-1:] == now[-1:] and _are_others(*pair.answers) for pair, (was, now) in zip(pairs, courses, strict=True)):
+        found.append(ANSWER_TYPE)  # a course has an answer as text
     return tuple(found) or (DETAILS,)
 
 
@@ -57,7 +59,7 @@ def other_answers(pairs: Iterable[TrialPair]) -> str:
     Of an answer that scores nothing it is no matter how it is written.
     """
     scoring = [pair for pair in pairs if measured(pair.record, PRIMARY)]
-    other = [(pair.record, *pair.answers) for pair in scoring if None not in pair.answers and len(set(pair.answers)) > 1]
+    other = [(pair.record, *pair.answers) for pair in scoring if _are_others(*pair.answers)]
     if not other:
         return ""
     record, was, now = other[0]
@@ -67,6 +69,11 @@ def other_answers(pairs: Iterable[TrialPair]) -> str:
         "trials with a score above 0 have the same score with another answer",
     )
     return f"{more}, such as {short_arm(record.arm)}/{record.task}/{record.repeat}: {was} → {now}."
+
+
+def _are_others(was: str | None, now: str | None) -> bool:
+    """Whether two answers in brief are known and not the same, be it in their type, as 42 and "42"."""
+    return None not in (was, now) and was != now
 
 
 def unjudged_bills(side: Sides, judged: Collection[str]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,9 @@ PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
 OnWorseHere = Literal["fail", "pass"]
+OnOtherAnswers = Literal["fail", "pass"]
 OnUndecided = Literal["pass", "fail", "undecided"]
+AlteredCause = Literal["altered call", "altered answer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,30 @@ class MoreClaims:
 
 
 @dataclass(frozen=True, slots=True)
+class AlteredTrials:
+    """Trials of an arm in which the loop altered a call, or the answer, and the blessed loop did not."""
+
+    arm: str
+    """The arm's name in the run."""
+    cause: AlteredCause
+    trials: int
+    of: int
+    """Trials of the arm in all."""
+    trial: str
+    """The first of them, `ARM/TASK/REPEAT`."""
+    step: int
+    """Its 1-based step, as `loopbench show` numbers it."""
+    detail: str
+    """What the model wrote there and what the loop made of it, as a sentence."""
+    command: str
+    """The command that shows the trial."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class GateArm:
     """One arm of the baseline, with its outcome."""
 
@@ -198,12 +224,14 @@ class GateArm:
     """Whether it is a regression only because trials crash that did not in the baseline, and nothing is left to chance."""
     hang_alone: bool = False
     """The same of trials that hang, where none of the arm did."""
-    limits: tuple[str, ...] = ()
-    """What is said of each limit whose default is another than the blessed one, which no trial tests."""
+    limits: tuple[tuple[str, str], ...] = ()
+    """What is said of each limit whose default is another than the blessed one, which no trial tests, and how to test it."""
     limit_alone: bool = False
     """Whether accuracy is undecided only because of such a limit."""
     hangs: str = ""
-    """That it hangs, and did not in the baseline, in words; then it is a regression, without lines if the run was ended for it."""
+    """That it hangs, and did not in the baseline, in words; then it is a regression, without lines if the run ended for it."""
+    short_of_faults: str = ""
+    """That too few of the scheduled faults landed, in words; then it is judged for what it lost alone."""
     unjudged: Mapping[str, float] = field(default_factory=dict)
     """Bill that changed by 10 % or more in sum, and that no margin judges → run / baseline."""
     claims: MoreClaims | None = None
@@ -220,9 +248,10 @@ class GateArm:
             "stop_alone": self.stop_alone,
             "crash_alone": self.crash_alone,
             "hang_alone": self.hang_alone,
-            "limits": list(self.limits),
+            "limits": ["; ".join(said) for said in self.limits],
             "limit_alone": self.limit_alone,
             "hangs": self.hangs,
+            "short_of_faults": self.short_of_faults,
             "unjudged": dict(self.unjudged),
             "claims": None if self.claims is None else self.claims.to_json(),
             "metrics": [line.to_json() for line in self.lines],
@@ -251,10 +280,18 @@ class GateResult:
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
-    other_answers: bool = False
-    """Whether trials of the same result have another answer, though nothing in them is left to chance."""
+    other_answers: str = ""
+    """That trials of the same result have another answer, though nothing in them is left to chance, as a sentence; else empty."""
+    fails_for_answers: bool = False
+    """Whether these answers make it fail, whatever the outcome is, since whoever asked wants that."""
     stops: tuple[StopChange, ...] = ()
     """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
+
+    altered: tuple[AlteredTrials, ...] = ()
+    """Trials in which the loop altered a call or the answer, and the blessed one did not, whatever their score."""
+
+    ended: str = ""
+    """That no trial of the baseline hung, and after how many of its trials the run ended, in words; empty where no loop hangs."""
 
     common: TaskSets | None = None
     """The tasks of run and baseline, where only those are judged that are the same in both."""
@@ -282,6 +319,10 @@ class GateResult:
         if self.outcome != "worse here" or on_worse_here == "fail":
             return self.outcome
         return "undecided" if any(line.outcome == "undecided" for line in self.lines) else "pass"
+
+    def with_answers_held(self, on_other_answers: OnOtherAnswers) -> GateResult:
+        """Return the same, held to the baseline's answers where that is asked for: other ones of the same score make it fail."""
+        return replace(self, fails_for_answers=bool(self.other_answers) and on_other_answers == "fail")
 
     def undecided_as(self, asked: OnUndecided) -> OnUndecided:
         """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.
@@ -315,8 +356,11 @@ class GateResult:
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,
             "stops": [change.to_json() for change in self.stops],
+            "altered": [found.to_json() for found in self.altered],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
+            "other_answers": self.other_answers,
+            "fails_for_answers": self.fails_for_answers,
             "notes": [*self.notes, *self.details],
             "counted": self.unit,
             "bless": self.bless,

@@ -7,43 +7,30 @@ its element or its command.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import OPEN, GateLine, agreeing_tasks
-from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, listed
-from loopbench.text.plain_text import plain_line
 from loopbench.text.table import Table, markdown_block, markdown_item, markdown_page
 
-from .claims import claims_in_words
-from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words, outcome_in_words, value_in_words
+from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
+from .literal import literal
 from .names import short_arm
 from .next_steps import more_steps, next_steps
-from .other_changes import unjudged_in_brief
-from .outcome import PASSES, GateResult, Side, StopChange, TaskChange
-from .stop_words import beside_losses, breaks, breaks_alone, stop_lines, stops_alone
+from .outcome import GateResult, Side, StopChange, TaskChange
+from .sentences import further_lines, headline
+from .stop_words import beside_losses, breaks_alone, stop_lines, stops_alone
 
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
-MAX_NAMED = 4
-"""Maximum number of arms and metrics in a headline."""
 MAX_CHARS = 300
 """Maximum length of a detail."""
 TYPICAL = "typical task"
 COLUMNS = ("arm", "metric", "baseline", "run", "change", TYPICAL, "margin", "tasks", "p (Holm)", "outcome")
 STOP_COLUMNS = ("trial", "score", "was", "is", "what it says", "to see it")
-
-_COMMAND_INSIDE = re.compile(r"##(?=\[|vso\[)")
-"""Prefixes of `##[…]` and `##vso[…]`, which GitHub and Azure treat as commands anywhere in a line."""
-
-
-def headline(result: GateResult, named: int = MAX_NAMED) -> str:
-    """Return the outcome in one line that starts with its word, and names at most so many arms and metrics."""
-    return literal(f"{result.outcome}: {explanation(result, named)}")
 
 
 def table(result: GateResult) -> Table:
@@ -87,12 +74,11 @@ def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
 
 
 def for_a_server(result: GateResult) -> list[str]:
-    """Return the few lines of an annotation or a test report: the changes, the caveats, and the first thing to do next."""
+    """Return the few lines of an annotation or a test report below what the outcome rests on: the changes, the caveats, and the
+    first thing to do next."""
     steps = [step.brief for step in next_steps(result)[:1]]
-    return [
-        literal(line)
-        for line in (*breaks_alone(result), *stops_alone(result), *filter(None, change_counts(result)), *result.notes, *steps)
-    ]
+    changed = (*breaks_alone(result), *stops_alone(result), *filter(None, change_counts(result)))
+    return [literal(line) for line in (*changed, *result.notes, *steps)]
 
 
 def task_lines(result: GateResult, most: int | None = MAX_TASKS) -> list[str]:
@@ -148,7 +134,8 @@ def to_markdown(result: GateResult) -> str:
         tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown))))
     sizes = [*remedies(result)] if result.outcome == "undecided" else []
     head, _, body = markdown_page(f"Gate: {result.outcome}", tables, _facts(result, sizes)).partition("\n\n")
-    return "\n\n".join([head, markdown_item(headline(result)), *_step_blocks(result), body])
+    said = [headline(result), *further_lines(result)]
+    return "\n\n".join([head, *map(markdown_item, said), *_step_blocks(result), body])
 
 
 def _step_blocks(result: GateResult) -> Iterator[str]:
@@ -161,128 +148,6 @@ def _step_blocks(result: GateResult) -> Iterator[str]:
 
 
 # --- text ---
-
-
-def explanation(result: GateResult, named: int = MAX_NAMED) -> str:
-    """Return what the outcome rests on; loops that hang or crash now, and did not, stand first whatever it is."""
-    hangs = [arm.hangs for arm in result.arms if arm.hangs]
-    whole = {arm.arm for arm in result.arms if arm.hangs}
-    broke = breaks([change for change in result.stops if change.arm not in whole], sum(arm.trials for arm in result.arms))
-    limits = dict.fromkeys(said for arm in result.arms for said in arm.limits)
-    bills = unjudged_in_brief(result.arms, named) if result.outcome in PASSES else ()
-    reasons = [_both_ways(result), _reason(result, named)]
-    found = "; ".join(filter(None, [result.lead, *hangs, *broke, *limits, *reasons, claims_in_words(result), *bills]))
-    return found if result.common is None else f"{result.common.left_out()}: {found}"
-
-
-def _both_ways(result: GateResult) -> str:
-    """Return how many tasks got worse and better where trials have their counterparts, and nothing else counts them: where both
-    are, and where tasks only got better in a run that passes: what was gained stands before a bill and before what stayed."""
-    became = Counter(change.became for change in result.tasks)
-    worse, better = became["worse"], became["better"]
-    if not result.paired or not better or result.outcome in ("better here", "worse here"):
-        return ""
-    if not worse and result.outcome not in ("pass", "unchanged"):
-        return ""
-    if not worse:
-        return f"{counted(better, result.unit)} better, none worse"
-    return f"{counted(worse, result.unit)} worse, {better} better"
-
-
-def _reason(result: GateResult, named: int) -> str:
-    if result.reasons:
-        return "; ".join(result.reasons)
-    if result.outcome == "identical":
-        unscored = sum(arm.trials - arm.scored for arm in result.arms)
-        without = f", {unscored:,} of them without a score on both sides" if unscored else ""
-        return f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}"
-    if result.outcome in ("pass", "unchanged", "better here"):
-        return "; ".join(_passed(result, named))
-    if result.outcome == "worse here":
-        return losses(result, [line for line in result.lines if line.outcome == "worse here"])
-    known = [
-        arm for arm in result.arms if not (arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs)
-    ]  # what these rest on is said before
-    decisive = [line for arm in known for line in arm.lines if line.outcome == result.outcome]
-    return _first(
-        [f"{short_arm(line.arm)} in {line.metric} {held_to_its_margin(line)}" for line in decisive],
-        "; ",
-        named,
-    )
-
-
-def held_to_its_margin(line: GateLine) -> str:
-    """Return the change beside its margin; of a regression within it also why it is one."""
-    within = line.outcome == "regression" and line.is_within
-    why = ": the loss is within the margin, but one beyond it is not ruled out" * within
-    return f"{effect_in_words(line)}, margin {margin_in_words(line)}{why}"
-
-
-def _passed(result: GateResult, named: int) -> Iterator[str]:
-    """Yield what holds of the lines that pass: what stayed, where the outcome is that, what is better, what the margins bear."""
-    stayed = [line for line in result.lines if line.outcome == "unchanged"]
-    passed = sorted((line for line in result.lines if line.outcome == "pass"), key=lambda line: line.metric != PRIMARY)
-    better = [_with_change(line) for line in passed if is_shown(line) and line.better]
-    names = _first([f"{short_arm(line.arm)} in {line.metric}" for line in stayed], ", ", named)
-    where = f" ({names})" * (len(stayed) < len(result.lines))
-    has_scores = any(line.metric == PRIMARY for line in stayed)
-    same = f"every trial has {_stayed(result, stayed)}{where}" if has_scores else f"every trial has the baseline's value of {names}"
-    parts = {
-        "better here": _first(list(_gained(result)), "; ", named),
-        "unchanged": f"{same}, which says nothing of other tasks" * bool(stayed),
-        "pass": f"better: {_first(better, ', ', named)}" * bool(better),
-    }
-    order = sorted(parts, key=lambda outcome: outcome != result.outcome)  # what the headline's word says stands first
-    yield from (parts[outcome] for outcome in order if parts[outcome])
-    if held := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
-        yield f"on these tasks within the margin: {_first(held, ', ', named)}"
-    if any(not (is_shown(line) or line.lost) for line in passed):
-        yield f"{'all else ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}"
-    if lost := [line for line in passed if line.lost]:
-        yield f"worse here, but within the margin: {losses(result, lost)}"
-    if worse := [_with_change(line) for line in passed if is_shown(line) and line.worse and not line.lost]:
-        yield f"worse, but within the margin: {_first(worse, ', ', named)}"
-
-
-def _gained(result: GateResult) -> Iterator[str]:
-    """Yield how many tasks of an arm got better where none got worse, and what that leaves open of other tasks."""
-    for line in result.lines:
-        if line.outcome == "better here":
-            better = sum(change.arm == line.arm and change.became == "better" for change in result.tasks)
-            low, high = (number_in_words(line, bound, sign=True) for bound in (line.effect.low, line.effect.high))
-            arm = f" ({short_arm(line.arm)})" * (len(result.lines) > 1)
-            yield (
-                f"{better} of {counted(line.tasks, 'task')} better, none worse{arm}; of other tasks this says nothing "
-                f"(between {low} and {high})"
-            )
-
-
-def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
-    """Return `2 tasks lost, none gained (altered answer 2)` of the arms of these lines; with the arms where others gained."""
-    arms = list(dict.fromkeys(line.arm for line in lines))
-    lost = [change for change in result.tasks if change.arm in arms and change.became == "worse"]
-    causes = Counter(change.cause for change in lost if change.cause is not None)
-    others_gained = any(change.became == "better" for change in result.tasks)
-    where = f" in {listed([short_arm(arm) for arm in arms])}" * others_gained
-    unit = "task" if len(arms) == 1 else result.unit
-    return f"{counted(len(lost), unit)} lost, none gained{where}{f' ({counts(causes)})' * bool(causes)}"
-
-
-def _with_change(line: GateLine) -> str:
-    return f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}"
-
-
-def _stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
-    arms = {line.arm for line in stayed if line.metric == PRIMARY}
-    other = sum(change.arm in arms for change in result.stops)
-    if other:
-        return f"the score of the baseline, and {counted(other, 'trial has', 'trials have')} another stop"
-    return "the score and stop of the baseline"
-
-
-def _first(items: Sequence[str], separator: str, most: int) -> str:
-    omitted = len(items) - most
-    return separator.join([*items[:most], *([f"{omitted} more"] if omitted > 0 else [])])
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
@@ -389,13 +254,3 @@ def _trial(change: TaskChange | StopChange) -> str:
 
 def _cut(content: str) -> str:
     return content if len(content) <= MAX_CHARS else f"{content[:MAX_CHARS]}…"
-
-
-def literal(content: str) -> str:
-    """Return one line without control characters or anything that a CI server treats as a command."""
-    return _no_command(plain_line(content))
-
-
-def _no_command(line: str) -> str:
-    line = _COMMAND_INSIDE.sub("## ", line)
-    return f"\\{line}" if line.lstrip().startswith("::") else line

@@ -22,14 +22,15 @@ CRASH, HANG = ("crashes", "crash"), ("hangs", "hang")
 """What trials do that break, in the singular and in the plural."""
 
 
-def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[str]:
-    """Yield how many of so many trials crash, and how many hang, that did not in the baseline, with the most frequent reason."""
+def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[tuple[str, ...]]:
+    """Yield how many of so many trials crash, and how many hang, that did not in the baseline, with the most frequent reason: with
+    the name of one of them, and in short without."""
     found = list(changes)
     yield from _breaks([change for change in found if change.crashed], trials, CRASH)
     yield from _breaks([change for change in found if change.hangs], trials, HANG)
 
 
-def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[str]:
+def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     if not new:
         return
     reasons = [change.reason for change in new]
@@ -38,10 +39,10 @@ def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> I
     others = len(set(reasons)) - 1 if verbs is CRASH else 0  # a hang's reason has its seconds
     more = f" and {counted(others, 'other exception')}" if others else ""
     if len(new) == trials:
-        yield f"every trial {verbs[0]} now{why}{more}"
+        yield (f"every trial {verbs[0]} now{why}{more}",)
         return
-    example = f"{short_arm(first.arm)}/{first.task}/{first.repeat}"
-    yield f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{why}{more}, such as {example}"
+    said = f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{why}{more}"
+    yield (f"{said}, such as {short_arm(first.arm)}/{first.task}/{first.repeat}", said)
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:

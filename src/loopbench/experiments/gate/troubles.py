@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from loopbench.experiments.compare.results import Results
-from loopbench.metrics.arm_warnings import MAX_ERRORED
+from loopbench.metrics.arm_warnings import MAX_ERRORED, short_warning
 from loopbench.metrics.comparison import dead_arm_warning
 from loopbench.metrics.left_out import made_failures, most_frequent
 from loopbench.metrics.record import Record
@@ -16,10 +16,11 @@ from .hangs import HANG_TRIALS, all_hung, hang_words
 from .names import short_arm
 
 
-def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
+def troubles(run: Results, died: Collection[str] = (), *, short_allowed: bool = False) -> list[str]:
     """Return the reasons why a run cannot be compared, a sentence each; empty if it can.
 
-    `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline.
+    `died`: arms that crash or hang in every trial; that is no such reason, since they answered in the baseline. `short_allowed`:
+    neither is it one that too few of the scheduled faults landed.
     """
     reasons = [
         hang_words(arm, records) for arm, records in by_arm_of(run).items() if arm not in died and all_hung(records, HANG_TRIALS)
@@ -32,7 +33,9 @@ def troubles(run: Results, died: Collection[str] = ()) -> list[str]:
         trials = counted(run.scheduled, "trial")
         reasons.append(f"{counted(run.scheduled - len(run.records), f'of {trials} is', f'of {trials} are')} missing")
     if run.comparison.invalid:
-        reasons += [warning.removesuffix(".") for warning in run.comparison.warnings if "invalid" in warning]
+        allowed = {short_warning(arm.info.arm, arm.summary) for arm in run.comparison.arms} if short_allowed else ()
+        invalid = [warning for warning in run.comparison.warnings if "invalid" in warning and warning not in allowed]
+        reasons += [warning.removesuffix(".") for warning in invalid]
     for arm in run.comparison.arms:
         name, summary = short_arm(arm.info.arm), arm.summary
         if summary.errored_share > MAX_ERRORED:
