@@ -68,5 +68,5 @@ def log_ratio(values: Floats, clusters: Clusters, alpha: float) -> Interval | No
         return None
     signs = np.array([1.0, -1.0, -1.0, 1.0])
     middle, influence = float(signs @ np.log(totals)), units * (sums / totals) @ signs
-    below, above = (AmountLaw(turn * influence).spread_low(alpha / 2) for turn in (1, -1))
+    below, above = (AmountLaw(turn * influence).low(alpha / 2) for turn in (1, -1))
     return Interval(math.exp(middle), math.exp(middle + min(below, 0.0)), math.exp(middle - min(above, 0.0)), len(values))
