@@ -17,7 +17,7 @@ for each in (
     "checks.suite.quick",
     "datasets.arithmetic",
     "experiments.compare.run",
-    "experiments.gate.github",
+    "experiments.gate.output.github",
     "experiments.gate.in_tests",
     "frameworks",
     "loops.bare",

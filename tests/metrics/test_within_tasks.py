@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.summary import PRIMARY

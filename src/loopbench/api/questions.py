@@ -17,10 +17,10 @@ from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run as run_trials
-from loopbench.experiments.gate import brief
-from loopbench.experiments.gate import outputs as gate_outputs
-from loopbench.experiments.gate import sentences as gate_sentences
-from loopbench.experiments.gate.damaged import check_suffix
+from loopbench.experiments.gate.data.damaged import check_suffix
+from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output import sentences as gate_sentences
+from loopbench.experiments.gate.output import text as gate_outputs
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config

@@ -33,16 +33,16 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
-from loopbench.experiments.gate.as_junit import error_junit
-from loopbench.experiments.gate.baseline import measured
-from loopbench.experiments.gate.baseline_changes import blessed_crashes, contents, replaced
-from loopbench.experiments.gate.claims import CLAIMS
+from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
+from loopbench.experiments.gate.changes.claims import CLAIMS
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import check_accuracy_margin
-from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
-from loopbench.experiments.gate.github import append_error, append_summary, error_annotation, in_actions, step_summary
-from loopbench.experiments.gate.next_steps import let_through, to_json
-from loopbench.experiments.gate.outcome import PASSES
+from loopbench.experiments.gate.data.baseline import measured
+from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
+from loopbench.experiments.gate.data.outcome import PASSES
+from loopbench.experiments.gate.output.github import append_error, append_summary, error_annotation, in_actions, step_summary
+from loopbench.experiments.gate.output.junit import error_junit
+from loopbench.experiments.gate.output.next_steps import let_through, to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import ComparisonAnswer
-from loopbench.experiments.compare.clustered import unit_sentences
-from loopbench.experiments.compare.deciding import deciding_command
-from loopbench.experiments.compare.few_tasks_table import FewTasksTable
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import (
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import INVALID_RUN
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
+from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.deciding import deciding_command
+from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.matrix import (
     NOT_APPLICABLE,
     SIGNS,
     AnswerCell,
@@ -25,10 +27,8 @@ from loopbench.experiments.compare.matrix import (
     cost_in_words,
     counted_in,
 )
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.sentence import AnswerSentence, leading
-from loopbench.experiments.compare.tables import INVALID_RUN
-from loopbench.experiments.compare.warned import warned
+from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
+from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit

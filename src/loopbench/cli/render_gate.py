@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
-from loopbench.experiments.gate import GateResult, brief
-from loopbench.experiments.gate.literal import literal
-from loopbench.experiments.gate.outcome import PASSES
-from loopbench.experiments.gate.outputs import other_stops, paragraphs, table, task_lines
-from loopbench.experiments.gate.sentences import MAX_NAMED, further_lines, headline
-from loopbench.experiments.gate.stop_words import shown_stops
+from loopbench.experiments.gate import GateResult
+from loopbench.experiments.gate.data.literal import literal
+from loopbench.experiments.gate.data.outcome import PASSES
+from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output.sentences import MAX_NAMED, further_lines, headline
+from loopbench.experiments.gate.output.stop_words import shown_stops
+from loopbench.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, print_lines

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.answer_json import answer_json
-from loopbench.experiments.compare.basis import basis
-from loopbench.experiments.compare.measured_forms import are_mixed, estimated_twice
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.basis import basis
+from loopbench.experiments.compare.verdict.measured_forms import are_mixed, estimated_twice
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.answer_json import answer_json
-from loopbench.experiments.compare.few_tasks_verdict import FewTasksVerdict
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import gap_in_words
-from loopbench.experiments.compare.prices import Prices
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.ties import TieBreaks
-from loopbench.experiments.compare.verdicts import Verdicts
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.few_tasks_verdict import FewTasksVerdict
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.matrix import gap_in_words
+from loopbench.experiments.compare.verdict.prices import Prices
+from loopbench.experiments.compare.verdict.ties import TieBreaks
+from loopbench.experiments.compare.verdict.verdicts import Verdicts
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.statistics import Interval, Verdict

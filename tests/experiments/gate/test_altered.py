@@ -12,7 +12,7 @@ import pytest
 from loopbench.checks.loop.scaffold import new_loop
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, headline, judge, text, to_junit, to_markdown
-from loopbench.experiments.gate.sentences import further_lines
+from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.baseline import measured, outcome_of, to_text
-from loopbench.experiments.gate.baseline_changes import blessed_crashes, changes, replaced
-from loopbench.experiments.gate.damaged import DamagedBaseline
+from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, changes, replaced
+from loopbench.experiments.gate.data.baseline import measured, outcome_of, to_text
+from loopbench.experiments.gate.data.damaged import DamagedBaseline
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from

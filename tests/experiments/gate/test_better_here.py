@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, text
-from loopbench.experiments.gate.as_junit import to_junit
-from loopbench.experiments.gate.github import github_annotations
-from loopbench.experiments.gate.outputs import paragraphs
-from loopbench.experiments.gate.sentences import further_lines
+from loopbench.experiments.gate.output.github import github_annotations
+from loopbench.experiments.gate.output.junit import to_junit
+from loopbench.experiments.gate.output.sentences import further_lines
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
 from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import Baseline, Incomparable, headline, judge, read_baseline
-from loopbench.experiments.gate.baseline import to_text
-from loopbench.experiments.gate.changed_suite import TaskSets
+from loopbench.experiments.gate.data.baseline import to_text
+from loopbench.experiments.gate.data.changed_suite import TaskSets
 from loopbench.experiments.gate.rerun import RerunSettings, config_again
 from tests.experiments.gate.conftest import failing, task
 from tests.experiments.gate.test_baseline import read

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge
-from loopbench.experiments.gate.baseline import TaskLine
-from loopbench.experiments.gate.claims import CLAIMS, WRONGLY, more_claims
-from loopbench.experiments.gate.sentences import further_lines
-from loopbench.experiments.gate.sides import Sides
+from loopbench.experiments.gate.changes.claims import CLAIMS, WRONGLY, more_claims
+from loopbench.experiments.gate.data.baseline import TaskLine
+from loopbench.experiments.gate.data.sides import Sides
+from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import arm_of, task
 

@@ -12,9 +12,9 @@ import pytest
 from loopbench.checks.loop.scaffold import new_loop
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge, to_junit
-from loopbench.experiments.gate.changed_tasks import _ended_early
-from loopbench.experiments.gate.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
-from loopbench.experiments.gate.sides import TrialPair
+from loopbench.experiments.gate.changes.changed_tasks import _ended_early
+from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
+from loopbench.experiments.gate.data.sides import TrialPair
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
 from loopbench.runs.store.traces import read_trace

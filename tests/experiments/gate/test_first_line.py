@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, headline, judge
-from loopbench.experiments.gate.line_words import effect_in_words
-from loopbench.experiments.gate.sentences import MAX_FIRST, further_lines
+from loopbench.experiments.gate.output.line_words import effect_in_words
+from loopbench.experiments.gate.output.sentences import MAX_FIRST, further_lines
 from loopbench.metrics.gate import Bounds
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing

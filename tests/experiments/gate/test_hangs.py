@@ -24,10 +24,10 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.hangs import HANG_TRIALS, hung
+from loopbench.experiments.gate.data.hangs import HANG_TRIALS, hung
+from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.experiments.gate.rerun import RerunSettings
 from loopbench.experiments.gate.running import with_stall_limit
-from loopbench.experiments.gate.sentences import further_lines
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress, Unwatched

@@ -13,12 +13,12 @@ import pytest
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
-from loopbench.experiments.gate.advice import Larger
-from loopbench.experiments.gate.baseline import to_text
+from loopbench.experiments.gate.data.advice import Larger
+from loopbench.experiments.gate.data.baseline import to_text
 from loopbench.experiments.gate.larger import larger
-from loopbench.experiments.gate.next_steps import next_steps
-from loopbench.experiments.gate.outputs import paragraphs
-from loopbench.experiments.gate.sentences import further_lines
+from loopbench.experiments.gate.output.next_steps import next_steps
+from loopbench.experiments.gate.output.sentences import further_lines
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.gate import Bounds, GateLine
 from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record

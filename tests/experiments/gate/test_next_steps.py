@@ -10,9 +10,9 @@ import pytest
 from loopbench.cli import render_gate
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
-from loopbench.experiments.gate.brief import examples
-from loopbench.experiments.gate.next_steps import let_through, next_steps
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.output.brief import examples
+from loopbench.experiments.gate.output.next_steps import let_through, next_steps
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
 

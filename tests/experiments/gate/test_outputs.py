@@ -18,16 +18,16 @@ from loopbench.experiments.gate import (
     GateResult,
     Side,
     TaskChange,
-    brief,
     github_annotations,
     headline,
     text,
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.outcome import Outcome, StopChange
-from loopbench.experiments.gate.outputs import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
-from loopbench.experiments.gate.stop_words import beside_losses
+from loopbench.experiments.gate.data.outcome import Outcome, StopChange
+from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output.stop_words import beside_losses
+from loopbench.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
 from loopbench.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
 from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.summary import TaskValues

@@ -11,11 +11,11 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import Baseline, headline, judge, to_junit
-from loopbench.experiments.gate.baseline import bless, read_baseline, write_baseline
-from loopbench.experiments.gate.github import github_annotations
-from loopbench.experiments.gate.next_steps import next_steps
-from loopbench.experiments.gate.outputs import paragraphs
-from loopbench.experiments.gate.sentences import further_lines
+from loopbench.experiments.gate.data.baseline import bless, read_baseline, write_baseline
+from loopbench.experiments.gate.output.github import github_annotations
+from loopbench.experiments.gate.output.next_steps import next_steps
+from loopbench.experiments.gate.output.sentences import further_lines
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.loops.bare import Bare
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import limits_by_default

@@ -11,7 +11,7 @@ from loopbench.experiments.gate import bless, github_annotations, headline, judg
 from loopbench.experiments.gate.again import MAX_DIFFERING, doubtful
 from loopbench.experiments.gate.case import case_of
 from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing, task
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.size import SizeRequest, size
 from loopbench.experiments.size import tables as report
 from loopbench.experiments.size.pilot import as_shares

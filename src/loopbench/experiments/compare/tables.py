@@ -33,8 +33,8 @@ from loopbench.text.numbers import (
 )
 from loopbench.text.table import Table, csv_cell, markdown_page
 
-from .answer import answer
-from .matrix import counted_in
+from .verdict.answer import answer
+from .verdict.matrix import counted_in
 
 
 def tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:

@@ -13,16 +13,16 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
-from .baseline import Baseline, outcome_of
-from .changed_code import CodeChange
-from .changed_suite import TaskSets
+from .changes.changed_code import CodeChange
+from .changes.unseen import is_changed
 from .commands import GateCommands, Rules
 from .comparable import refuse_other, refuse_other_tasks
-from .hangs import HANG_TRIALS, hung, interrupted, was_interrupted
-from .names import short_arm
-from .sides import Sides
-from .troubles import has_all, troubles
-from .unseen import is_changed
+from .data.baseline import Baseline, outcome_of
+from .data.changed_suite import TaskSets
+from .data.hangs import HANG_TRIALS, hung, interrupted, was_interrupted
+from .data.names import short_arm
+from .data.sides import Sides
+from .data.troubles import has_all, troubles
 
 SCRIPTED = "scripted"
 OTHER_CAUSE = "Something else than the loop's code changed: another module, a file, an environment variable"

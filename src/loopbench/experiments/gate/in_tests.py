@@ -23,23 +23,23 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
-from .advice import Advice
 from .again import run_doubtful_again
-from .baseline import Baseline, bless, read_baseline, write_baseline
-from .baseline_changes import blessed_crashes, replaced
-from .brief import text
+from .changes.baseline_changes import blessed_crashes, replaced
 from .commands import Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
-from .damaged import SUFFIX, DamagedBaseline
-from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
+from .data.advice import Advice
+from .data.baseline import Baseline, bless, read_baseline, write_baseline
+from .data.damaged import SUFFIX, DamagedBaseline
+from .data.literal import literal
+from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
+from .data.outcome import OnUndecided as GateOnUndecided
 from .judge import DEFAULT_METRICS, judge
-from .literal import literal
-from .next_steps import let_through, next_steps
-from .outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
-from .outcome import OnUndecided as GateOnUndecided
+from .output.brief import text
+from .output.github import append_summary, error_annotation, github_annotations, in_actions, step_summary
+from .output.next_steps import let_through, next_steps
+from .output.sentences import further_lines, headline
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
-from .sentences import further_lines, headline
 
 OnUndecided = Literal["fail", "skip", "pass"]
 

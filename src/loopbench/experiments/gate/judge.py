@@ -14,25 +14,25 @@ from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 
-from .advice import Advice
-from .altered import altered_trials
-from .baseline import Baseline
 from .case import GateCase, case_of, same_code
-from .changed_code import CodeChange
-from .changed_stops import stop_changes
-from .changed_tasks import changes
-from .claims import CLAIMS, more_claims
+from .changes.altered import altered_trials
+from .changes.changed_code import CodeChange
+from .changes.changed_stops import stop_changes
+from .changes.changed_tasks import changes
+from .changes.claims import CLAIMS, more_claims
+from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
+from .changes.own_limits import held_open, other_loops, tested_lines
+from .changes.unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
-from .hangs import hang_words
+from .data.advice import Advice
+from .data.baseline import Baseline
+from .data.hangs import hang_words
+from .data.names import short_arm
+from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
+from .data.sides import Sides
 from .larger import larger
-from .names import short_arm
-from .other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
-from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
-from .own_limits import held_open, other_loops, tested_lines
 from .shortfalls import lost_all_the_same, shortfalls
-from .sides import Sides
-from .unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 

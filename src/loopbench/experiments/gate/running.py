@@ -18,10 +18,10 @@ from loopbench.protocol import StopReason
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress
 
-from .baseline import Baseline
 from .comparable import match_arms
-from .hangs import HANG_TRIALS, MIN_LIMIT_S, TIMES_SLOWEST, hung, stall_limit_s, was_interrupted
-from .names import short_arm
+from .data.baseline import Baseline
+from .data.hangs import HANG_TRIALS, MIN_LIMIT_S, TIMES_SLOWEST, hung, stall_limit_s, was_interrupted
+from .data.names import short_arm
 
 Run = Callable[[Experiment, Progress], str]
 """Runs the missing trials, and returns the reason for an early stop, or an empty text."""

@@ -16,8 +16,8 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 
 from .case import GateCase
-from .names import short_arm
-from .outcome import GateArm, TaskChange
+from .data.names import short_arm
+from .data.outcome import GateArm, TaskChange
 
 LOST = ("regression", "worse here")
 UNKNOWN = (None, "other")

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.same_loops import SameLoops, same_loops
-from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.experiments.compare.verdict.same_loops import SameLoops, same_loops
+from loopbench.experiments.compare.verdict.sentence import DecidingRun
 from loopbench.metrics.summary import PRIMARY, SHARES
 
 from .caveats import caveats

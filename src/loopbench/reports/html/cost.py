@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
-from loopbench.experiments.compare.matrix import counted_in
+from loopbench.experiments.compare.verdict.matrix import counted_in
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.harness import Harness

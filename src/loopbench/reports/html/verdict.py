@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.answer import ComparisonAnswer
-from loopbench.experiments.compare.clustered import unit_sentences
-from loopbench.experiments.compare.few_tasks_table import FewTasksTable
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words, counted_in
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.sentence import leading
 from loopbench.experiments.compare.tables import INVALID_RUN, notes
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
+from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.matrix import (
+    NOT_APPLICABLE,
+    AnswerCell,
+    AnswerRow,
+    Place,
+    amount,
+    cost_in_words,
+    counted_in,
+)
+from loopbench.experiments.compare.verdict.sentence import leading
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.protocol.counts import counted

@@ -11,13 +11,13 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, listed
 
-from .altered import altered_in_words
-from .claims import claims_in_words
+from ..changes.altered import altered_in_words
+from ..changes.claims import claims_in_words
+from ..changes.other_changes import unjudged_in_brief
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import PASSES, GateResult
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words
-from .literal import literal
-from .names import short_arm
-from .other_changes import unjudged_in_brief
-from .outcome import PASSES, GateResult
 from .stop_words import breaks
 
 MAX_NAMED = 4

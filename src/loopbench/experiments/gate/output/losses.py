@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from loopbench.protocol.counts import counted
 
-from .literal import literal
-from .names import short_arm
-from .outcome import GateResult, StopChange, TaskChange
-from .outputs import MAX_TASKS, task_text
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import GateResult, StopChange, TaskChange
 from .stop_words import beside_losses, broken_by, groups, trials
+from .text import MAX_TASKS, task_text
 
 
 def lost_otherwise(result: GateResult) -> list[list[TaskChange]]:

@@ -13,8 +13,8 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words, dollars
 
-from .advice import Advice, Larger
-from .outcome import PASSES, GateResult, OnWorseHere
+from ..data.advice import Advice, Larger
+from ..data.outcome import PASSES, GateResult, OnWorseHere
 from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}

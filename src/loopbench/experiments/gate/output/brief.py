@@ -11,14 +11,14 @@ from itertools import groupby
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
 
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import PASSES, GateArm, GateResult, TaskChange
 from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
-from .literal import literal
-from .names import short_arm
 from .next_steps import next_steps
-from .outcome import PASSES, GateArm, GateResult, TaskChange
-from .outputs import brackets, change_counts, other_stops, task_lines_of
 from .sentences import further_lines, headline
 from .stop_words import MAX_TRIALS, stops_alone
+from .text import brackets, change_counts, other_stops, task_lines_of
 
 MAX_ARMS = 12
 HEADING = ("arm", "metric", "was → is", "change", "outcome")

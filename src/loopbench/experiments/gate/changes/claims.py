@@ -9,10 +9,10 @@ from loopbench.metrics.gate import MARGIN
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 
-from .baseline import measured
-from .names import short_arm
-from .outcome import GateResult, MoreClaims
-from .sides import Sides
+from ..data.baseline import measured
+from ..data.names import short_arm
+from ..data.outcome import GateResult, MoreClaims
+from ..data.sides import Sides
 
 CLAIMS = "false_success_rate"
 """The share of the trials that give a wrong answer as done though a fault was left open, or the result of a planned call unseen."""

@@ -12,10 +12,10 @@ from loopbench.metrics.trajectory.trajectory import TracedStep, signatures
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import Traces
 
-from .literal import literal
-from .names import short_arm
-from .outcome import AlteredCause, AlteredTrials, GateResult
-from .sides import Sides, TrialPair, show_command
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import AlteredCause, AlteredTrials, GateResult
+from ..data.sides import Sides, TrialPair, show_command
 
 ALTERED = {"altered call": "a call", "altered answer": "the answer"}
 """Cause → what the loop altered, in words."""

@@ -12,9 +12,9 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import reasons
 
-from .baseline import Baseline, BaselineArm, BaselineSuite, read_baseline
-from .changed_suite import TaskSets
-from .damaged import DamagedBaseline
+from ..data.baseline import Baseline, BaselineArm, BaselineSuite, read_baseline
+from ..data.changed_suite import TaskSets
+from ..data.damaged import DamagedBaseline
 
 
 def contents(baseline: Baseline) -> list[str]:

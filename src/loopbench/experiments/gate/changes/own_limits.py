@@ -10,8 +10,8 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.runs.manifest import ArmEntry, Manifest
 
-from .baseline import BaselineArm
-from .outcome import PASSES, GateArm
+from ..data.baseline import BaselineArm
+from ..data.outcome import PASSES, GateArm
 
 
 def held_open(arms: Sequence[GateArm], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> tuple[GateArm, ...]:

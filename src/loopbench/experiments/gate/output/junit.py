@@ -10,13 +10,13 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text import junit
 
-from .altered import altered_text, altered_title
-from .literal import literal
+from ..changes.altered import altered_text, altered_title
+from ..data.literal import literal
+from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
-from .outcome import GateArm, GateResult, OnUndecided, OnWorseHere
-from .outputs import for_a_server, other_stops, task_text
 from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
 from .stop_words import break_title, breaks, shown_stops, title
+from .text import for_a_server, other_stops, task_text
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
 _WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}

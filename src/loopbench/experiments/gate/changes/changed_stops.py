@@ -10,9 +10,9 @@ from types import MappingProxyType
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
 
-from .hangs import hung
-from .outcome import StopChange
-from .sides import Sides, show_command, stop_of
+from ..data.hangs import hung
+from ..data.outcome import StopChange
+from ..data.sides import Sides, show_command, stop_of
 
 ANSWERED, LIMITED, FAILED, CRASHED = range(4)
 GRAVITY: Mapping[str, int] = MappingProxyType(

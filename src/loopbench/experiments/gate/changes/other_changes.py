@@ -12,10 +12,10 @@ from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import Traces
 
-from .baseline import measured
-from .names import short_arm
-from .outcome import GateArm
-from .sides import Sides, TrialPair
+from ..data.baseline import measured
+from ..data.names import short_arm
+from ..data.outcome import GateArm
+from ..data.sides import Sides, TrialPair
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
 """Metrics that a trial may differ in while its score and stop stay, and what they are called."""

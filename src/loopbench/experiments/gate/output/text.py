@@ -16,11 +16,11 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, listed
 from loopbench.text.table import Table, markdown_block, markdown_item, markdown_page
 
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import GateResult, Side, StopChange, TaskChange
 from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
-from .literal import literal
-from .names import short_arm
 from .next_steps import more_steps, next_steps
-from .outcome import GateResult, Side, StopChange, TaskChange
 from .sentences import further_lines, headline
 from .stop_words import beside_losses, breaks_alone, stop_lines, stops_alone
 

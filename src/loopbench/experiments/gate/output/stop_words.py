@@ -9,8 +9,8 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.own_code import place_in
 from loopbench.text.counts import counts, listed
 
-from .names import short_arm
-from .outcome import GateArm, GateResult, StopChange
+from ..data.names import short_arm
+from ..data.outcome import GateArm, GateResult, StopChange
 
 MAX_GROUPS = 3
 """Kinds of other stops that the short form names."""

@@ -11,13 +11,13 @@ from loopbench.protocol.own_code import place_in, raised_in
 from loopbench.text.plain_text import plain
 from loopbench.text.table import markdown_item
 
-from .altered import altered_text, altered_title
-from .literal import literal
+from ..changes.altered import altered_text, altered_title
+from ..data.literal import literal
+from ..data.outcome import PASSES, GateResult, OnUndecided, OnWorseHere
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
-from .outcome import PASSES, GateResult, OnUndecided, OnWorseHere
-from .outputs import for_a_server, to_markdown
 from .sentences import explanation
 from .stop_words import break_title, title
+from .text import for_a_server, to_markdown
 
 MAX_ANNOTATED = 9
 """Maximum number of annotated causes: GitHub shows ten annotations of a kind per step, one of which is the outcome's."""

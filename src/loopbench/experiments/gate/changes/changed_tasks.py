@@ -15,10 +15,10 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import read_trace
 
-from .baseline import TaskLine, measured
-from .hangs import hung
-from .outcome import Became, Side, TaskChange
-from .sides import Sides, show_command, stop_of
+from ..data.baseline import TaskLine, measured
+from ..data.hangs import hung
+from ..data.outcome import Became, Side, TaskChange
+from ..data.sides import Sides, show_command, stop_of
 
 NO_STEP = 0
 """In the place of a step, which are counted from 1, where no trace has any."""

@@ -9,7 +9,7 @@ from typing import Any
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.text.counts import listed
 
-from .baseline import Baseline, BaselineArm
+from ..data.baseline import Baseline, BaselineArm
 
 SUITE_CODE = "the code of your own that the suite is made of"
 """What it is called where nobody knows its files, as an older loopbench wrote the baseline."""

@@ -14,9 +14,9 @@ from loopbench.runs.options import options_of
 from loopbench.runs.registry import find
 from loopbench.text.counts import listed
 
-from .baseline import Baseline, BaselineArm
+from ..data.baseline import Baseline, BaselineArm
+from ..data.sides import Sides
 from .changed_code import code_change, other_loop_files
-from .sides import Sides
 
 MAX_VALUE = 40
 """Characters of an option's value that a sentence shows."""
