@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -190,17 +190,14 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
-    tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], margin) for d in designs}
-    planned = with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
-    tested = {(pair.a, pair.b): pair for pair in planned}
+    tested = {pair.a: pair for pair in planned_pairs(records, [(d.before, d.after) for d in designs], alpha, margin)}
 
     def gain(design: Arms) -> Gain:
-        names = design.after, design.before
-        test = tests[names]
-        alone = None if test is None else test.flip.interval(alpha)
+        test = tested.get(design.after)
+        alone = None if test is None else _alone(after[design.design], before[design.design], margin, alpha)
         new, old = by_arm.get(design.after, []), by_arm.get(design.before, [])
         ratios = {} if test is None else {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
-        return Gain(design.design, accuracy[design.before], accuracy[design.after], tested.get(names), alone, **ratios)
+        return Gain(design.design, accuracy[design.before], accuracy[design.after], test, alone, **ratios)
 
     return Gains(
         tuple(map(gain, designs)),
@@ -214,6 +211,39 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
 NOTHING = TaskValues({}, {})
 
 
+def planned_pairs(records: Sequence[Record], arms: Sequence[tuple[str, str]], alpha: float, margin: float) -> list[Pair]:
+    """Return after minus before on accuracy for each pair of arms, before and after: the planned comparisons of an optimization.
+
+    They are a family of their own, one test per design. A pair without a task in common is left out.
+    """
+    by_arm = _by_arm(records)
+    values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
+    known = [(after, before, values.get(after, NOTHING), values.get(before, NOTHING)) for before, after in arms]
+    tests = {(after, before): paired_test(PRIMARY, new, old, margin) for after, before, new, old in known}
+    return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
+
+
+def with_planned_pairs(comparison: Comparison, records: Sequence[Record], arms: Sequence[tuple[str, str]]) -> Comparison:
+    """Return a comparison in which the pairs of an optimization's arms, before and after, are judged as the gains are.
+
+    All other pairs stay in the family of all pairs.
+    """
+    found = planned_pairs(records, arms, comparison.alpha, comparison.margin)
+    planned = {(pair.a, pair.b): pair for gain in found for pair in (gain, gain.turned)}
+
+    def judged(pair: Pair) -> Pair:
+        gain = planned.get((pair.a, pair.b)) if pair.metric == PRIMARY else None
+        return pair if gain is None else replace(gain, within=pair.within)
+
+    return replace(comparison, pairs=tuple(map(judged, comparison.pairs)))
+
+
+def _alone(after: TaskValues, before: TaskValues, margin: float, alpha: float) -> Interval | None:
+    """Return the difference at the level of one design alone; None without a task in common."""
+    test = paired_test(PRIMARY, after, before, margin)
+    return None if test is None else test.flip.interval(alpha)
+
+
 def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
     by_arm: dict[str, list[Record]] = {}
     for record in records:
@@ -222,7 +252,10 @@ def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:
-    """Return Σafter/Σbefore of a cost, over the tasks where it is known in both; None if there are none."""
+    """Return Σafter/Σbefore of a cost, over the tasks where it is known in both; None if there are none.
+
+    Tasks that are too few to bound it on either side give it no interval.
+    """
     new, old = (task_values(records, measure) for records in (after, before))
     tasks = [task for task in new.means if task in old.means]
     above, below = ([found.means[task] for task in tasks] for found in (new, old))
@@ -230,6 +263,8 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
         return None
     sums = PairedSums(above, below, [new.clusters[task] for task in tasks])
     low, high = sums.bounds(alpha / 2)
+    if low == 0 and math.isinf(high):
+        low = -math.inf
     return Interval(sums.value, low, high, len(tasks))
 
 

@@ -27,7 +27,9 @@ _SETTINGS: Mapping[str, str] = {
 _SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool) | {
     "--errors-as-failures"
 }
-_TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"])))
+_TAKES_WORDS = frozenset(
+    map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"], ["budget"]))
+)
 """Flags behind which messages write a value that is not in capitals."""
 _FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ('[^']*'|[^\s,;)]*[^\s,;:).]))?")
 _PLACEHOLDER = re.compile(r"[A-Z]+|\d+")

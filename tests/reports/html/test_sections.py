@@ -379,17 +379,36 @@ def optimized(tmp_path_factory) -> OptimizationResult:
 def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
     found = safe(optimization_html(optimized))
     headings = [element.text.strip() for element in found.named("h2")]
-    assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized programs"]
+    assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized prompts"]
     assert {"Test: Verdict", "Test: The arms in numbers", "Test: Pair by pair"} <= set(headings)
     assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
+    (changed,) = (element.text for element in found.named("pre") if element.attributes.get("class") == "diff")
+    assert changed.splitlines()[:3] == ["--- old prompts", f"+++ program {optimized.designs[0].ended.chosen}", "decide"]
+    (command,) = (element.text for element in found.named("code") if element.text.startswith("loopbench compare"))
+    assert " --loop bare --loop " in command
+    assert " --profile teachable --suite 'arithmetic(size=60)' --split test --tasks 6" in command
     assert "What each design gained" in [element.text for element in found.named("title")]
     assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
 
 
 @pytest.mark.thorough
 def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
+    def evil(program):
+        prompts = {
+            f"{name}{hostile}": replace(prompt, instructions=f"{program.number}{hostile}", demos=({hostile: hostile},))
+            for name, prompt in program.candidate.program.items()
+        }
+        return replace(program, candidate=replace(program.candidate, program=prompts))
+
     designs = tuple(
-        replace(design, design=f"{design.design}{hostile}", warnings=(hostile,), ended=replace(design.ended, reason=hostile))
+        replace(
+            design,
+            design=f"{design.design}{hostile}",
+            warnings=(hostile,),
+            ended=replace(design.ended, reason=hostile),
+            tried=tuple(map(evil, design.tried)),
+            cut_off=hostile,
+        )
         for design in optimized.designs
     )
     safe(optimization_html(replace(optimized, designs=designs)))

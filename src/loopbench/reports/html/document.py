@@ -9,6 +9,8 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from loopbench.experiments.optimize.program_text import DiffLine
+
 from .svg import element, percent
 
 _NUMBER = re.compile(r"[<>~≥≤]?[+\-−]?\$?\d[\d.,]*(?![\w-])")
@@ -128,6 +130,13 @@ class Subsection:
 
 
 @dataclass(frozen=True, slots=True)
+class Diff:
+    """How one text differs from another, line by line."""
+
+    lines: tuple[DiffLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """One piece of a trace."""
 
@@ -156,7 +165,7 @@ class SideBySide:
     trials: tuple[SideView, SideView]
 
 
-Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code
+Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code | Diff
 
 
 def kind_of(block: Block) -> str:
