@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from .comparison import Comparison, Pair, paired_test, pairs_of_family, with_outlook
+from .comparison import Comparison, Pair, paired_test, pairs_of_family
 from .measure import Measure
 from .paired import SCORES, PairedFlip
+from .planned_pairs import NOTHING, by_arm_of, planned_pairs
 from .record import Record
 from .statistics import ALPHA, Interval, independent_difference
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
@@ -186,7 +187,7 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     for name in (arm for design in designs for arm in (design.before, design.after)):
         if name not in accuracy:
             raise ValueError(f"no arm is called {name!r}")
-    by_arm = _by_arm(records)
+    by_arm = by_arm_of(records)
     values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
@@ -208,47 +209,10 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     )
 
 
-NOTHING = TaskValues({}, {})
-
-
-def planned_pairs(records: Sequence[Record], arms: Sequence[tuple[str, str]], alpha: float, margin: float) -> list[Pair]:
-    """Return after minus before on accuracy for each pair of arms, before and after: the planned comparisons of an optimization.
-
-    They are a family of their own, one test per design. A pair without a task in common is left out.
-    """
-    by_arm = _by_arm(records)
-    values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
-    known = [(after, before, values.get(after, NOTHING), values.get(before, NOTHING)) for before, after in arms]
-    tests = {(after, before): paired_test(PRIMARY, new, old, margin) for after, before, new, old in known}
-    return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
-
-
-def with_planned_pairs(comparison: Comparison, records: Sequence[Record], arms: Sequence[tuple[str, str]]) -> Comparison:
-    """Return a comparison in which the pairs of an optimization's arms, before and after, are judged as the gains are.
-
-    All other pairs stay in the family of all pairs.
-    """
-    found = planned_pairs(records, arms, comparison.alpha, comparison.margin)
-    planned = {(pair.a, pair.b): pair for gain in found for pair in (gain, gain.turned)}
-
-    def judged(pair: Pair) -> Pair:
-        gain = planned.get((pair.a, pair.b)) if pair.metric == PRIMARY else None
-        return pair if gain is None else replace(gain, within=pair.within)
-
-    return replace(comparison, pairs=tuple(map(judged, comparison.pairs)))
-
-
 def _alone(after: TaskValues, before: TaskValues, margin: float, alpha: float) -> Interval | None:
     """Return the difference at the level of one design alone; None without a task in common."""
     test = paired_test(PRIMARY, after, before, margin)
     return None if test is None else test.flip.interval(alpha)
-
-
-def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
-    by_arm: dict[str, list[Record]] = {}
-    for record in records:
-        by_arm.setdefault(record.arm, []).append(record)
-    return by_arm
 
 
 def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:

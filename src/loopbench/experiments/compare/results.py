@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.gains import with_planned_pairs
 from loopbench.metrics.harness import Harness, harness
+from loopbench.metrics.planned_pairs import with_planned_pairs
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked

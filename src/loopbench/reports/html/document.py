@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
-from loopbench.experiments.optimize.program_text import DiffLine
-
 from .svg import element, percent
+
+if TYPE_CHECKING:
+    from loopbench.experiments.optimize.program_text import DiffLine
 
 _NUMBER = re.compile(r"[<>~≥≤]?[+\-−]?\$?\d[\d.,]*(?![\w-])")
 UNKNOWN = "–"
