@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,7 +134,9 @@ def test_a_test_that_was_opened_and_not_begun(write):
     for path in (folder / TEST).iterdir():
         path.unlink()
     assert optimization_result(folder).state == "incomplete: no trial of the test split was run yet"
-    with pytest.raises(RunError, match="no trial of the test split"):
+    program = folder / "designs/1-bare/optimized.json"
+    said = f"; loopbench report {folder} -v shows its search, and loopbench diff LOOP {program} what changed in its prompts"
+    with pytest.raises(RunError, match=f"no trial of the test split was run yet{re.escape(said)}$"):
         trials_folder(folder)
 
 

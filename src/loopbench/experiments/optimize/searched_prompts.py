@@ -20,7 +20,7 @@ from .tried import TriedProgram, kept_program, solved
 UNKNOWN = "–"
 MAX_SHOWN = 300
 """Characters of a program's new instructions that a table shows; the whole text is in the design's `candidates.json`."""
-COLUMNS = ("design", "program", "what is new in it", "solved on dev", "solved on train", "rollouts", "LM calls", "kept")
+COLUMNS = ("design", "program", "kept", "solved on dev", "solved on train", "rollouts", "LM calls", "what is new in it")
 
 
 def programs_table(result: OptimizationResult) -> Table:
@@ -34,12 +34,12 @@ def _row(design: DesignResult, program: TriedProgram) -> tuple[str, ...]:
     return (
         design.design,
         str(program.number),
-        _news(design.tried[0], program),
+        "kept" if program.is_kept else "",
         _score(made.dev, tasks.dev),
         _score(made.train, tasks.train),
         str(program.spent.trials),
         str(program.spent.calls),
-        "kept" if program.is_kept else "",
+        _news(design.tried[0], program),
     )
 
 
@@ -56,7 +56,7 @@ def _news(own: TriedProgram, program: TriedProgram) -> str:
     if program.number == own.number:
         return "(the design's own)"
     diff = _diff(own, program)
-    news = "; ".join(filter(None, map(_news_of, diff.predictors))) or "(nothing)"
+    news = " · ".join(filter(None, map(_news_of, diff.predictors))) or "(nothing)"
     return news if len(news) <= MAX_SHOWN else f"{news[:MAX_SHOWN]}…"
 
 
