@@ -27,9 +27,7 @@ _SETTINGS: Mapping[str, str] = {
 _SWITCHES = frozenset(flag_of([name]) for name, field in CompareConfig.model_fields.items() if field.annotation is bool) | {
     "--errors-as-failures"
 }
-_TAKES_WORDS = frozenset(
-    map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"], ["budget"]))
-)
+_TAKES_WORDS = frozenset(map(flag_of, (["traces"], ["engine"], ["address"], ["base_url"], ["cassette"], ["tracking_uri"])))
 """Flags behind which messages write a value that is not in capitals."""
 _FLAG = re.compile(r"(?<![\w-])(--(?:no-)?)([a-z][a-z-]*)(?: ('[^']*'|[^\s,;)]*[^\s,;:).]))?")
 _PLACEHOLDER = re.compile(r"[A-Z]+|\d+")
@@ -66,7 +64,8 @@ def _as_setting(match: re.Match[str]) -> str:
         return f"{setting}={[value] if setting in FLAGS else value}"
     if value is not None and setting == "profiles" and _HYPHENED.fullmatch(value):
         return f"{setting}={[value]}"
-    if value is not None and (flag in _TAKES_WORDS or (setting not in FLAGS and value.startswith("'"))):
+    is_amount = value is not None and setting == "budget" and value[0].isdigit()
+    if value is not None and (flag in _TAKES_WORDS or is_amount or (setting not in FLAGS and value.startswith("'"))):
         return f"{setting}={value.strip(chr(39))!r}"
     return f"{setting}{rest}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from loopbench.experiments.optimize.result import optimization_result
 from loopbench.experiments.optimize.searched_prompts import comparing_words, programs_table
 from loopbench.experiments.optimize.tables import verdicts
 from loopbench.experiments.optimize.tried import SearchTasks, TriedProgram
+from loopbench.reports.in_python import in_python
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from loopbench.runs.typed_budgets import typed_limits
@@ -57,7 +59,9 @@ def test_the_budget_that_is_named_pays_for_what_is_missing_and_for_little_more(c
     line = cut_off(end_of("budget", {"d0": 0.0}), [program], "last", budget)
     found = re.search(r"a new run with --budget (\S+) is likely to finish it$", line)
     assert found is not None
-    named = BudgetConfig(**typed_limits(found[1]))
+    (typed,) = shlex.split(found[1])
+    named = BudgetConfig(**typed_limits(typed))
+    assert in_python(line).endswith(f"a new run with budget={typed!r} is likely to finish it")
     each = 5 * spent / rollouts
     for name, limit, used, factor in (("calls", calls, 100, 1), ("tokens", tokens, 9_000, 10), ("dollars", dollars, 0.5, 0.001)):
         needed = max(limit, used) + factor * each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ def cut_off(ended: SearchEnd, tried: Sequence[TriedProgram], last: str, budget: 
     kept = solved({task: ended.after[task] for task in ran})
     if missing < 1 or solved(ran) <= kept:
         return ""
-    larger = budget_text(_larger(budget, ended.search, program.spent, missing))
+    larger = shlex.quote(budget_text(_larger(budget, ended.search, program.spent, missing)))
     stopped = f"the budget ended the search before program {program.number} had run all {program.tasks.dev} dev tasks"
     ahead = f"it had solved {solved(ran):g} of the {len(ran)} that it ran, the kept program {kept:g} of these"
     return f"{ended.design}: {stopped}; {ahead}; a new run with --budget {larger} is likely to finish it"
