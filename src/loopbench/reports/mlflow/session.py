@@ -28,7 +28,7 @@ from loopbench.runs.folders import KIND, TEST
 from loopbench.runs.store.files import MANIFEST
 
 from .artifacts import as_json, interval, note, program_file, ranking_table
-from .board import CandidateRow, DesignRow, SearchBoard
+from .board import CandidateRow, DesignRow, SearchBoard, mean
 from .comparison import log_comparison
 from .notes import REPORT
 from .prompts import plain_name, prompt_name, register
@@ -163,8 +163,8 @@ class Session:
                 text = redact(open_document(read_bounded(path)).decode("utf-8"))
                 self.client.log_text(run.run_id, seal_document(text.encode("utf-8")).decode("utf-8"), name)
         metrics = {
-            "dev_before": _mean(ended.before),
-            "dev_after": _mean(ended.after),
+            "dev_before": mean(ended.before),
+            "dev_after": mean(ended.after),
             "candidates": ended.candidates,
             "evaluation.calls": ended.evaluation.calls,
             "evaluation.tokens": ended.evaluation.tokens,
@@ -369,10 +369,6 @@ def _params(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _cleaned(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: clean(redact(value), MAX_TAG) for key, value in tags.items()}
-
-
-def _mean(scores: Mapping[str, float]) -> float | None:
-    return sum(scores.values()) / len(scores) if scores else None
 
 
 def _metrics(name: str, found: Mapping[str, Any] | None) -> dict[str, float | None]:
