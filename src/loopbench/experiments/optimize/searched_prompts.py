@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loopbench.experiments.compare.deciding import can_be_told, kept_words
+from loopbench.experiments.compare.verdict.deciding import can_be_told, kept_words
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
