@@ -21,7 +21,7 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
 from ..cells_told import answers_cut, scores_told
-from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds, task_hint
+from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds
 from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
 from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
@@ -148,9 +148,8 @@ def _columns(names: Sequence[str], table: Sequence[Row], reading: ReadingOptions
     try:
         return with_messages(names, table, columns_of(names, reading), reading)
     except NoColumnError as error:
-        if error.meaning == "task":
-            raise ValueError(f"{error}{task_hint(names, table)}") from None
-        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(*opened(names, table))}") from None
+        melt = melt_hint(names, table, reading) if error.missing == ("score",) else ""
+        raise ValueError(f"{error}{melt or maps_hint(error.missing, names, table, reading)}") from None
 
 
 def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
