@@ -107,7 +107,10 @@ def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
         ),
         (lambda frame: ASK.import_results(frame, replace="yes"), "^replace: give True or False, got 'yes'$"),
         (lambda frame: ASK.import_results(frame, map={"task": 3}), r"^map\['task'\]: give the name of a column; got 3$"),
-        (lambda frame: ASK.import_results(frame), r"no column of the task.*: map=\{'task': 'COLUMN'\}$"),
+        (
+            lambda frame: ASK.import_results(frame),
+            r"no column of the task.* no column of the score.*: map=\{'task': 'COLUMN', 'score': 'COLUMN'\}$",
+        ),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer="rihgt"), "^DataFrame: scorer: no column 'rihgt'"),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer="cost"), r"row 10: the score 1.125 .*scale=\(0, 1\.375\), say"),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer=len), "^scorer: give the name of a column"),

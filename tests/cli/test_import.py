@@ -264,3 +264,14 @@ def test_costs_that_only_one_agent_has_are_told_and_those_of_the_other_are_unkno
     assert "Adopt a: better than every other agent; what a costs is unknown.\n" in said["of-b"]
     assert "\nagent\timported\n" in said["of-none"]
     assert "unknown" not in said["of-none"]
+
+
+def test_words_and_blanks_are_told_end_to_end(loopbench, tmp_path):
+    cells = ["yes" if n % 7 == 0 else str(n % 2) for n in range(21)]
+    cells[5] = "N/A"
+    (tmp_path / "s.csv").write_text("task,score\n" + "".join(f"t{n},{cell}\n" for n, cell in enumerate(cells)))
+    made = loopbench("import", "s.csv", "--name", "s")
+    assert "s.csv: column 'score' is read so: 'yes' as 1 in 3 cells (the first in line 2), 'N/A' as no score (line 7)\n" in made.err
+    assert "left out: 1 of 21 trials, errored: the score is 'N/A'\n" in made.err
+    flagged = loopbench("import", "s.csv", "--name", "s", "--replace", "--errors-as-failures")
+    assert "write 0 as their score" in flagged.err

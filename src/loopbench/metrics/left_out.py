@@ -17,7 +17,14 @@ MAX_REASON_CHARS = 160
 """Characters of the reason that a warning shows."""
 BLANK_SCORE = "the score is blank"
 """Reason of an errored trial of an imported table, of which nothing says that an error ended it."""
+_WORD_FOR_BLANK = "the score is '"
+"""How such a reason begins where the cell spells it: the score is 'N/A'."""
 AS_FAILURES = "--errors-as-failures"
+
+
+def blank_score(text: str) -> str:
+    """Return the reason of a trial whose score is blank, or spells that there is none: `N/A`."""
+    return f"{_WORD_FOR_BLANK}{text}'" if text else BLANK_SCORE
 
 
 def excluded_warnings(records: Sequence[Record]) -> tuple[list[str], list[str]]:
@@ -82,7 +89,7 @@ def made_failures(errored: Sequence[Record], *, imported_so: bool) -> str:
 
     `imported_so`: the run was imported with that flag, so that it does not apply to what is still errored.
     """
-    if all(record.reason == BLANK_SCORE for record in errored):
+    if all(record.reason == BLANK_SCORE or record.reason.startswith(_WORD_FOR_BLANK) for record in errored):
         return f"write 0 as their score, or name the column that says which error ended them: --map error=COLUMN {AS_FAILURES}"
     if imported_so:
         return f"{AS_FAILURES} does not apply to trials that no error ended, that could not be scored, or never ran: score them 0"

@@ -64,7 +64,7 @@ def narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
 def narrowly_by(pairs: Sequence[Pair]) -> str:
     """Return the same with the closest of the differences, and the chance that a fresh run shows it again.
 
-    `, narrowly (by 0.062 [0.0001, 0.126]; chance that a fresh run shows it again: about 50 %)`.
+    `, narrowly (by 0.062 [0.0001, 0.126]; chance that a fresh run shows it again, if this is the true difference: about 50 %)`.
     """
     close = [pair.difference for pair in pairs if is_narrow(pair.difference)]
     if not close:
@@ -74,8 +74,13 @@ def narrowly_by(pairs: Sequence[Pair]) -> str:
 
 
 def shown_again(difference: Interval) -> str:
-    """Return `chance that a fresh run shows it again: about 50 %`, of a difference that is shown."""
-    return f"chance that a fresh run shows it again: about {chance_in_words(chance_again(difference))}"
+    """Return `chance that a fresh run shows it again, if this is the true difference: about 50 %`, of one that is shown.
+
+    The chance takes the difference seen as the true one, which it is not exactly.
+    """
+    return (
+        f"chance that a fresh run shows it again, if this is the true difference: about {chance_in_words(chance_again(difference))}"
+    )
 
 
 def interval(value: Interval | None, digits: int) -> str:

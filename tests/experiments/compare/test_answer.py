@@ -182,7 +182,9 @@ def test_a_lead_over_all_profiles_that_is_narrow_decides_nothing(compared):
     assert narrow[0].startswith("Adopt b (101 tokens a trial) or a (301): no loop is shown to beat them under any profile")
     lead = "Over both profiles together a is narrowly better than every other loop, the next being"
     assert narrow[1].startswith(lead)
-    assert narrow[1].endswith("(0.061 [0.001, 0.121]); chance that a fresh run shows it again: about 50 %")
+    assert narrow[1].endswith(
+        "(0.061 [0.001, 0.121]); chance that a fresh run shows it again, if this is the true difference: about 50 %"
+    )
     assert any(line.startswith("Undecided between a and b: ") for line in narrow)
 
 

@@ -190,4 +190,29 @@ def test_places_inside_of_objects_are_told(kit):
 def test_a_column_that_may_name_the_tasks_is_told(kit, head, column):
     with pytest.raises(ValueError, match="no column of the task") as caught:
         read(kit.put(f"{head}\na,x,1\na,y,0\n", ".csv"))
-    assert str(caught.value).endswith(f"names the tasks: --map {column}" if column else "--map task=COLUMN")
+    assert str(caught.value).endswith(f"names the tasks: --map {column}" if column else "--map task=COLUMN,score=COLUMN")
+
+
+SHEET = "What was asked,Version of the agent,Verdict,note\n" + "".join(
+    f"question {n},{agent},{'PASS' if (n + len(agent)) % 3 else 'FAIL'},n{n}\n" for n in range(8) for agent in ("old", "newer")
+)
+
+
+def test_a_sheet_of_a_human_is_read_as_the_first_refusal_says(kit):
+    """The law: one refusal names all columns that are needed and likely, and what it prints reads the table."""
+    sheet = SHEET.replace("What was asked", "Question asked")
+    path = kit.put(sheet, ".csv")
+    with pytest.raises(ValueError, match=r"no column of the task, such as .*, and no column of the score") as caught:
+        read(path)
+    said = str(caught.value)
+    assert "if 'Question asked' names the tasks, 'Verdict' is the score, which holds " in said
+    assert "and 'Version of the agent' tells the arms apart (newer, old): --map " in said
+    log = read(path, shlex.split(said.rpartition("--map ")[2]))
+    assert {arm.name for arm in log.arms} == {"old", "newer"}
+    assert len(log.trials) == 16
+
+
+def test_of_a_sheet_that_says_less_the_rest_is_left_to_the_user(kit):
+    with pytest.raises(ValueError, match="say which they are: --map task=COLUMN,score=COLUMN") as caught:
+        read(kit.put(SHEET, ".csv"))
+    assert str(caught.value).endswith("if 'Verdict' is the score, which holds FAIL, PASS: --map score=Verdict")

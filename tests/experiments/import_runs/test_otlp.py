@@ -319,7 +319,7 @@ def test_spans_with_anything_anywhere(kit, place, leaf):
 def test_traces_whose_task_nobody_names_are_told_of_with_the_names_that_there_are(kit, tmp_path):
     path = kit.put(gen_ai())
     (said,) = import_files([path], ImportRequest(), tmp_path / "unnamed").notes
-    assert "each trace is a task of its own without --map task=KEY" in said
+    assert "each trace is a task of its own without --map task=my.task, so" in said
     assert "'my.task'" in said
     assert "gen_ai." not in said
     named = ImportRequest(reading=ReadingOptions(columns={"task": "my.task"}))
@@ -348,3 +348,39 @@ def test_a_failed_root_span_without_a_score_is_errored(kit):
         ("one", "scored", None, ""),
         ("two", "errored", "crashed", "the root span failed: Boom: no"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "typed"),
+    [
+        (("task.id", "eval.correct"), "task=task.id,score=eval.correct"),
+        (("sample_id", "reward"), "task=sample_id,score=reward"),
+        (("my task", "eval.correct"), "task=KEY,score=eval.correct"),
+        (("user.id", "eval.kind"), "task=KEY,score=KEY"),
+    ],
+)
+def test_the_map_is_ready_where_attributes_are_called_as_task_and_score(kit, tmp_path, names, typed):
+    """The law: what is printed without KEY scores every trial."""
+    said = [dict(zip(names, values, strict=True)) for values in (("one", 1), ("two", 0), ("three", True))]
+    roots = [
+        span(1, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"} | attributes, f"a{number}", parent="")
+        for number, attributes in enumerate(said)
+    ]
+    path = kit.put(request(*roots))
+    made = import_files([path], ImportRequest(), tmp_path / "unmapped")
+    assert any(remark.endswith(f"say where both stand: --map {typed}") for remark in made.remarks)
+    if "KEY" not in typed:
+        named = dict(part.split("=") for part in typed.split(","))
+        assert {record.status for record in kit.imported(path, columns=named).records} == {"scored"}
+
+
+def test_two_places_that_may_be_the_score_are_left_to_the_user(kit):
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "task.id": "t",
+        "eval.correct": 1,
+        "eval.passed": 0,
+        "eval.score": "high",
+    }
+    (record,) = kit.imported(kit.put(request(span(1, attributes, parent="")))).records
+    assert record.reason.endswith("--map task=task.id,score=KEY")

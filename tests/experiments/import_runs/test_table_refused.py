@@ -21,7 +21,15 @@ HEAD = "arm,task,repeat,score\n"
         (HEAD + "a,x,,1\n", "line 2: the repeat is empty"),
         (HEAD + "a,,0,1\na,x,0,1\n", "line 2: the task is empty; leave out the 1 row of 2 without a task$"),
         (HEAD + ",x,0,1\n", "line 2: the arm is empty"),
-        (HEAD + 'a,x,0,"1\n', "line 2: unexpected end of data"),
+        (
+            HEAD + 'a,x,0,"1\n',
+            'line 2: a quote is opened here and never closed; close it, or write "" for a quote in a quoted cell',
+        ),
+        (HEAD + 'a,x,0,1\n"a\n,x\n,y', "line 3: a quote is opened here and never closed"),
+        (
+            HEAD + 'a,x,0,"1\na,y,0,"1\n',
+            "line 3: ',' expected after '\"'; the quote before it is opened in line 2",
+        ),
         (
             HEAD + 'a,"x\ny",0,1\na,z,0,seven\n',
             "line 4: the score is not a number: 'seven'; words that are understood are PASS and FAIL, yes and",

@@ -7,6 +7,7 @@ from typing import Any
 from loopbench.experiments.trace_formats.atif import VERSION, steps_of
 from loopbench.experiments.trace_formats.atif_own import with_own
 from loopbench.experiments.trace_formats.differences import patched
+from loopbench.experiments.trace_formats.own_trials import ImportedTask
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.runs.manifest import ArmEntry
@@ -16,15 +17,18 @@ UNVERSIONED = "unknown"
 """What stands for the version of an agent that has none: ATIF demands one."""
 
 
-def atif_of(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
-    """Return the document of a trial; of one that was read from ATIF, that document. Raises ValueError for damaged details."""
+def atif_of(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
+    """Return the document of a trial; of one that was read from ATIF, that document. Raises ValueError for damaged details.
+
+    `task`: what the import that the trial is of knows of its task.
+    """
     steps = steps_of(trace.events)
     details = trace.head.details
     if record.unknown and isinstance(details, dict) and ATIF in details:  # imported: no loop of ours can write that
         document = patched({"steps": steps}, details[ATIF])
     else:
         document = _document(steps, record, arm)
-    return with_own(document, trace, record, arm)
+    return with_own(document, trace, record, arm, task)
 
 
 def _document(steps: list[dict[str, Any]], record: Record, arm: ArmEntry) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
+from loopbench.experiments.trace_formats.own_trials import ImportedTask
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.protocol.digest import digest
@@ -21,7 +22,8 @@ from loopbench.runs.store.traces import Traces
 
 from .atif_documents import atif_of
 
-KeptTrial = tuple[Trace, Record, ArmEntry]
+KeptTrial = tuple[Trace, Record, ArmEntry, ImportedTask | None]
+"""Trace, record and arm of a trial, and what an import knows of its task."""
 MAX_NAME = 120
 """Characters of a file's name; a longer one ends in a digest."""
 _OTHER_KINDS = (".csv", ".tsv", ".parquet", ".eval")
@@ -77,22 +79,22 @@ def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
 
 
 def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
-    """Yield trace, record and arm of each of these trials, which have a trace. Raises RunError."""
+    """Yield each of these trials, which have a trace. Raises RunError."""
     manifest = read_manifest(folder)
     traces = Traces(folder)
     for record in records:
         arm = manifest.arm(record.arm)
         if arm is None:
             raise RunError(f"{folder}: the manifest has no arm {record.arm!r}")
-        yield traces.read(record), record, arm
+        yield traces.read(record), record, arm, ImportedTask.of(manifest, record.task)
 
 
 def _write_atif(trials: Iterator[KeptTrial], out: Path) -> None:
     """Write a folder with a file for each trial."""
     out.mkdir(parents=True)
     taken: set[str] = set()
-    for trace, record, arm in trials:
-        text = json.dumps(atif_of(trace, record, arm), ensure_ascii=False, indent=1, allow_nan=False)
+    for trace, record, arm, task in trials:
+        text = json.dumps(atif_of(trace, record, arm, task), ensure_ascii=False, indent=1, allow_nan=False)
         (out / _file_name(record, taken)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
 
 

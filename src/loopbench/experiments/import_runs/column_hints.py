@@ -6,14 +6,17 @@ import re
 import shlex
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loopbench.metrics.comparison import too_few_units
 from loopbench.metrics.statistics import ALPHA
+from loopbench.text.counts import listed
 
-from .columns import COLUMNS
-from .places import value_at
-from .pooled import can_be_typed, cell_text
+from .columns import COLUMNS, columns_of
+from .foreign_trials import ReadingOptions
+from .places import value_at, with_places
+from .pooled import PooledBy, can_be_typed, cell_text, pooled_by
 from .statuses import is_verdict
 from .table_rows import Row
 from .units import CURRENCIES, IN_NAMES, KEPT_AS, unit_in, words_of
@@ -123,13 +126,43 @@ def _other_money(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str
             return
 
 
-def task_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return the `--map` for the first column that may name the tasks, by the words of its name; empty if there is none."""
+def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> str:
+    """Return the one `--map` for a table that lacks a column of the task or score, as far as its columns tell; else empty.
+
+    It names what tells arms apart, too, if a table with these columns would pool them.
+    """
+    found, said = dict[str, str](), list[str]()
+    if "task" in missing and (task := _task_column(names, rows)):
+        found["task"] = task
+        said.append(f"{shown(task)} names the tasks")
+    if "score" in missing and (column := _score_column(*opened(names, rows), found.get("task", ""))):
+        words = dict.fromkeys(cell_text(row, column) for row in opened(names, rows)[1] if not is_nothing(row.cells.get(column)))
+        found["score"] = column
+        said.append(f"{shown(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
+    if len(found) == len(missing) and not reading.is_one_arm and "arm" not in reading.columns:
+        pooled = _pooled_then(names, rows, replace(reading, columns={**reading.columns, **found}))
+        if pooled is not None:
+            found["arm"] = pooled.column
+            said.append(f"{shown(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
+    return f"; if {listed(said)}: {_map_of(found)}" if found else ""
+
+
+def _pooled_then(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> PooledBy | None:
+    """Return the column that tells arms apart that would be pooled, once the table is read with these columns."""
+    try:
+        inside, table = with_places(names, rows, reading)
+        return pooled_by(*opened(inside, table), columns_of(inside, reading))
+    except ValueError:  # something else is wrong, too, and is told once these columns are there
+        return None
+
+
+def _task_column(names: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the first column that may name the tasks, by the words of its name; empty if there is none."""
     for word in _NAMING_TASKS:
         for name in names:
             words = _parts(name)
             if word in words and not words & _NO_TASKS and can_be_typed(name) and _holds(name, rows, _is_name):
-                return f"; if {shown(name)} names the tasks: --map {shlex.quote(f'task={name}')}"
+                return name
     return ""
 
 
@@ -148,17 +181,16 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str | int) and 0 < len(str(value)) <= MAX_NAME_CHARS
 
 
-def score_hint(names: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return the `--map` for the one column of verdicts, such as PASS and FAIL, or else the one that is called as a score."""
-    typed = [name for name in names if can_be_typed(name)]
+def _score_column(names: Sequence[str], rows: Sequence[Row], task: str) -> str:
+    """Return the one column of verdicts, such as PASS and FAIL, or else the one that is called as a score; empty if there is none.
+
+    `task`: the column that is taken for the tasks.
+    """
+    typed = [name for name in names if can_be_typed(name) and name != task]
     judged = [name for name in typed if _holds(name, rows, is_verdict)] or [
-        name for name in typed if _SCORING & _parts(name) and not MEASURES & _parts(name) and _holds(name, rows, _is_score)
+        name for name in typed if _SCORING & _parts(name) and not MEASURES & _parts(name) and _holds(name, rows, is_score)
     ]
-    if len(judged) != 1:
-        return ""
-    words = dict.fromkeys(cell_text(row, judged[0]) for row in rows if not is_nothing(row.cells.get(judged[0])))
-    cure = shlex.quote(f"score={judged[0]}")
-    return f"; if {shown(judged[0])} is it, which holds {names_in_a_line(list(words), 4)}: --map {cure}"
+    return judged[0] if len(judged) == 1 else ""
 
 
 def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterator[str]:
@@ -180,7 +212,8 @@ def _parts(name: str) -> set[str]:
     return set(words_of(name.replace(".", " ")))
 
 
-def _is_score(value: Any) -> bool:
+def is_score(value: Any) -> bool:
+    """Tell whether a value can be a score from 0 to 1, also as a word."""
     try:
         return score(value, None) is not None
     except ValueError:

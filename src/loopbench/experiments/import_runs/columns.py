@@ -56,11 +56,15 @@ _NAMES_ERRORS = frozenset({"error", "errors", "exception"})
 
 
 class NoColumnError(ValueError):
-    """A table has no column of the task, or none of the score."""
+    """A table has no column of the task, or none of the score, or neither."""
 
-    def __init__(self, meaning: str, message: str) -> None:
-        super().__init__(message)
-        self.meaning = meaning
+    def __init__(self, missing: Sequence[str], names: Sequence[str]) -> None:
+        """`missing`: what no column is called as. `names`: those of the columns that there are."""
+        said = ", and ".join(f"no column of the {meaning}, such as {_or(COLUMNS[meaning][:SUGGESTED])}" for meaning in missing)
+        typed = ",".join(f"{meaning}=COLUMN" for meaning in missing)
+        which = "which it is" if len(missing) == 1 else "which they are"
+        super().__init__(f"{said}; there are {names_in_a_line(names)}; say {which}: --map {typed}")
+        self.missing = tuple(missing)
 
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
@@ -129,10 +133,8 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
         there = f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {shlex.quote(scores[0])}"
         raise SeveralScoresError(there, scores[0])
-    for meaning in NEEDED:
-        if meaning not in found:
-            there = f"such as {_or(COLUMNS[meaning][:SUGGESTED])}; there are {names_in_a_line(names)}"
-            raise NoColumnError(meaning, f"no column of the {meaning}, {there}; say which it is: --map {meaning}=COLUMN")
+    if missing := [meaning for meaning in NEEDED if meaning not in found]:
+        raise NoColumnError(missing, names)
     if "arm" not in found and "model" in found:
         found["arm"] = found["model"]
     return found

@@ -83,6 +83,18 @@ class ForeignTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportedTasks:
+    """The list of tasks of the import that a trial was exported from."""
+
+    digest: str
+    """The digest of the suite."""
+    number: int
+    """How many tasks the suite has."""
+    shared: str
+    """Short digest of what all tasks have in common: the scorer and the scale."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignTrial:
     """One trial as reported by another tool; None: not reported."""
 
@@ -124,7 +136,9 @@ class ForeignTrial:
     repeated_calls: int | None = None
     trace: ForeignTrace | None = None
     ours: Record | None = None
-    """The record of a trial that loopbench ran itself and exported; it has what no other tool reports."""
+    """The record of a trial that loopbench exported; of its own runs it has what no other tool reports."""
+    imported_tasks: ImportedTasks | None = None
+    """The tasks of the import that loopbench exported the trial from; None for any other trial."""
 
     @property
     def key(self) -> TrialKey:
@@ -204,7 +218,10 @@ class ForeignLog:
     arms: tuple[ForeignArm, ...]
     trials: tuple[ForeignTrial, ...]
     asked: Mapping[str, str]
-    """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run."""
+    """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run.
+
+    A trial that was exported from an import may tell only the short digest of it.
+    """
     by: str = ""
     """Tool and version that wrote it; empty if unknown."""
     scorer: str = ""

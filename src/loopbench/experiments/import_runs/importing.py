@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from loopbench.runs.store.seal import tally_of
 from loopbench.runs.store.traces import FRAME_TRACES, MAX_TEXT, TraceWriter
 from loopbench.runs.trial.recorder import trace_line
 
+from .cells_told import answers_cut
 from .counting import half_told_tokens, told_totals
 from .documents import documents
 from .foreign_file import ForeignFile, GivenRows, open_file
@@ -122,7 +123,7 @@ def import_files(
         shutil.rmtree(made, ignore_errors=True)
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
-    told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else told_totals(log.trials)))]
+    told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else _told_of_trials(log)))]
     notes = (*(f"{log.path}: {note}" for log, note in told), *half_told_tokens(joined.records), *names_alike(joined))
     notes = (*notes, *filter(None, [tasks_alike(joined), scale_hardly_used(joined, request.reading.scale)]))
     readings = [f"{log.path}: {reading}" for log in logs for reading in log.readings]
@@ -139,6 +140,12 @@ def import_files(
     cure = "" if request.reading.errors_as_failures else errors_may_be_failures(joined)
     reasons = dict(left_out.most_common())
     return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), reasons, apart, cure)
+
+
+def _told_of_trials(log: ForeignLog) -> Iterator[str]:
+    """Yield what to tell of the trials of a log that is no table, whose rows are told of with their lines."""
+    yield from told_totals(log.trials)
+    yield from answers_cut((f"task {trial.task}", trial.answer) for trial in log.trials)
 
 
 def _read_and_joined(paths: Sequence[Path | GivenRows], request: ImportRequest) -> tuple[list[ForeignLog], Joined]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted as number_of
-from loopbench.protocol.digest import digest, short_digest
+from loopbench.protocol.digest import SHORT_DIGITS, digest, short_digest
 from loopbench.protocol.installed import package_version
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
@@ -141,7 +141,7 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
     if reading.errors_as_failures:
         trials = [_failure(trial) for trial in trials]
     scale = None if reading.scale is None else str(reading.scale)
-    suite_digest = digest([sorted(questions.items()), scorer, scale])
+    suite_digest, task_digests = _digests(logs, questions, scorer, scale, reading)
     profiles = list(dict.fromkeys(arm.profile for arm in arms))
     manifest = Manifest(
         created=timestamp(),
@@ -157,9 +157,7 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         },
         seed=0,
         versions={"record": RECORD_VERSION, "policy_and_profiles": None},
-        task_digests=TaskDigests(
-            shared=short_digest([scorer, scale]), tasks={task: short_digest(asked) for task, asked in sorted(questions.items())}
-        ),
+        task_digests=task_digests,
         suite=SuiteEntry(name=suite, version=VERSION, digest=suite_digest, tasks=len(questions)),
         profiles={profile: digest(profile) for profile in profiles},
         arms=tuple(map(_arm_entry, arms)),
@@ -299,11 +297,29 @@ def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
     for log in logs:
         for task, question in log.asked.items():
             first_question, first = by_task.setdefault(task, (question, log))
-            if first_question and question and first_question != question:
+            if first_question and question and _short(first_question) != _short(question):
                 raise ValueError(f"{log.path}: task {shown(task)} asks, or expects, something else than in {first.path}")
-            if question and not first_question:
+            if len(question) > len(first_question):
                 by_task[task] = (question, log)
     return {task: question for task, (question, _) in by_task.items()}
+
+
+def _short(question: str) -> str:
+    """Return the short digest of a question, which is all that a trial may tell that was exported from an import."""
+    return question if len(question) == SHORT_DIGITS else short_digest(question)
+
+
+def _digests(
+    logs: Sequence[ForeignLog], questions: Mapping[str, str], scorer: str, scale: str | None, reading: ReadingOptions
+) -> tuple[str, TaskDigests]:
+    """Return the digest of the suite and those of its tasks; of trials exported from one import, what these were there."""
+    tasks = {task: _short(question) for task, question in sorted(questions.items())}
+    told = {trial.imported_tasks for log in logs for trial in log.trials}
+    first = next(iter(told)) if len(told) == 1 and reading.scorer is None and reading.scale is None else None
+    if first is not None and first.number == len(tasks):
+        return first.digest, TaskDigests(shared=first.shared, tasks=tasks)
+    shared = short_digest([scorer, scale]) if first is None else first.shared
+    return digest([sorted(questions.items()), scorer, scale]), TaskDigests(shared=shared, tasks=tasks)
 
 
 def _scorer(logs: Sequence[ForeignLog]) -> str:

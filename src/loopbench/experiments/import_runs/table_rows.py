@@ -26,6 +26,9 @@ GRADER = "Grader Reason"
 """A column that promptfoo's CSV has once for each of its prompts."""
 PROMPTFOO = "of promptfoo, whose CSV has a column per prompt, import the JSON: promptfoo eval -o results.json"
 RENAME = "give one of them another name"
+_NO_END = "unexpected end of data"
+"""What `csv` says of a quote that is never closed."""
+_LINE_END = re.compile(r"\r\n|\r|\n")
 MAX_CELL = 1 << 28
 """Most characters of a cell."""
 
@@ -136,8 +139,25 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
                 raise ValueError(f"{place}: {len(cells)} cells, and the first line names {len(names)} columns")
             rows.append(Row(place, _named(names, cells)))
     except csv.Error as error:
-        raise ValueError(f"line {first + lines.line_num}: {error}") from None
+        line, opened = first + lines.line_num, _open_quote(body, delimiter)
+        if opened and str(error) == _NO_END:
+            cure = 'close it, or write "" for a quote in a quoted cell'
+            raise ValueError(f"line {first + opened}: a quote is opened here and never closed; {cure}") from None
+        before = f"; the quote before it is opened in line {first + opened}" if opened and first + opened < line else ""
+        raise ValueError(f"line {line}: {error}{before}") from None
     return list(dict.fromkeys(names)), rows
+
+
+def _open_quote(text: str, delimiter: str) -> int:
+    """Return the line in which the first quoted cell begins that does not end as one; 0 if there is none."""
+    apart = re.escape(delimiter)
+    cell = re.compile(rf'"[^"]*(?:""[^"]*)*"(?=[{apart}\r\n]|\Z)|(?!")[^{apart}\r\n]*')
+    at = 0
+    while found := cell.match(text, at):
+        if found.end() == len(text):
+            return 0
+        at = found.end() + 1
+    return len(_LINE_END.findall(text[:at])) + 1
 
 
 def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:

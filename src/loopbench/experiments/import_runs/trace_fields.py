@@ -38,7 +38,7 @@ class TraceFields:
         if self.reading.is_one_arm or "arm" in self.reading.columns:
             return
         known = set(self.reading.columns.values())
-        fields = {place: value for place, value in islice(_leaves(values), MAX_FIELDS) if place not in known}
+        fields = {place: value for place, value in fields_of(values).items() if place not in known}
         self._rows.append(Row(trial.task, fields | {_ARM: trial.arm, _TASK: trial.task}))
         self._arms[trial.arm] = None
 
@@ -50,6 +50,11 @@ class TraceFields:
             arms = list(self._arms)
             named = f"as one arm, {arms[0]}" if len(arms) == 1 else f"within each arm ({names_in_a_line(arms, MAX_NAMED_ARMS)})"
             yield pooled.note(named, kind="field")
+
+
+def fields_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first short texts, numbers and truth values beside a trace's steps, each by the place that `--map` names."""
+    return dict(islice(_leaves(values), MAX_FIELDS))
 
 
 def _leaves(values: Mapping[str, Any], before: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:

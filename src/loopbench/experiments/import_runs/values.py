@@ -160,6 +160,14 @@ def number(value: Any, what: str) -> float | None:
     return float(value)
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number, also as text; a truth value, and a word that is a score, are none."""
+    try:
+        return number(value, "the value") is not None
+    except ValueError:
+        return False
+
+
 def _two_clocks(value: Any) -> str:
     """Return both meanings of a time of two parts, `1:50`; empty for anything else."""
     clock = _TWO_PARTS.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -321,6 +329,11 @@ def answer_of(value: Any) -> Any:
         return value if value is None or abs(value) <= MAX_AMOUNT else shown(value)
     text = redact(value if isinstance(value, str) else json.dumps(value))
     return cut(text, MAX_ANSWER_CHARS)
+
+
+def is_cut(answer: Any) -> bool:
+    """Tell whether `answer_of` has cut an answer, by how it ends."""
+    return isinstance(answer, str) and len(answer) == MAX_ANSWER_CHARS and answer.endswith("…")
 
 
 def names_in_a_line(names: Sequence[str], most: int = 8) -> str:

@@ -10,7 +10,7 @@ from .foreign_trials import ReadingOptions
 from .statuses import is_verdict
 from .table_rows import Row
 from .units import words_of
-from .values import is_nothing, names_in_a_line, number, score
+from .values import is_nothing, is_number, names_in_a_line, score
 
 _Kind = Literal["numbers", "words"]
 MEASURES = frozenset(
@@ -61,15 +61,8 @@ def _kind_of_scores(name: str, rows: Sequence[Row], reading: ReadingOptions) -> 
                 score(value, reading.scale)
             except ValueError:
                 return None
-        kinds.add("numbers" if _is_number(value) else "words")
+        kinds.add("numbers" if is_number(value) else "words")
     return next(iter(kinds)) if len(kinds) == 1 else None
-
-
-def _is_number(value: object) -> bool:
-    try:
-        return number(value, "a score") is not None
-    except ValueError:  # a truth value, or a word that is a score
-        return False
 
 
 def _differs(name: str, rows: Sequence[Row]) -> bool:

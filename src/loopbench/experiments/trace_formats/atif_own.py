@@ -11,15 +11,15 @@ from loopbench.runs.manifest import ArmEntry
 
 from .atif import read_trajectory
 from .conversation import events_of
-from .own_trials import OwnTrial, own_part, own_trial
+from .own_trials import ImportedTask, OwnTrial, own_part, own_trial
 
 EXTRA, OWN = "extra", "loopbench"
 
 
-def with_own(document: Mapping[str, Any], trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
+def with_own(document: Mapping[str, Any], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None) -> dict[str, Any]:
     """Return the document with what it does not say of the trial."""
     extra = document.get(EXTRA)
-    own = own_part(document.get("steps"), _told(document), trace, record, arm)
+    own = own_part(document.get("steps"), _told(document), trace, record, arm, task)
     return {**document, EXTRA: {**(extra if isinstance(extra, Mapping) else {}), OWN: own}}
 
 

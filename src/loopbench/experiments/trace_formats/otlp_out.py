@@ -21,7 +21,7 @@ from loopbench.runs.manifest import ArmEntry
 from .gen_ai import message_json, reply_json
 from .otlp_in import ROOT, TRIAL, children_content, told_events
 from .otlp_values import attributes_of
-from .own_trials import own_part
+from .own_trials import ImportedTask, own_part
 
 INTERNAL, CLIENT = 1, 3
 """Kinds of spans: an operation of the agent's own, and a request."""
@@ -31,8 +31,8 @@ STEP_NS = 1_000
 """Nanoseconds that anything takes at least, so that the order can be read from the times."""
 
 
-def resource_spans(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
-    """Return the spans of a trial as an item of `resourceSpans`."""
+def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
+    """Return the spans of a trial as an item of `resourceSpans`. `task`: what the import that it is of knows of its task."""
     made = _Spans(digest([record.arm, record.task, record.repeat, record.seed, record.started_at])[:32], arm.model)
     made.now = max(round(record.started_at * 1e9), 0)
     start = made.now
@@ -41,7 +41,7 @@ def resource_spans(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any
             made.chat(event)
         elif isinstance(event, ToolRun):
             made.tool(event)
-    own = own_part(children_content(made.spans), told_events(made.spans), trace, record, arm)
+    own = own_part(children_content(made.spans), told_events(made.spans), trace, record, arm, task)
     root = made.root(trace, record, arm, start) | {"attributes": attributes_of(_about(trace, record, arm) | {TRIAL: _json(own)})}
     scope = {"name": "loopbench", "version": package_version("loopbench")}
     resource = {"attributes": attributes_of({"service.name": "loopbench"})}

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignTrace, ForeignTrial
-from loopbench.experiments.import_runs.values import mapping, name_of
+from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignTrace, ForeignTrial, ImportedTasks
+from loopbench.experiments.import_runs.values import count, mapping, name_of
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
-from loopbench.protocol.digest import digest, sha256
-from loopbench.runs.manifest import ArmEntry
+from loopbench.protocol.digest import digest, sha256, short_digest
+from loopbench.runs.manifest import ArmEntry, Manifest
 
 from .differences import difference, patched
 
@@ -28,18 +28,56 @@ _SAME = ("status", "reason", "stop", "answer", "cost_usd", "confidence", "cluste
 
 
 @dataclass(frozen=True, slots=True)
+class ImportedTask:
+    """What the import that a trial is exported from knows of its task, whatever format that was read from."""
+
+    asked: str
+    """Short digest of the task's question and right answer."""
+    tasks: ImportedTasks
+
+    @classmethod
+    def of(cls, manifest: Manifest, task: str) -> ImportedTask | None:
+        """Return what a run knows of a task; None for a run of loopbench's own, whose tasks are more than a trace tells."""
+        digests = manifest.task_digests
+        if manifest.imported is None or digests is None or task not in digests.tasks:
+            return None
+        return cls(digests.tasks[task], ImportedTasks(manifest.suite.digest, manifest.suite.tasks, digests.shared))
+
+    @classmethod
+    def from_json(cls, data: Any) -> ImportedTask | None:
+        """Return what `to_json` gave; None where an export says nothing of it. Raises ValueError."""
+        if data is None:
+            return None
+        said = mapping(data, "the task")
+        texts = [name_of(said.get(key), f"the task's {key}") for key in ("asked", "suite", "shared")]
+        return cls(texts[0], ImportedTasks(texts[1], count(said.get("tasks"), "the number of tasks") or 0, texts[2]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"asked": self.asked, "suite": self.tasks.digest, "tasks": self.tasks.number, "shared": self.tasks.shared}
+
+
+@dataclass(frozen=True, slots=True)
 class OwnTrial:
-    """A trial that loopbench ran and exported."""
+    """A trial that loopbench exported."""
 
     record: Record
     trace: Trace
     arm: ForeignArm
+    task: ImportedTask | None
+    """What its import knew of the task; None if loopbench ran the trial."""
 
     @property
     def question(self) -> str:
-        """Digest of the question and the right answer; of the question alone where no answer is known, as in others' documents."""
+        """Digest of the question and the right answer; of the question alone where no answer is known, as in others' documents.
+
+        Where the trial's import took something else as the question, or knew none, it is the same as there.
+        """
         query, expected = self.trace.head.query, self.trace.head.expected
-        return digest([query, expected]) if expected is not None else digest(query) if query else ""
+        asked = digest([query, expected]) if expected is not None else digest(query) if query else ""
+        if self.task is None or self.task.asked == short_digest(asked):
+            return asked
+        return "" if self.task.asked == short_digest("") else self.task.asked
 
     @property
     def trial(self) -> ForeignTrial:
@@ -53,10 +91,13 @@ class OwnTrial:
             scores=scores,
             trace=ForeignTrace(self.trace.events, head.query, head.expected, head.end_state, head.details, head.untold),
             ours=record,
+            imported_tasks=None if self.task is None else self.task.tasks,
         )
 
 
-def own_part(content: Any, told: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
+def own_part(
+    content: Any, told: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
+) -> dict[str, Any]:
     """Return what is to be kept beside a document.
 
     `content`: what of the document the trace is read from. `told`: the events that are read from it.
@@ -67,6 +108,7 @@ def own_part(content: Any, told: Sequence[TraceEvent], trace: Trace, record: Rec
         "arm": {"loop": arm.loop, "options": arm.options, "model": arm.model, "profile": arm.profile},
         "record": {name: value for name, value in record.to_json().items() if name != "trace_at"},
         "trace": difference(Trace(TraceHead(), tuple(told)).to_json(), trace.to_json()),
+        **({} if task is None else {"task": task.to_json()}),
     }
 
 
@@ -84,11 +126,12 @@ def own_trial(own: Any, content: Any, told: Sequence[TraceEvent]) -> OwnTrial | 
     try:
         trace = Trace.from_json(patched(Trace(TraceHead(), tuple(told)).to_json(), own.get("trace")))
         record = Record.from_json({**mapping(own.get("record"), "the record"), "trace_at": None})
+        task = ImportedTask.from_json(own.get("task"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"what loopbench keeps beside it: {' '.join(str(error).split())}") from None
     if (trace.head.arm, trace.head.task, trace.head.repeat) != record.key:
         raise ValueError("what loopbench keeps beside it: record and trace are of different trials")
-    return OwnTrial(record, trace, _arm(record.arm, mapping(own.get("arm"), "the arm")))
+    return OwnTrial(record, trace, _arm(record.arm, mapping(own.get("arm"), "the arm")), task)
 
 
 def _arm(name: str, data: Mapping[str, Any]) -> ForeignArm:

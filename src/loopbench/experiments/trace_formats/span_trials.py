@@ -5,14 +5,18 @@ Formats of spans other than OTLP's give theirs the attributes of the GenAI conve
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from loopbench.experiments.import_runs.column_hints import is_score
+from loopbench.experiments.import_runs.columns import columns_named
 from loopbench.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions
 from loopbench.experiments.import_runs.log_builder import LogBuilder
 from loopbench.experiments.import_runs.places import mapped, nothing_at, value_at
-from loopbench.experiments.import_runs.trace_fields import TraceFields
+from loopbench.experiments.import_runs.pooled import can_be_typed
+from loopbench.experiments.import_runs.trace_fields import TraceFields, fields_of
 from loopbench.experiments.import_runs.values import (
     answer_of,
     cut,
@@ -65,6 +69,8 @@ class SpanTrials:
     made: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
     keys: dict[str, None] = field(default_factory=dict)
     """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
+    are_scores: dict[str, bool] = field(default_factory=dict)
+    """Places that --map may name, and whether all that stands there is a score."""
     scores: dict[str, None] = field(default_factory=dict)
     """Names of the results of evaluations that the traces have."""
     fields: TraceFields = field(init=False)
@@ -107,6 +113,8 @@ class SpanTrials:
         if named is None:
             self.made.own_tasks.add(trace_id)
             self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
+        for place, value in fields_of(values).items():
+            self.are_scores[place] = self.are_scores.get(place, True) and is_score(value)
         task = name_of(trace_id if named is None else named, "--map task")
         items = items_of(spans)
         events = events_of(items)
@@ -171,15 +179,33 @@ class SpanTrials:
         if self.keys and "task" not in self.reading.columns:
             more = ", …" if len(self.keys) > MAX_KEYS else ""
             named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
-            self.made.notes.append(f"{NO_TASK}, so that no two agents share any; {named}")
+            self.made.notes.append(f"{self._with_places(NO_TASK)}, so that no two agents share any; {named}")
         self.made.notes.extend(self.fields.notes())
-        log = self.made.log(by)
+        log = self._log(by)
         if not self.absent or any(trial.status == "scored" for trial in log.trials):
             return log
         if columns.get("score") or scorer is not None:
             raise ValueError(self.absent)
         # Nobody judged these traces, so that the failed ones are not the only ones with a score, which would be 0.
         return replace(log, trials=tuple(self._left_out(trial) for trial in log.trials))
+
+    def _log(self, by: str) -> ForeignLog:
+        """Return the trials so far, whose reasons name the places of task and score that are plain by now."""
+        log = self.made.log(by)
+        said = {reason: self._with_places(reason) for reason in (NO_SCORE, NEITHER)}
+        told = (
+            replace(trial, reason=said.get(trial.reason, trial.reason)) if trial.ours is None else trial for trial in log.trials
+        )
+        return replace(log, trials=tuple(told))
+
+    def _with_places(self, text: str) -> str:
+        """Return a text with the places of task and score that are plain by their names, in place of KEY."""
+        for meaning in ("task", "score"):
+            places = [place for place, is_scored in self.are_scores.items() if is_scored or meaning == "task"]
+            likely = [place for place in places if _is_called(meaning, place) and shlex.quote(place) == place]
+            if len(likely) == 1 and can_be_typed(likely[0]):
+                text = text.replace(f"{meaning}=KEY", f"{meaning}={likely[0]}")
+        return text
 
     def _settle_rootless(self) -> None:
         """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
@@ -196,7 +222,14 @@ class SpanTrials:
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:
             return trial
-        return replace(trial, status="excluded", reason=self._excluded(None if trial.task in self.made.own_tasks else trial.task))
+        reason = self._excluded(None if trial.task in self.made.own_tasks else trial.task)
+        return replace(trial, status="excluded", reason=self._with_places(reason))
+
+
+def _is_called(meaning: str, place: str) -> bool:
+    """Tell whether a place is called as what has a meaning: `task.id`, `eval.correct`; `user.id` is no task's."""
+    last = place.rpartition(".")[2]
+    return bool(columns_named(meaning, [place.replace(".", "_")]) or (last != "id" and columns_named(meaning, [last])))
 
 
 def _failure(root: ReadSpan) -> str:

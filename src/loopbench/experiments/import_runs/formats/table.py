@@ -15,12 +15,13 @@ from loopbench.experiments.trace_formats.row_messages import (
     with_messages,
 )
 from loopbench.experiments.trace_formats.smolagents_memory import is_memory
-from loopbench.metrics.left_out import BLANK_SCORE
+from loopbench.metrics.left_out import blank_score
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..column_hints import how_to_read, opened, score_hint, taken_as_seconds, task_hint
+from ..cells_told import answers_cut, scores_told
+from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds
 from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
 from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
@@ -116,6 +117,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     chats = () if "messages" in {*columns, *reading.columns} else chats_left_out(unused, table)
     notes = (*notes, *chats, *said.notes(columns.get("messages", "")))
     notes = (*notes, *_totals(rows, trials, columns), *blank, *numbers.notes, *taken_as_seconds(columns, named))
+    notes = (*notes, *_answers_cut(rows, trials, said, columns))
     if pooled is not None:
         notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
     elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
@@ -133,6 +135,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             _read_as(columns, _blank(table, columns), reading),
             *counting,
             *numbers.readings,
+            *scores_told(rows, columns["score"], reading.scale),
             *failed_calls([one for one in said.each if one is not None]),
             *_renumbered(rows, keys),
         ),
@@ -145,9 +148,8 @@ def _columns(names: Sequence[str], table: Sequence[Row], reading: ReadingOptions
     try:
         return with_messages(names, table, columns_of(names, reading), reading)
     except NoColumnError as error:
-        if error.meaning == "task":
-            raise ValueError(f"{error}{task_hint(names, table)}") from None
-        raise ValueError(f"{error}{melt_hint(names, table, reading) or score_hint(*opened(names, table))}") from None
+        melt = melt_hint(names, table, reading) if error.missing == ("score",) else ""
+        raise ValueError(f"{error}{melt or maps_hint(error.missing, names, table, reading)}") from None
 
 
 def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mapping[str, str]) -> Iterator[str]:
@@ -345,6 +347,16 @@ def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingO
     return found
 
 
+def _answers_cut(
+    rows: Sequence[Row], trials: Sequence[ForeignTrial], said: MessagesOfRows, columns: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield how many answers of each column that gave some are cut."""
+    for meaning, is_said in (("messages", True), ("answer", False)):
+        found = zip(rows, trials, said.each, strict=True)
+        answers = [(row.place, trial.answer) for row, trial, chat in found if bool(chat and chat.answer) is is_said]
+        yield from answers_cut(answers, columns.get(meaning, ""))
+
+
 def _reason(cell: Any, columns: Mapping[str, str]) -> str:
     """Return why a trial ended as it did; of a column that is called as errors are, its error."""
     if is_nothing(cell):
@@ -365,7 +377,9 @@ def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: Rea
 
 
 def _unscored(cell: Any, said: Status | None) -> str:
-    return BLANK_SCORE if said is None else f"the score is {one_line(cell)}"
+    if said is None:
+        return blank_score(cell.strip() if isinstance(cell, str) else "")
+    return f"the score is {one_line(cell)}"
 
 
 def _stop(status: str, *, ended_by_error: bool, answered: bool) -> str | None:
