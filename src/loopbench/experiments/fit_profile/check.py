@@ -17,6 +17,7 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import parse_spec
+from loopbench.protocol.values import one_line
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import ArmEntry, Manifest, read_manifest
@@ -97,7 +98,7 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
         with tempfile.TemporaryDirectory() as scratch:
             return _checked(folder, fitted, allow, Path(scratch))
     except (ValueError, OSError) as error:
-        return FitCheck(problem=" ".join(str(error).split()))
+        return FitCheck(problem=one_line(str(error)))
 
 
 def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
