@@ -151,7 +151,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     known_names = nearest(name, known)
-    own = "; tasks of your own: --suite jsonl --data FILE" * (kind == "suite" and "did you mean" not in known_names)
+    may_be_own = kind == "suite" and "did you mean" not in known_names
+    own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
     raise ValueError(f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
 
 
