@@ -26,7 +26,7 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.gate import bless, judge
-from loopbench.experiments.gate.outcome import PASSES
+from loopbench.experiments.gate.data.outcome import PASSES
 from loopbench.loops.bare import INSTRUCTIONS
 from loopbench.protocol.names import Spec
 from loopbench.runs.config import config_from

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopbench.experiments.gate.baseline import Baseline
+from loopbench.experiments.gate.data.baseline import Baseline
 from loopbench.protocol.checksums import open_document
 from loopbench.protocol.files import MAX_SETTINGS
 from loopbench.runs.config import MAX_REPEATS

@@ -109,7 +109,7 @@ def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
         (lambda frame: ASK.import_results(frame, map={"task": 3}), r"^map\['task'\]: give the name of a column; got 3$"),
         (lambda frame: ASK.import_results(frame), r"no column of the task.*: map=\{'task': 'COLUMN'\}$"),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer="rihgt"), "^DataFrame: scorer: no column 'rihgt'"),
-        (lambda frame: ASK.import_results(frame, map=MAP, scorer="cost"), r"row 10: the score 1.125 .*scale=\(0, 100\)"),
+        (lambda frame: ASK.import_results(frame, map=MAP, scorer="cost"), r"row 10: the score 1.125 .*scale=\(0, 1\.375\), say"),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer=len), "^scorer: give the name of a column"),
         (lambda frame: ASK.import_results(frame, scale=5), r"^scale: give the worst and the best score, such as \(0, 100\)"),
         (lambda frame: ASK.import_results(frame, mpa=MAP), "^unknown setting 'mpa'; did you mean 'map'"),
@@ -157,13 +157,21 @@ def test_clusters_that_are_too_few_are_told_with_their_column_and_how_to_leave_i
     assert "3 clusters of tasks can show no difference, whatever the number of tasks in them" in shown
     assert "tasks would decide" not in shown
     assert "12 tasks count as 3 clusters, by 'template'" in shown
-    assert "Intervals over so few clusters are wide" in shown
+    assert "the interval of a difference in accuracy counts one more that goes each way" in shown
     assert "import with map={'cluster': ''} if they are independent." in shown
     with pytest.warns(UserWarning, match="columns left out: template"):
         alone = loopbench.import_results(grouped, map={**MAP, "cluster": ""}, scorer="right")
     assert "x minus y: 0.333 [" in repr(alone)
     assert "paired over 12 common tasks (p" in repr(alone)
     assert "cluster" not in repr(alone)
+
+
+@pytest.mark.parametrize(("clusters", "told"), [(5, "Amounts over 5 clusters, such as tokens, have no interval"), (6, "")])
+def test_why_amounts_over_few_clusters_have_no_interval_is_told_once(frame: pd.DataFrame, clusters: int, told: str) -> None:
+    grouped = frame.assign(template=[f"k{n % clusters}" for n in range(12)] * 2, tokens=range(100, 124))
+    shown = repr(imported(grouped))
+    assert shown.count("have no interval") == bool(told)
+    assert told in shown
 
 
 def test_an_undecided_gate_of_imports_advises_in_words_of_python(frame: pd.DataFrame) -> None:

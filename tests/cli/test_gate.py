@@ -90,7 +90,7 @@ def test_a_loop_made_worse_is_a_regression(loopbench, blessed):
     blessed(*FLAKY)
     ended = loopbench(*WORSE)
     assert ended.code == 1
-    assert first_line(ended.out).startswith(f"regression: {IMPATIENT}/flaky-format in accuracy -")
+    assert first_line(ended.out).startswith(f"regression: 8 tasks worse (parse 8); {IMPATIENT}/flaky-format in accuracy -")
     assert re.search(r"Tasks: \d+ worse \(parse \d+\), 0 better", ended.out)
     told = f"{IMPATIENT}/flaky-format is held against bare/flaky-format of the baseline."
     assert told not in ended.out, "the options that differ say it"
@@ -310,7 +310,7 @@ def test_a_new_run_over_a_changed_suite_is_judged_by_the_tasks_that_are_the_same
     (here / "b.json").write_text((here / "b.json").read_text().replace('"arithmetic(size=12)"', '"arithmetic(size=14)"'))
     reseal(here / "b.json")
     ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--common-tasks")
-    told = "identical: on the 12 tasks that are the same in both (2 added): behaviour unchanged in all 12 trials"
+    told = "identical: behaviour unchanged in all 12 trials; judged on the 12 tasks that are the same in both (2 added)"
     assert (ended.code, first_line(ended.out)) == (0, told)
 
 

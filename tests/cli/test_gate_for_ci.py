@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import SMALL_RUN
 from tests.cli.test_gate import FLAKY, WORSE
+from tests.sealing import reseal
 
 pytestmark = pytest.mark.thorough
 
@@ -98,3 +100,25 @@ def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopben
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert (here / "g.xml").is_file()
+
+
+def test_answers_of_another_type_fail_where_that_is_asked_for(loopbench, blessed, here):
+    run = blessed("--loop", "bare")
+    text = (here / "b.json").read_text()
+    quoted = r'"answer": \["\\"(\d+)\\""\], "outcome": \["\w+"\]'
+    typed = re.sub(quoted, r'"answer": ["\1"], "outcome": ["00000000"]', text)
+    assert typed != text
+    (here / "b.json").write_text(typed)
+    reseal(here / "b.json")
+    gated = ("gate", run, "--baseline", "b.json", "--junit", "g.xml", "--annotations")
+    passed = loopbench(*gated)
+    assert (passed.code, passed.out.split(":")[0]) == (0, "unchanged")
+    assert "differ in the type of the answer" in passed.out
+    assert passed.err.startswith("::warning title=loopbench gate%3A unchanged::")
+    failed = loopbench(*gated, "--on-other-answers", "fail")
+    assert failed.code == 1
+    assert failed.out.startswith("unchanged: some answers are others than the blessed ones, which --on-other-answers fail forbids")
+    assert failed.err.startswith("::error title=loopbench gate%3A unchanged::")
+    (failure,) = ElementTree.parse(here / "g.xml").iter("failure")
+    assert "the same score with another answer, such as bare/" in failure.attrib["message"]
+    assert loopbench(*gated, "--on-other-answers", "maybe").code == 2

@@ -15,7 +15,8 @@ from loopbench.cli import render_gate
 from loopbench.cli.columns import GAP, fitting, folded, side_by_side
 from loopbench.cli.console import WIDE
 from loopbench.cli.render_gate import print_gate
-from loopbench.experiments.gate import GateArm, GateResult, Side, TaskChange, brief
+from loopbench.experiments.gate import GateArm, GateResult, Side, TaskChange
+from loopbench.experiments.gate.output import brief
 from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
 from tests.experiments.gate.test_outputs import judgements, no_command, safe_lines
 

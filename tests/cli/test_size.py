@@ -57,7 +57,7 @@ def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopb
 def test_one_use_alone(loopbench, pilot, purpose):
     made = loopbench("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
-    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts", "likely"} == made.keys()
+    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts", "likely", "same"} == made.keys()
     assert made["pilot"] == {"tasks": 30, "clusters": None, "repeats": 2}
     assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
     (plan,) = made["plans"]

@@ -28,7 +28,7 @@ def test_the_example_is_what_the_commands_print(tmp_path):
 def test_the_example_shows_a_regression_of_the_loop_that_its_command_names():
     *_, last = commands(PAGE)
     loop = last[last.index("--loop") + 1]
-    assert re.match(rf"regression: {re.escape(loop)}/", preformatted(PAGE, "example"))
+    assert re.match(rf"regression: \d+ tasks worse \(parse \d+\); {re.escape(loop)}/", preformatted(PAGE, "example"))
 
 
 @pytest.mark.parametrize("page", [PAGE, DOCS / "ci.md"])

@@ -17,7 +17,7 @@ for each in (
     "checks.suite.quick",
     "datasets.arithmetic",
     "experiments.compare.run",
-    "experiments.gate.github",
+    "experiments.gate.output.github",
     "experiments.gate.in_tests",
     "frameworks",
     "loops.bare",
@@ -201,7 +201,7 @@ def test_a_list_of_tasks_that_changed_is_gated_by_those_that_are_the_same(pytest
     )
     assert not list((pytester.path / "kept").glob("*/trials.jsonl"))
     pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    {call}, common_tasks=True)\n")
-    run(pytester).stdout.fnmatch_lines(["*identical: on the 5 tasks that are the same in both (* removed): *"])
+    run(pytester).stdout.fnmatch_lines(["*identical: *; judged on the 5 tasks that are the same in both (* removed)*"])
 
 
 def test_undecided_is_what_the_test_says(pytester, blessed):

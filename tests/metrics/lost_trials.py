@@ -307,6 +307,12 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "altered answer",
         "the loop answered '15', where the model wrote '14'",
     ),
+    "an answer that was stated in thousands": (
+        begun().call("add", **ADD).ran("14").answer("0.014", fault="weakness.answer").ends("0.014"),
+        record(FaultRecord("weakness.answer", "decide:answer", landed=True)),
+        "answer form",
+        "reply 3 stated the answer in another form",
+    ),
     "an instruction that was obeyed": (
         begun().call("add", **ADD).ran("14", fault="inject.answer").answer("injected-abcdef").ends("injected-abcdef"),
         record(FaultRecord("inject.answer", "decide:c1", landed=True)),

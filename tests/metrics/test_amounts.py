@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from loopbench.metrics.amounts import AmountLaw, mean_interval
+from loopbench.metrics.statistics import Interval
 from loopbench.metrics.sums import PairedSums
 from loopbench.metrics.views import cost_per_solved
 from loopbench.text.numbers import interval
@@ -72,3 +74,49 @@ def test_the_interval_of_a_skewed_mean_holds_it(sigma, n):
     rng, runs, mean = np.random.default_rng(4), 600, math.exp(sigma**2 / 2)
     found = [mean_interval(rng.lognormal(0, sigma, n)) for _ in range(runs)]
     assert sum(one.low <= mean <= one.high for one in found) / runs >= 0.94 - 3 * math.sqrt(0.05 * 0.95 / runs)
+
+
+@given(units=st.lists(st.floats(0, 1e4), min_size=7, max_size=200), alpha=st.sampled_from([0.02, 0.05, 0.2]))
+def test_a_bound_lies_between_student_s_and_a_multiple_of_it(units, alpha):
+    """The law: at least as far as t, at most twice as far over up to 16 units, and once for each 8 units over more."""
+    values = np.array(units)
+    assume(np.std(values) > 1e-9 * np.mean(values))
+    half = float(stats.t.ppf(1 - alpha / 2, len(values) - 1) * stats.sem(values))
+    found, most = mean_interval(values, alpha=alpha), max(2.0, len(values) / 8)
+    for reached in (found.high - found.value, AmountLaw(values).low(alpha / 2) - values.mean()):
+        assert half * (1 - 1e-9) <= abs(reached) <= most * half * (1 + 1e-9)
+
+
+def test_an_interval_over_few_clusters_is_told_by_the_number_of_them():
+    """A vector by hand: sizes 1 to 3; Student's t with 7 degrees of freedom, and twice as far above."""
+    amounts, clusters = zip(
+        *[(amount, name) for name, cluster in zip("abcdefgh", CLUSTERS, strict=True) for amount in cluster], strict=True
+    )
+    found = mean_interval(amounts, clusters)
+    units = found.value + np.array([sum(cluster) - len(cluster) * found.value for cluster in CLUSTERS]) * 8 / len(amounts)
+    half = float(stats.t.ppf(0.975, 7) * stats.sem(units))
+    assert (round(found.value, 9), found.n, found.units) == (40.0, 16, 8)
+    assert found.low == pytest.approx(max(found.value - half, 0.0))
+    assert found.high == pytest.approx(found.value + 2 * half)
+    assert found.as_dict()["clusters"] == 8
+    assert Interval.from_dict(found.as_dict()) == found
+
+
+CLUSTERS = ((10,), (20, 30), (10, 20, 30), (20,), (10, 30), (20, 20, 20), (20, 20, 60), (300,))
+
+
+def log_normal_clusters(runs: int, clusters: int, spread: float) -> tuple[np.ndarray, list[str]]:
+    """Amounts of tasks, a row a run: half of their variance is the clusters', of which each has 1 to 12 tasks."""
+    rng, sizes = np.random.default_rng(9), np.resize([1, 12, 4, 7, 2, 9], clusters)
+    half = spread / math.sqrt(2)
+    of_cluster = np.repeat(rng.normal(0, half, (runs, clusters)), sizes, axis=1)
+    return np.exp(of_cluster + rng.normal(0, half, of_cluster.shape)), [
+        f"k{n}" for n, size in enumerate(sizes) for _ in range(size)
+    ]
+
+
+@pytest.mark.parametrize(("clusters", "spread", "least"), [(8, 0.5, 0.91), (12, 0.5, 0.92), (12, 1.0, 0.88), (20, 1.0, 0.91)])
+def test_the_interval_over_few_clusters_holds_the_mean_as_often_as_the_page_says(clusters, spread, least):
+    amounts, names = log_normal_clusters(600, clusters, spread)
+    found, true = [mean_interval(run, names) for run in amounts], math.exp(spread**2 / 2)
+    assert sum(one.low <= true <= one.high for one in found) / len(found) >= least - 3 * math.sqrt(0.05 * 0.95 / len(found))

@@ -53,8 +53,27 @@ def test_of_many_arms_the_ones_that_lack_most_are_named(record) -> None:
     )
     assert costs == (
         "The cost is known for 28 of the 34 scored trials of f, 30 of the 35 of e, 32 of the 36 of d and 3 more arms; "
-        "each mean is over these."
+        "each mean is over these. Between a and f the shares of trials where the cost is known differ by 15.1 points, which may "
+        "bias their comparison."
     )
+
+
+@given(known=st.dictionaries(st.sampled_from("abc"), st.integers(1, TASKS), min_size=1))
+def test_seconds_that_some_trials_lack_are_told_with_the_arms_whose_shares_differ(record, known: dict[str, int]) -> None:
+    """The law: a warning where an arm lacks some, and a second sentence where two arms lack unlike shares."""
+    infos = [ArmInfo(arm, arm, {}, "scripted", "clean", "s") for arm in known]
+    records = [
+        record(arm=arm, task=f"t{task:02}", cost_usd=0.1, unknown=() if task < number else ("seconds",))
+        for arm, number in known.items()
+        for task in range(TASKS)
+    ]
+    said = " ".join(compare(records, infos).warnings)
+    assert ("duration in seconds is known for" in said) == (min(known.values()) < TASKS)
+    differ = "shares of trials where the duration in seconds is known differ" in said
+    assert differ == (len({*known.values()}) > 1)
+    for arm, number in known.items():
+        if number < TASKS:
+            assert f"{number} of " in said, arm
 
 
 @given(gone=st.dictionaries(st.sampled_from("abc"), st.sets(st.integers(0, TASKS - 1), max_size=8), min_size=2))

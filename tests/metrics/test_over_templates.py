@@ -33,7 +33,7 @@ def test_both_intervals_stand_side_by_side_and_tasks_decide() -> None:
     arm, pair = found.arms[0], found.pairs[0]
     names = [str(task % TEMPLATES) for task in range(10 * TEMPLATES)]
     wanted = accuracy_interval([[float(int(name) < 8)] for name in names], names)
-    assert arm.summary.over_templates == replace(wanted, n=TEMPLATES)
+    assert arm.summary.over_templates == replace(wanted, n=TEMPLATES, units=None)
     assert pair.over_templates is not None
     assert pair.over_templates.n == TEMPLATES
     assert pair.over_templates.low < pair.difference.low
@@ -49,8 +49,8 @@ def test_as_many_templates_as_clusters_are_other_units_all_the_same() -> None:
     only = compare([replace(one, template="", cluster=one.template) for one in records("{}")], ARMS)
     clustered = only.arms[0].summary.accuracy
     assert clustered is not None
-    assert found.arms[0].summary.over_templates == replace(clustered, n=TEMPLATES)
-    assert found.pairs[0].over_templates == replace(only.pairs[0].difference, n=TEMPLATES)
+    assert found.arms[0].summary.over_templates == replace(clustered, n=TEMPLATES, units=None)
+    assert found.pairs[0].over_templates == replace(only.pairs[0].difference, n=TEMPLATES, units=None)
 
 
 def test_arms_that_name_the_templates_of_their_tasks_differently_have_no_second_interval_of_a_pair() -> None:

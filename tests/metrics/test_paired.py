@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.paired import PairedFlip
 from loopbench.metrics.statistics import clustered_error, unit_count
 from tests.cases import cases
@@ -143,11 +144,13 @@ def test_amounts_that_do_not_vary_are_as_sure_as_a_sign_test():
     assert PairedFlip([1.0] * 8, reach=None).p(0.0, "greater") == pytest.approx(0.5**8)
 
 
-def test_too_few_units_of_an_amount_have_no_bound_and_an_interval_that_holds_0():
-    pair = PairedFlip([3.0, 3.1, 3.2], reach=None)
-    assert pair.bounds(0.05) == (-math.inf, math.inf)
-    interval = pair.interval()
-    assert interval.low == 0 < interval.value < interval.high < math.inf
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=12), st.sampled_from([0.05, 0.2]))
+def test_a_difference_of_an_amount_has_an_interval_where_its_mean_has_one(amounts, alpha):
+    """The law: one rule for means and differences, that of the sign test."""
+    assume(max(amounts) - min(amounts) > 1e-9 * max(amounts))
+    found = PairedFlip(amounts, reach=None).interval(alpha)
+    assert found.is_known == mean_interval(amounts, alpha=alpha).is_known == (0.5 ** len(amounts) <= alpha / 2)
+    assert found.low <= found.value <= found.high
 
 
 # What is lost whole.

@@ -335,3 +335,15 @@ def test_one_loop_by_hand():
     assert once is not None
     assert once.within_a == pytest.approx(0.16)
     assert not once.within_known
+
+
+@given(counts=st.lists(st.integers(1, 9), min_size=2, max_size=12))
+def test_tasks_of_unequal_numbers_of_repeats_are_planned_with_their_median(counts):
+    """The law: half of the tasks have as many or more, and half as few or fewer; it is told where they differ."""
+    names = [f"t{number}" for number in range(len(counts))]
+    values = {name: [float(repeat % 2) for repeat in range(count)] for name, count in zip(names, counts, strict=True)}
+    arm = TaskValues(values, dict.fromkeys(names, ""))
+    found = spread(arm, arm)
+    assert found is not None
+    assert 2 * sum(count >= found.repeats for count in counts) >= len(counts) <= 2 * sum(count <= found.repeats for count in counts)
+    assert found.is_median == (len(set(counts)) > 1)

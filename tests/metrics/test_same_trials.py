@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.same_trials import did_the_same

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.summary import PRIMARY
@@ -142,7 +142,7 @@ def test_in_a_comparison_p_is_multiplied_by_the_number_of_pairs_that_are_tested_
     for pair in pairs:
         alone = paired_within_tasks(*(trials(record, arm, solved[arm[0]], tasks=2) for arm in (pair.a, pair.b)))
         assert alone is not None
-        assert pair.within == replace(alone, p=min(1.0, alone.p * len(pairs)))
+        assert pair.within == replace(alone, p=min(1.0, alone.p * len(pairs)), tested=len(pairs))
 
 
 def test_an_answer_tells_what_repeats_show_of_tasks_that_are_too_few(record):
@@ -168,8 +168,25 @@ def test_the_first_sentence_names_what_is_never_solved_and_who_exceeds_the_limit
 def test_loops_that_repeats_do_not_tell_apart_are_not_ranked(record):
     scores = {"a": [True] * 40 + [False] * 20, "b": [False] * 20 + [True] * 40}
     made = answer(compared(record, scores))
-    assert made.sentences[0] == "On these 3 tasks no loop is told from another by its repeats: a solved 40 of 60 trials and b 40"
+    assert made.sentences[0] == (
+        "On these 3 tasks no loop is told from another by its repeats: a solved 40 of 60 trials and b 40; "
+        "even 1,000 repeats are not likely to tell them apart"
+    )
     assert not any(each.adopts for each in made.said)
+
+
+def test_where_repeats_told_nothing_it_is_said_what_more_of_them_would(record):
+    same = answer(compared(record, {"a": [True] * 40 + [False] * 20, "b": [True] * 40 + [False] * 20})).sentences[0]
+    assert same.endswith("; more repeats cannot tell them apart, as they solved the same in every trial")
+    scores = {"a": [True] * 36 + [False] * 24, "b": [True] * 32 + [False] * 28}
+    close = answer(compared(record, scores)).sentences[0]
+    found = re.search(r"; about --repeats (\d+) would tell a from b if they go on so \(chance about 80 %\)$", close)
+    assert found is not None
+    times = int(found[1]) / 20
+    more = {loop: own * math.ceil(times) for loop, own in scores.items()}
+    shown = paired_within_tasks(*(trials(record, arm, more[arm], tasks=3) for arm in "ab"))
+    assert shown is not None
+    assert shown.is_apart(0.05)
 
 
 def test_where_tasks_are_enough_what_they_show_of_others_is_told_too(record):

@@ -140,3 +140,20 @@ def test_the_gate_refuses_another_price(priced, tmp_path):
         judge(dearer, bless(priced))
     assert judge(priced, bless(priced)).outcome == "identical"
     assert judge(made(tmp_path, None), bless(priced)).outcome == "identical"
+
+
+def test_a_trial_in_which_the_provider_gave_no_reply_costs_nothing_and_is_not_left_out(tmp_path):
+    config = CompareConfig(
+        loops=("finish",), profiles=("provider-trouble",), suite="arithmetic(size=60)", price=PRICE, runs=tmp_path, mlflow=False
+    )
+    experiment = prepare(config)
+    run(experiment, Unwatched())
+    found = results(experiment.folder)
+    unpaid = [record for record in found.records if not record.input_tokens]
+    assert unpaid
+    assert {(record.cost_usd, record.nominal_usd) for record in unpaid} == {(0.0, 0.0)}
+    assert all(record.cost_usd for record in found.records if record.input_tokens)
+    assert not any("cost is known" in warning for warning in found.comparison.warnings)
+    mean = found.comparison.arms[0].summary.means["nominal_usd"]
+    assert mean is not None
+    assert mean.n == 60

@@ -10,8 +10,8 @@ _MEANING = re.compile(r"--map '?(\w+)'?:")
 _ARMS = re.compile(r"--arm (\w+) --arm (\w+)")
 _SCALE = re.compile(r"--scale (-?[\d.]+),(-?[\d.]+)")
 _FORMAT = re.compile(r"--format ([\w-]+(?:\|[\w-]+)+)")
-_VALUE = re.compile(r"--(scorer|cluster) ('[^']*'|[^\s,;:]+)")
-_FLAG = re.compile(r"--(map|arm|model|scorer|scale|cluster|format|name|suite|alpha|margin|errors-as-failures)\b")
+_VALUE = re.compile(r"--(scorer|rows|cluster) ('[^']*'|[^\s,;:]+)")
+_FLAG = re.compile(r"--(map|arm|model|scorer|rows|scale|cluster|format|name|suite|alpha|margin|errors-as-failures)\b")
 _SWITCH = re.compile(r"--(replace)\b")
 _PLURALS = {"model": "models"}
 """Flags whose setting has another name in Python."""

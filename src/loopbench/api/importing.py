@@ -44,6 +44,7 @@ IMPORT_KINDS: Mapping[str, Kind] = {
     "arm": NAMES,
     "name": Kind((str, Path), "the run's name, or a path"),
     "format": Kind((str,), "the name of a format, such as 'inspect'"),
+    "rows": Kind((str,), "the place of the list of rows in a JSON object, such as 'results.rows'"),
     "scale": Kind((str, list, tuple), "the worst and the best score, such as (0, 100)", Kind((Real, str), "two numbers")),
     "cluster": Kind((str,), "the name of a column or a metadata key"),
     "errors_as_failures": Kind((bool,), "True or False"),
@@ -58,6 +59,7 @@ class ImportSettings(TypedDict, total=False):
     """The settings of an import beside the named parameters."""
 
     models: Sequence[str]
+    rows: str | None
     scale: str | Sequence[float | str] | None
     cluster: str | None
     errors_as_failures: bool
@@ -90,7 +92,8 @@ def import_results(
     `{"task": "question", "arm": "agent"}`; an empty name: none has. Meanings may be named as columns are, such as `usd` for
     `cost_usd`. `scorer`: the column, scorer or evaluator that is the accuracy.
     `arm`: names of the files' arms in turn; equal ones are repeats of one arm. `name`: of the run below `runs`, or a path.
-    `format`: of all files; None: recognized in each. `settings`: models (a list, the model of each file's arm), scale (worst and
+    `format`: of all files; None: recognized in each. `settings`: models (a list, the model of each file's arm), rows (the
+    place of the list of rows in a JSON object), scale (worst and
     best score, such as `(0, 100)`), cluster, errors_as_failures, suite, alpha, margin, runs, replace (True: an imported run of the
     same name).
 
@@ -133,6 +136,7 @@ def _request(given: Mapping[str, Any]) -> ImportRequest:
         format=given["format"],
         reading=ReadingOptions(
             given["scorer"],
+            given.get("rows"),
             None if scale is None else ScoreScale.parse(scale),
             given.get("cluster"),
             columns,

@@ -17,9 +17,10 @@ from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run as run_trials
-from loopbench.experiments.gate import brief
-from loopbench.experiments.gate import outputs as gate_outputs
-from loopbench.experiments.gate.damaged import check_suffix
+from loopbench.experiments.gate.data.damaged import check_suffix
+from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output import sentences as gate_sentences
+from loopbench.experiments.gate.output import text as gate_outputs
 from loopbench.experiments.optimize import tables as optimize_tables
 from loopbench.experiments.optimize.config import SETTINGS as OPTIMIZE_SETTINGS
 from loopbench.experiments.optimize.config import OptimizeConfig, load_optimize_config
@@ -189,8 +190,13 @@ def gate(
         folder = _loaded(run).results.folder
     judged = gates.judge(gates.read_run(folder), blessed, metrics=metrics, alpha=alpha, path=path, common=common, again=again)
     judged = replace(judged, advice=replace(judged.advice, asker="python"))
-    said = [*brief.changed(judged, "finding.tasks"), *brief.sentences(judged), *brief.examples(judged, "finding.tasks")]
-    return GateAnswer(gate_outputs.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
+    said = [
+        *gate_sentences.further_lines(judged),
+        *brief.changed(judged, "finding.tasks"),
+        *brief.sentences(judged),
+        *brief.examples(judged, "finding.tasks"),
+    ]
+    return GateAnswer(gate_sentences.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 
 @question

@@ -33,16 +33,16 @@ from loopbench.experiments.gate import (
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
-from loopbench.experiments.gate.as_junit import error_junit
-from loopbench.experiments.gate.baseline import measured
-from loopbench.experiments.gate.baseline_changes import blessed_crashes, contents, replaced
-from loopbench.experiments.gate.claims import CLAIMS
+from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
+from loopbench.experiments.gate.changes.claims import CLAIMS
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import check_accuracy_margin
-from loopbench.experiments.gate.damaged import DamagedBaseline, check_suffix
-from loopbench.experiments.gate.github import append_error, append_summary, error_annotation, in_actions, step_summary
-from loopbench.experiments.gate.next_steps import let_through, to_json
-from loopbench.experiments.gate.outcome import PASSES
+from loopbench.experiments.gate.data.baseline import measured
+from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
+from loopbench.experiments.gate.data.outcome import PASSES
+from loopbench.experiments.gate.output.github import append_error, append_summary, error_annotation, in_actions, step_summary
+from loopbench.experiments.gate.output.junit import error_junit
+from loopbench.experiments.gate.output.next_steps import let_through, to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY, SHARES
@@ -88,6 +88,13 @@ class OnWorseHere(StrEnum):
 
     FAILED = "fail"
     PASSED = "pass"
+
+
+class OnOtherAnswers(StrEnum):
+    """How answers of the same score count that are others than the blessed ones."""
+
+    PASSED = "pass"
+    FAILED = "fail"
 
 
 HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN}
@@ -142,6 +149,8 @@ class GateOutputs(OptionGroup):
     """How an undecided outcome counts: it exits with code 0, 1 or 3."""
     on_worse_here: OnWorseHere = OnWorseHere.FAILED
     """How it counts if tasks are lost and none gained, by the change of the loop alone: it exits with code 1 or 0."""
+    on_other_answers: OnOtherAnswers = OnOtherAnswers.PASSED
+    """How it counts if answers of the same score are others than before, such as "42" for 42: it exits with code 0 or 1."""
     junit: Path | None = None
     """File to write JUnit XML to."""
     summary: Annotated[Path | None, IfAbsent("$GITHUB_STEP_SUMMARY")] = None
@@ -158,7 +167,12 @@ class GateOutputs(OptionGroup):
 
     def targets(self) -> _Targets:
         """Return where the outcome goes."""
-        return _Targets((self.on_undecided, self.on_worse_here), self.junit, self.summary or step_summary(), self.annotates)
+        return _Targets(
+            (self.on_undecided, self.on_worse_here, self.on_other_answers),
+            self.junit,
+            self.summary or step_summary(),
+            self.annotates,
+        )
 
 
 @with_options(RERUN_FLAGS)
@@ -173,7 +187,8 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     _print_whatever_reads(judged, output)
     undecided = CODES[OnUndecided(judged.undecided_as(outputs.on_undecided.value))]
     codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "worse here": FAILED, "undecided": undecided, "invalid": INVALID}
-    raise typer.Exit(codes[judged.held_as(outputs.on_worse_here.value)])
+    code = codes[judged.held_as(outputs.on_worse_here.value)]
+    raise typer.Exit(FAILED if judged.fails_for_answers and code in (DONE, UNDECIDED) else code)
 
 
 def _judged(
@@ -206,7 +221,7 @@ def _judged(
         found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks, again=repeated
     )
     judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]))
-    judged = let_through(judged, targets.counts[1].value, targets.counts[0].value)
+    judged = let_through(judged, targets.counts[1].value, targets.counts[0].value).with_answers_held(targets.counts[2].value)
     targets.write(judged)
     if options.run is None:
         write_report(found, told=not output.quiet)
@@ -259,7 +274,7 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     write_baseline(output, new)
     size = output.stat().st_size
     print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
-    for line in (*contents(new), *blessed_crashes(found.records)):
+    for line in (*contents(new), *blessed_crashes(found.records, imported=found.manifest.imported is not None)):
         print(plain(f"  {line}"))
     if said:
         print("in the place of the baseline that was there:")
@@ -342,8 +357,8 @@ class _Notes(Unwatched):
 class _Targets:
     """Where the outcome goes, besides stdout."""
 
-    counts: tuple[OnUndecided, OnWorseHere]
-    """How an undecided outcome counts, and how one that is worse here."""
+    counts: tuple[OnUndecided, OnWorseHere, OnOtherAnswers]
+    """How an undecided outcome counts, how one that is worse here, and how answers that are others."""
     junit: Path | None
     summary: Path | None
     annotations: bool
@@ -353,6 +368,7 @@ class _Targets:
         for flag, how, default in (
             ("--on-undecided", self.counts[0], OnUndecided.UNDECIDED),
             ("--on-worse-here", self.counts[1], OnWorseHere.FAILED),
+            ("--on-other-answers", self.counts[2], OnOtherAnswers.PASSED),
         ):
             if how != default:
                 yield from (flag, how.value)

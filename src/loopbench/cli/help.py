@@ -16,7 +16,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         *("loop", "program", "suite", "data", "tools", "profile", "arm", "model", "user", "factor", "interactions", "design"),
         *("config", "name", "prediction"),
     ),
-    "How files are read": ("format", "map", "scorer", "scale", "cluster", "errors-as-failures", "max-left-out"),
+    "How files are read": ("format", "map", "scorer", "rows", "scale", "cluster", "errors-as-failures", "max-left-out"),
     "Tasks and repeats": (
         "split",
         "tasks",
@@ -31,7 +31,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "dev",
         "test",
     ),
-    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided", "on-worse-here"),
+    "Statistics": ("alpha", "margin", "power", "metric", "amortize", "on-undecided", "on-worse-here", "on-other-answers"),
     "Limits": (
         *("max-tool-steps", "trial-timeout", "tool-timeout", "budget", "budget-calls", "budget-tokens", "budget-dollars"),
         *("budget-seconds", "trial-budget-calls", "trial-budget-tokens", "trial-budget-dollars", "trial-budget-seconds"),

@@ -44,6 +44,8 @@ class ImportOptions(OptionGroup):
     """Model of each file in turn; the agent is then called AGENT/MODEL, with the AGENT that --arm names."""
     scorer: str | None = None
     """Scorer, evaluator or column whose score is the accuracy."""
+    rows: Annotated[str | None, IfAbsent("the one list that holds trials")] = None
+    """Place of the list of rows in a JSON object, such as results.rows."""
     scale: Annotated[str | None, IfAbsent("0,1")] = None
     """Scale of numeric scores, WORST,BEST such as 0,100."""
     map_: Annotated[Texts, typer.Option("--map")]
@@ -68,7 +70,7 @@ class ImportOptions(OptionGroup):
             raise ValueError(f"--max-left-out is not within 0 and 1: {self.max_left_out:g}")
         return ImportRequest(
             format=self.format_,
-            reading=ReadingOptions(self.scorer, scale, self.cluster, parse_map(self.map_), self.errors_as_failures),
+            reading=ReadingOptions(self.scorer, self.rows, scale, self.cluster, parse_map(self.map_), self.errors_as_failures),
             arms=self.arm,
             models=self.model,
             suite=self.suite,

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from loopbench.experiments.compare.answer import ComparisonAnswer
-from loopbench.experiments.compare.clustered import clusters_sentence
-from loopbench.experiments.compare.deciding import deciding_command
-from loopbench.experiments.compare.few_tasks_table import FewTasksTable
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import (
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.tables import INVALID_RUN
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
+from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.deciding import deciding_command
+from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.matrix import (
     NOT_APPLICABLE,
     SIGNS,
     AnswerCell,
@@ -25,10 +27,8 @@ from loopbench.experiments.compare.matrix import (
     cost_in_words,
     counted_in,
 )
-from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.sentence import AnswerSentence
-from loopbench.experiments.compare.tables import INVALID_RUN
-from loopbench.experiments.compare.warned import warned
+from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
+from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.metrics.left_out import MAX_LEFT_OUT
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -167,7 +167,8 @@ def _around(found: Results, sentences: Iterator[Text], width: int) -> Iterator[T
     yield from sentences
     yield from wrapped(defaults_sentence(found.manifest), "", width)
     if not found.comparison.invalid:
-        yield from wrapped(clusters_sentence(found.manifest, found.comparison), "", width)
+        for said in unit_sentences(found.manifest, found.comparison):
+            yield from wrapped(said, "", width)
 
 
 def warning_lines(found: Results, width: int) -> Iterator[Text]:
@@ -184,9 +185,10 @@ def warning_lines(found: Results, width: int) -> Iterator[Text]:
 
 def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
     """Yield sentences, the first one bold if it leads, each with its command below."""
+    standing_out = leading(said) if leads else ()
     for number, sentence in enumerate(said):
         command = _command_of(found, sentence)
-        is_bold = leads and all(before.is_basis for before in said[:number])
+        is_bold = number < len(standing_out)
         yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if is_bold else "", width)
         yield from (Text(line, style="dim") for line in command_lines(command, width))
 

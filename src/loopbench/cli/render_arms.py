@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.text import Text
 
-from loopbench.experiments.compare.matrix import amount, counted_in, unit_of_cost
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdict.matrix import amount, counted_in, unit_of_cost
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit

@@ -9,8 +9,8 @@ from rich.text import Text
 from loopbench.experiments.ablate.ablation import AblationResult
 from loopbench.experiments.ablate.recommendation import recommendation, said_of
 from loopbench.experiments.ablate.tables import effect_lines, is_shown, notes, tables
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.matrix import AnswerRow
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.matrix import AnswerRow
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted

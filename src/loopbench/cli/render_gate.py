@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
-from loopbench.experiments.gate import GateResult, brief
-from loopbench.experiments.gate.outcome import PASSES
-from loopbench.experiments.gate.outputs import headline, literal, other_stops, paragraphs, table, task_lines
-from loopbench.experiments.gate.stop_words import shown_stops
+from loopbench.experiments.gate import GateResult
+from loopbench.experiments.gate.data.literal import literal
+from loopbench.experiments.gate.data.outcome import PASSES
+from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output.sentences import MAX_NAMED, further_lines, headline
+from loopbench.experiments.gate.output.stop_words import shown_stops
+from loopbench.experiments.gate.output.text import other_stops, paragraphs, table, task_lines
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded, print_lines
@@ -20,8 +23,8 @@ from .tables import print_table
 STYLES: Mapping[str, str] = {**dict.fromkeys((*PASSES, "within here"), "bold green"), "undecided": "bold yellow"}
 """Of an outcome; of the others, `WORST`."""
 WORST = "bold red"
-MAX_NAMED = 1
-"""Arms and metrics that the first line of the short form names: the rows below it have the others."""
+NAMED_IN_SHORT = 1
+"""Arms and metrics that the first lines of the short form name: the rows below them have the others."""
 MAX_EXAMPLE = 4
 """Lines of a trial that was lost, which a sentence fits into; what a model or a tool wrote may be longer, and the command below it
 shows it whole."""
@@ -31,7 +34,7 @@ def print_gate(judged: GateResult, *, verbose: bool) -> None:
     """Print the outcome: a row per arm and an example of each cause, or, if `verbose`, every metric and the first 20 tasks."""
     console = out()
     if verbose:
-        print_lines(_wrapped(headline(judged), console.width, STYLES.get(judged.outcome, WORST)), console)
+        print_lines(_first_lines(judged, console.width, MAX_NAMED), console)
         if judged.lines:
             print_table(table(judged), console)
         for line in (*paragraphs(judged), *other_stops(shown_stops(judged)), *task_lines(judged)):
@@ -41,7 +44,7 @@ def print_gate(judged: GateResult, *, verbose: bool) -> None:
 
 
 def _brief(judged: GateResult, width: int) -> Iterator[Text]:
-    yield from _wrapped(headline(judged, MAX_NAMED), width, STYLES.get(judged.outcome, WORST))
+    yield from _first_lines(judged, width, NAMED_IN_SHORT)
     if judged.lines:
         yield from folded(([_cells(row) for row in brief.rows(judged, short=short)] for short in (False, True)), width)
     for line in brief.changed(judged):
@@ -51,6 +54,12 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
     if judged.lines:
         yield from _wrapped(brief.margins(judged), width, "dim")
     for line in brief.sentences(judged):
+        yield from _line(line, width)
+
+
+def _first_lines(judged: GateResult, width: int, named: int) -> Iterator[Text]:
+    yield from _wrapped(headline(judged, named), width, STYLES.get(judged.outcome, WORST))
+    for line in further_lines(judged, named):
         yield from _line(line, width)
 
 

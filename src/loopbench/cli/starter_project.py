@@ -64,8 +64,9 @@ TEST = '''\
 
 import pytest
 
-# metrics: tokens may grow by 10 %, and wrong answers given as done by 2 points. An undecided gate fails the test;
-# with on_undecided="skip" it is a skipped test, with a warning on the pull request.
+# metrics: tokens may grow by 10 %, and wrong answers given as done, with a fault left open or a planned result
+# unseen, by 2 points. An undecided gate fails the test; with on_undecided="skip" it is a skipped test, with a
+# warning on the pull request.
 pytestmark = pytest.mark.loop_gate(
     suite="jsonl",
     data="loop_tasks.jsonl",

@@ -4,7 +4,9 @@ all others.
 Student's t takes means for normal, which those of skewed amounts are not: at a log-normal spread of 1.5 its 95 % interval of
 thirty tasks covers 0.79. Every bound here is the farther one of Student's t and of Hall's transformation of t for skewed data (Hall
 1992, J. R. Statist. Soc. B 54:221-228), with half as much again of the skewness that the sample shows: a sample shows too little
-of it, having at most √n. A tail that no task of the sample shows is in no bound. `benchmarks/amounts_check.py` measures both.
+of it, having at most √n. Of few units the transformation is extreme: it may reach five times as far as t, and covers hardly more
+for it. So it reaches at most `farthest` times as far. A tail that no task of the sample shows is in no bound.
+`benchmarks/amounts_check.py` measures this, and `benchmarks/cluster_amounts.py` what else was tried over few clusters.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import special
-from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, student_quantile, unit_values
+from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, shared_units, student_quantile, unit_values
 
 SKEW_FACTOR = 1.5
 """What the skewness of a sample is multiplied by. Of 1, 1.25, 1.5, 1.75 and 2 it is the one with which the interval of a log-normal
 mean covers nearest to 0.95."""
+FARTHEST, UNITS_A_TIME = 2.0, 8
+"""How many times as far as Student's t a bound reaches at most: `FARTHEST` times over up to 16 units, beyond once for each 8."""
 
 
 def mean_interval(means: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
@@ -32,11 +36,12 @@ def mean_interval(means: ArrayLike, clusters: Clusters = None, alpha: float = AL
     values = as_array(means)
     units, value = unit_values(values, clusters), float(values.mean())
     if value - units.min() <= NO_SPREAD * value and units.max() - value <= NO_SPREAD * value:
-        return Interval(value, value, value, len(values))
+        return Interval(value, value, value, len(values), shared_units(len(units), len(values)))
     if are_too_few(len(units), alpha):
         return no_interval(value, len(values), len(units))
     low, high = AmountLaw(units).low(alpha / 2), -AmountLaw(-units).low(alpha / 2)
-    return Interval(value, max(min(low, value), min(value, 0.0)), max(high, value), len(values))
+    ends = max(min(low, value), min(value, 0.0)), max(high, value)
+    return Interval(value, *ends, len(values), shared_units(len(units), len(values)))
 
 
 def are_too_few(units: int, alpha: float = ALPHA) -> bool:
@@ -46,7 +51,12 @@ def are_too_few(units: int, alpha: float = ALPHA) -> bool:
 
 def no_interval(value: float, tasks: int, units: int) -> Interval:
     """Return the estimate of so few units that it has no interval."""
-    return Interval(value, -math.inf, math.inf, tasks, units if units < tasks else None)
+    return Interval(value, -math.inf, math.inf, tasks, shared_units(units, tasks))
+
+
+def farthest(units: int) -> float:
+    """Return how many times as far from the mean as Student's t a bound over so many units reaches at most."""
+    return max(FARTHEST, units / UNITS_A_TIME)
 
 
 class AmountLaw:
@@ -62,6 +72,7 @@ class AmountLaw:
         spread = math.sqrt(float(np.mean(apart**2)))
         self._error = spread / math.sqrt(self._n - 1) if self._n > 1 else 0.0
         skew = float(np.mean((apart / spread) ** 3)) if spread > NO_SPREAD * self._largest else 0.0
+        self._farthest = farthest(self._n)
         self._skew = min(SKEW_FACTOR * skew / math.sqrt(self._n), 0.0)  # a lower bound is too near where the lower tail is long
 
     def p(self, bound: float) -> float:
@@ -70,19 +81,17 @@ class AmountLaw:
         if self._error <= rounding:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
         t = (self._mean - bound) / self._error
-        found = float(special.stdtr(self._n - 1, -min(t, _transformed(t, self._skew))))
+        skewed = min(t, _transformed(t, self._skew))
+        found = float(special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
         return max(found, 0.5**self._n)
 
     def low(self, alpha: float) -> float:
         """Return the bound at which p is alpha, minus infinity where no bound has such a p."""
-        return -math.inf if 0.5**self._n > alpha else self.spread_low(alpha)
-
-    def spread_low(self, alpha: float) -> float:
-        """Return the bound that the spread of the units alone gives, whatever p their number can have at the least."""
-        if self._n == 1:
-            return self._mean
-        t = student_quantile(alpha, self._n - 1)
-        return self._mean - max(t, _untransformed(t, self._skew)) * self._error
+        if 0.5**self._n > alpha:
+            return -math.inf
+        t = student_quantile(alpha, self._n - 1) if self._n > 1 else 0.0
+        reach = max(t, _untransformed(t, self._skew))
+        return self._mean - (min(reach, self._farthest * t) if t > 0 else reach) * self._error
 
 
 def _transformed(t: float, skew: float) -> float:

@@ -24,7 +24,7 @@ One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
 """
 MAX_ARMS = 4
 """Most arms that a warning names."""
-COUNTED = dict(zip(COSTS, ("the number of tokens", "the cost"), strict=True))
+COUNTED = dict(zip(COSTS, ("the number of tokens", "the cost", "the duration in seconds"), strict=True))
 
 
 def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[str]:
@@ -33,13 +33,22 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[str]:
         if not summary.scored:
             yield f"{name}: no trial was scored."
         if summary.faults.short:
-            faults = summary.faults
-            yield f"{name}: only {faults.landed} of {faults.due} scheduled faults landed; the run is invalid."
+            yield short_warning(name, summary)
         if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
             yield (
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
                 "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds."
             )
+
+
+def short_warning(name: str, summary: ArmSummary) -> str:
+    """Return that too few of an arm's scheduled faults landed for a run to say anything for it."""
+    return f"{name}: {short_words(summary)}; the run is invalid."
+
+
+def short_words(summary: ArmSummary) -> str:
+    """Return how many of the scheduled faults landed."""
+    return f"only {summary.faults.landed} of {summary.faults.due} scheduled faults landed"
 
 
 def errored_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -96,15 +105,35 @@ def _biased(gap: float, pair: tuple[str, str]) -> str:
     return f"The shares of {pair[0]} and {pair[1]} differ by {100 * gap:.1f} points, which may bias their comparison."
 
 
-def cost_warnings(arms: Mapping[str, ArmSummary]) -> list[str]:
-    """Return one sentence on the costs that are known of some scored trials of an arm only; none where there are none."""
+def cost_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> list[str]:
+    """Return one sentence on the costs that are known of some scored trials of an arm only; none where there are none.
+
+    It adds where the shares of such trials of two arms that are compared differ.
+    """
+    said = _partly_known_costs(arms)
+    return [" ".join([said, *_unlike_shares(arms, compared)])] if said else []
+
+
+def _unlike_shares(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield of each cost which two arms differ most in the share of the trials where it is known."""
+    for measure in COSTS:
+        known = {name: arm.known[measure] / arm.scored for name, arm in arms.items() if arm.scored and arm.known[measure]}
+        gaps = [(abs(known[a] - known[b]), (a, b)) for a, b in compared if a in known and b in known]
+        gap, pair = max(gaps, default=(0.0, ("", "")))
+        if gap > MAX_ERRORED:
+            shares = f"Between {pair[0]} and {pair[1]} the shares of trials where {COUNTED[measure]} is known"
+            yield f"{shares} differ by {100 * gap:.1f} points, which may bias their comparison."
+
+
+def _partly_known_costs(arms: Mapping[str, ArmSummary]) -> str:
+    """Return which costs are known of some scored trials of an arm only; empty where there are none."""
     partly = [(measure, name) for measure in COSTS for name, summary in arms.items() if _is_partly_known(summary, measure)]
     if len(partly) == 1:
         ((measure, name),) = partly
         summary, mean = arms[name], arms[name].means[measure]
         trials = f"{summary.known[measure]} of its {counted(summary.scored, 'scored trial')}"
         over = f"the mean is over these, in {0 if mean is None else mean.n} of its {summary.tasks} tasks"
-        return [f"{name}: {COUNTED[measure]} is known for {trials}; {over}."]
+        return f"{name}: {COUNTED[measure]} is known for {trials}; {over}."
     clauses = []
     for measure in COSTS:
         partly_known = sorted(
@@ -114,7 +143,7 @@ def cost_warnings(arms: Mapping[str, ArmSummary]) -> list[str]:
             shares = {name: f"{arms[name].known[measure]} of the {arms[name].scored}" for name in partly_known}
             clauses.append(f"{COUNTED[measure]} is known for {of_each(shares, 'scored trials')}")
     sentence = "; ".join(clauses)
-    return [f"{sentence[0].upper()}{sentence[1:]}; each mean is over these."] if clauses else []
+    return f"{sentence[0].upper()}{sentence[1:]}; each mean is over these." if clauses else ""
 
 
 def _is_partly_known(summary: ArmSummary, measure: str) -> bool:

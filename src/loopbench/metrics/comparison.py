@@ -28,7 +28,8 @@ from .pooled import pooled_values
 from .power import spread
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
-from .same_trials import did_the_same
+from .same_trials import same_pairs
+from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
 from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
@@ -68,6 +69,7 @@ class ArmResult:
             "excluded": summary.excluded,
             "tasks": summary.tasks,
         }
+        fields["known"] = dict(summary.known)
         fields["over_templates"] = _interval(summary.over_templates)
         fields |= {metric: _interval(mean) for metric, mean in summary.means.items()}
         return fields | {
@@ -181,6 +183,8 @@ class Comparison:
     """Pairs of arms that did the same in every trial."""
     cost_warnings: tuple[str, ...] = ()
     """Costs that are not known of all trials; they weigh least."""
+    solved_costs: SolvedCosts = NO_SOLVED_COSTS
+    """What arms solved and spent on each task, where they are compared."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -229,9 +233,12 @@ def compare(
     agents = [arm.info for arm in compared if arm.summary.dead != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
+    spent: dict[str, Mapping[str, TaskValues]] = {}
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
+        if metric in UNITS and matched:
+            spent[metric] = values
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = pairs_of_family(metric, tests, alpha, look)
         pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, agents) if metric == PRIMARY else found)
@@ -261,19 +268,10 @@ def compare(
     return Comparison(
         *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)),
         on_tasks=on_tasks,
-        same=tuple(names for names in matched if _went_alike(names, summaries) and did_the_same(*(by_arm[arm] for arm in names))),
-        cost_warnings=tuple(cost_warnings(summaries)),
+        same=same_pairs(matched, summaries, by_arm),
+        cost_warnings=tuple(cost_warnings(summaries, same_air)),
+        solved_costs=SolvedCosts(scores, spent, level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
-
-
-def _went_alike(names: tuple[str, str], summaries: Mapping[str, ArmSummary]) -> bool:
-    """Whether the means of two arms leave it open that they did the same in every trial, so that their trials are looked at."""
-    a, b = (summaries[name] for name in names)
-    return a.stops == b.stops and all(_value(a.means[metric]) == _value(b.means[metric]) for metric in (PRIMARY, "tokens"))
-
-
-def _value(mean: Interval | None) -> float | None:
-    return None if mean is None else mean.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +317,7 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
         advantage = decided.difference.value if metric in _MORE_IS_BETTER else -decided.difference.value
         word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
         over = test.over_templates
-        over_templates = None if over is None else replace(over.interval(decided.level), n=over.units)
+        over_templates = None if over is None else replace(over.interval(decided.level), n=over.units, units=None)
         pair = Pair(
             *(*names, metric, decided.difference, test.flip.units, decided.p, decided.p_holm, test.margin, word, decided.level)
         )
@@ -383,7 +381,9 @@ def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]],
     for pair in pairs:
         test: WithinTest = unpaired_within_tasks if pair.a in imported else paired_within_tasks
         shown = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
-        completed.append(pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested))))
+        completed.append(
+            pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested), tested=tested))
+        )
     return completed
 
 

@@ -63,6 +63,8 @@ class Outlook:
     """The larger one: likely, or where no size that is told is, the largest."""
     equivalent: float | None = None
     """Of two arms, the chance that the larger one shows them to be equivalent; the rest of its chance is that of a difference."""
+    is_median: bool = False
+    """Whether tasks had unequal numbers of repeats, whose median is `repeats`."""
 
     @property
     def is_likelier_equivalent(self) -> bool:
@@ -70,8 +72,9 @@ class Outlook:
         return self.equivalent is not None and 2 * self.equivalent > self.more.chance
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `equivalent` of two arms alone."""
-        return {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}
+        """Plain JSON; `equivalent` of two arms alone, and `is_median` where it holds."""
+        plain = {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}
+        return plain if self.is_median else {name: value for name, value in plain.items() if name != "is_median"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | No
         trials = arms * tasks * found.repeats
         made += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
         units = max(units + 1, _plain(GROWTH * units))
-    return Outlook(found.repeats, made[0], made[-1]) if made else None
+    return Outlook(found.repeats, made[0], made[-1], is_median=found.is_median) if made else None
 
 
 def _plain(number: float) -> int:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import special
-from .amounts import AmountLaw
+from .amounts import AmountLaw, no_interval
 from .permutation import FlipTails, sign_flip
-from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, unit_values, z_quantile
+from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, shared_units, unit_values, z_quantile
 
 Side = Literal["greater", "less"]
 SCORES = 1.0
@@ -75,12 +75,12 @@ class PairedFlip:
     def interval(self, alpha: float = ALPHA) -> Interval:
         """The values that no one-sided test at alpha/2 rejects.
 
-        Where an unbounded quantity has too few units for any test at that level, the ends are by its spread, and 0 lies between.
+        Where an unbounded quantity has too few units for any test at that level, there is no interval, as of its mean.
         """
         low, high = self.bounds(alpha / 2)
         if math.isinf(low):
-            low, high = min(self._sides["greater"].spread_low(alpha / 2), 0.0), max(-self._sides["less"].spread_low(alpha / 2), 0.0)
-        return Interval(self.value, min(low, self.value), max(high, self.value), self.tasks)
+            return no_interval(self.value, self.tasks, self.units)
+        return Interval(self.value, min(low, self.value), max(high, self.value), self.tasks, shared_units(self.units, self.tasks))
 
 
 def _apart(low: float, rejected: bool) -> float:
@@ -117,8 +117,6 @@ class _Scores:
         low = self._center - z_quantile(alpha) * self._error
         lost = self._most_lost(alpha)
         return min(low, -lost * self._size) if lost > 0 else low
-
-    spread_low = low
 
     def _not_lost(self, share: float) -> float:
         """Chance of so few units lost on balance, were `share` of them lost; what was gained on balance hides as many more."""

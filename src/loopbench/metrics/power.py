@@ -68,6 +68,8 @@ class Spread:
     """Median difference of a task."""
     unusual: int = 0
     """Units with a task of another difference."""
+    is_median: bool = False
+    """Whether tasks have unequal numbers of repeats, whose median is `repeats`."""
 
     @property
     def is_clustered(self) -> bool:
@@ -229,7 +231,8 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     return Spread(
         tasks=len(tasks),
         units=units,
-        repeats=_most_repeats(arms),
+        repeats=usual_repeats(_repeats(arms)),
+        is_median=len({*_repeats(arms)}) > 1,
         difference=math.fsum(d) / len(d),
         between=max(units * error**2 - chance, 0.0),
         within_a=within_a,
@@ -259,7 +262,7 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
     return Spread(
         tasks=len(tasks),
         units=units,
-        repeats=_most_repeats([tasks]),
+        repeats=usual_repeats(_repeats([tasks])),
         difference=0.0,
         between=0.0,
         within_a=within,
@@ -340,8 +343,13 @@ def _mean_inverse(tasks: Sequence[Sequence[float]]) -> float:
     return math.fsum(1 / len(values) for values in tasks) / len(tasks)
 
 
-def _most_repeats(arms: Sequence[Sequence[Sequence[float]]]) -> int:
-    return max(len(values) for tasks in arms for values in tasks)
+def usual_repeats(counts: Sequence[int]) -> int:
+    """Return the median of the numbers of repeats that tasks have in the arms; of two in the middle the smaller one."""
+    return sorted(counts)[(len(counts) - 1) // 2]
+
+
+def _repeats(arms: Sequence[Sequence[Sequence[float]]]) -> list[int]:
+    return [len(values) for tasks in arms for values in tasks]
 
 
 def _interval(units: int, difference: float, variance: float, alpha: float, scores: bool) -> tuple[float, float, float]:

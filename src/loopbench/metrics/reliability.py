@@ -98,7 +98,7 @@ def consistency_interval(counts: Sequence[tuple[int, int]], clusters: Clusters =
     """
     scores = [(1 + consistency(n, c)) / 2 for n, c in counts]
     found = _mean(scores, clusters, alpha)
-    return Interval(2 * found.value - 1, 2 * found.low - 1, 2 * found.high - 1, found.n)
+    return Interval(2 * found.value - 1, 2 * found.low - 1, 2 * found.high - 1, found.n, found.units)
 
 
 def _mean(scores: Sequence[float], clusters: Clusters, alpha: float) -> Interval:

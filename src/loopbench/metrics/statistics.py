@@ -9,10 +9,10 @@ tasks are the units again: the numbers then speak about that template only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +40,7 @@ class Interval:
     n: int
     """What was counted: tasks, or events where the interval is one of events."""
     units: int | None = None
-    """Clusters that the tasks are in, where these are too few for an interval; None otherwise."""
+    """Clusters that the tasks are in, where tasks share them: then they are the units. None otherwise."""
 
     @property
     def is_known(self) -> bool:
@@ -53,8 +53,19 @@ class Interval:
         return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0, and an infinite one None."""
-        return {"value": self.value + 0.0, "low": _plain_end(self.low), "high": _plain_end(self.high), "n": self.n}
+        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0, and an infinite one None.
+
+        `clusters` stands in it only where tasks share them.
+        """
+        plain = {"value": self.value + 0.0, "low": _plain_end(self.low), "high": _plain_end(self.high), "n": self.n}
+        return plain if self.units is None else plain | {"clusters": self.units}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Interval:
+        """Return the interval that `as_dict` wrote."""
+        low, high = found["low"], found["high"]
+        ends = -math.inf if low is None else low, math.inf if high is None else high
+        return cls(found["value"], *ends, found["n"], found.get("clusters"))
 
     @property
     def turned(self) -> Interval:
@@ -135,11 +146,12 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
     if flat.min() < 0 or flat.max() > 1:
         raise ValueError("scores must lie in [0, 1]")
     value = float(np.clip(means.mean(), 0.0, 1.0))
-    effective = _effective_number(unit_values(means, clusters), value)
+    units = unit_values(means, clusters)
+    effective = _effective_number(units, value)
     if np.isin(flat, (0.0, 1.0)).all():
         effective = min(effective, float(len(flat)))
     low, high = clopper_pearson(value * effective, effective, alpha)
-    return Interval(value, low, high, len(means))
+    return Interval(value, low, high, len(means), shared_units(len(units), len(means)))
 
 
 def _effective_number(units: Floats, value: float) -> float:
@@ -249,6 +261,11 @@ def unit_count(clusters: Sequence[str]) -> int:
     """Return how many units of inference the tasks make that belong to these clusters."""
     groups = unit_groups(clusters, len(clusters))
     return len(clusters) if groups is None else int(groups.max()) + 1
+
+
+def shared_units(units: int, tasks: int) -> int | None:
+    """Return the number of units where tasks share them; None where each task is one."""
+    return units if units < tasks else None
 
 
 def same_units(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -54,8 +54,8 @@ def measures_of(table: TableName) -> dict[str, Measure]:
     return {name: measure for name, measure in METRICS.items() if measure.table == table}
 
 
-COSTS = ("tokens", "cost_usd")
-"""What a provider may report of some trials and not of others."""
+COSTS = ("tokens", "cost_usd", "seconds")
+"""What a provider, or another tool, may report of some trials and not of others."""
 
 DeathCause = Literal["", "crashed", "never asked"]
 
@@ -150,7 +150,7 @@ class ArmSummary:
 
     @property
     def false_success_rate(self) -> Interval | None:
-        """Share of the scored trials with a wrong answer given as done, as a mean over tasks."""
+        """Share of the scored trials with a wrong answer given as done, see `false_success`, as a mean over tasks."""
         return self.means["false_success_rate"]
 
     @property
@@ -351,7 +351,7 @@ def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:
     templates = found.shared_templates(found.values)
     if templates is None:
         return None
-    return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates))
+    return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates), units=None)
 
 
 def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:

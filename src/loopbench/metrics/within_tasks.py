@@ -36,6 +36,12 @@ class WithinTasks:
     """How far `a` lies above what the null expects of it."""
     p: float
     """Two-sided, of the null that within each task either arm might as well have had the other one's scores."""
+    spread: float = 0.0
+    """Sum of the squared differences of paired trials: of 0/1 scores the number of trials in which they differ."""
+    repeats: float = 0.0
+    """Trials of a task, on average; 0 where trials are not paired."""
+    tested: int = 1
+    """Number of pairs that `p` is adjusted for (Bonferroni)."""
 
     @property
     def turned(self) -> WithinTasks:
@@ -64,9 +70,10 @@ def paired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTasks
     tasks = {task for task, _ in common}
     if len(common) < 2 * len(tasks) or not common:
         return None
-    p = sign_flip([first[key] - second[key] for key in common]).two_sided
+    apart = [first[key] - second[key] for key in common]
+    p, spread = sign_flip(apart).two_sided, math.fsum(each * each for each in apart)
     one, other = math.fsum(first[key] for key in common), math.fsum(second[key] for key in common)
-    return WithinTasks(len(tasks), one, other, (one - other) / 2, p)
+    return WithinTasks(len(tasks), one, other, (one - other) / 2, p, spread, len(common) / len(tasks))
 
 
 def unpaired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTasks | None:

@@ -20,18 +20,18 @@ import numpy as np
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.arm_loop import arm_loop
-from loopbench.experiments.compare.clustered import clusters_sentence
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
-from loopbench.experiments.compare.warned import warned
+from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.why.arms import required_arms
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import RecordTable, distinct
-from loopbench.metrics.summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
+from loopbench.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, count_faults, task_values
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import shown_short
@@ -216,7 +216,7 @@ class Loaded:
             warnings.append(f"{counted(hidden, 'more warning')}: comparison.warnings")
         said = self.verdicts if ablation is None else conclusions(ablation)
         about = [defaults_sentence(self.results.manifest)]
-        about += [] if comparison.invalid else [clusters_sentence(self.results.manifest, comparison)]
+        about += [] if comparison.invalid else unit_sentences(self.results.manifest, comparison)
         return [*invalid, *(said or self._accuracies()), *said_in_python(list(filter(None, about))), *warnings]
 
     def _compared(self) -> list[str]:
@@ -351,6 +351,7 @@ _TRIALS = {
 _ARMS = {
     **dict.fromkeys(("arm", "loop", "base_loop", "model", "profile", "suite"), "string"),
     **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
+    **dict.fromkeys((f"known.{measure}" for measure in COSTS), "int64"),
     **measured(*METRICS, "over_templates", "recovery"),
     "false_success.count": "int64",
     **measured("false_success.rate"),

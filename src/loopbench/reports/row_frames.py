@@ -55,7 +55,8 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if not isinstance(item, Mapping):
             made[f"{prefix}{name}"] = item
         elif item.keys() >= {"value", "low", "high"}:
-            made |= {f"{prefix}{name}" if part == "value" else f"{prefix}{name}_{part}": item[part] for part in item}
+            parts = {"": "value", **{end: end.removeprefix("_") for end in _ENDS}}
+            made |= {f"{prefix}{name}{end}": item[part] for end, part in parts.items() if part in item}
         else:
             made |= flat(item, f"{prefix}{name}.")
     return made

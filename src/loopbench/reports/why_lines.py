@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.compare.air import STILL
-from loopbench.experiments.compare.measured_forms import not_applicable
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdict.air import STILL
+from loopbench.experiments.compare.verdict.measured_forms import not_applicable
 from loopbench.experiments.why.base_rates import BaseRates, doubts_in_words, split_by_doubt
 from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
 from loopbench.experiments.why.remedies import ProposedAblation, ablation_of

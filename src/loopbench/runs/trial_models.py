@@ -81,6 +81,13 @@ class TrialModels:
         return {name: asdict(model.capabilities) for name, model in self.real.items()}
 
 
+def is_priced(models: TrialModels, arm: Arm) -> bool:
+    """Whether it is known what the replies of an arm's model cost."""
+    if arm.is_scripted:
+        return models.scripted_price is not None
+    return bool(getattr(models.real.get(arm.model), "is_priced", False))
+
+
 @dataclass(frozen=True, slots=True)
 class RequestHooks:
     """Who counts, hears and admits the requests of a trial."""

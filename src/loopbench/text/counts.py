@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loopbench.protocol.counts import counted, joined
+
+if TYPE_CHECKING:
+    from loopbench.metrics.outlook import Chance, Outlook
 
 Name = TypeVar("Name", bound=str)
 MAX_REASONS = 3
@@ -36,9 +39,10 @@ MAX_NAMES = 4
 """Names that a sentence lists; of more it says how many."""
 
 
-def tasks_in_words(tasks: int, repeats: int) -> str:
-    """Return `480 tasks`, or `480 tasks × 20` where each has several trials."""
-    return f"{counted(tasks, 'task')}{f' × {repeats:,}' if repeats > 1 else ''}"
+def tasks_in_words(size: Chance, outlook: Outlook) -> str:
+    """Return `480 tasks`, `480 tasks × 20` where each has several trials, or `480 tasks × 2 (the median)` of unequal numbers."""
+    repeats, of = outlook.repeats, " (the median)" * outlook.is_median
+    return f"{counted(size.tasks, 'task')}{f' × {repeats:,}{of}' if repeats > 1 or of else ''}"
 
 
 def listed(names: Sequence[str]) -> str:

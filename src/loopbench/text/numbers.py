@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Pair
+from loopbench.metrics.measure import Measure
 from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
 from loopbench.protocol.counts import counted
 
@@ -85,6 +86,16 @@ def interval(value: Interval | None, digits: int) -> str:
     return "–" if value is None else interval_of(value, rounded_in(value, digits))
 
 
+def measured(value: Interval | None, measure: Measure) -> str:
+    """Return a mean of a measure, or a difference of two, with its interval: dollars with two digits, else its own places."""
+    return "–" if value is None else interval_of(value, dollars) if measure.in_dollars else interval(value, measure.digits)
+
+
+def measured_difference(value: Interval, measure: Measure) -> str:
+    """Return the same of a difference whose interval may hold 0 at an end, as `difference` does."""
+    return measured(value, measure) if measure.in_dollars else difference(value, measure.digits)
+
+
 def difference(value: Interval | None, digits: int) -> str:
     """Return the same of a difference whose interval holds 0 at an end that rounds to it: `0.092 [≤0, 0.177]`.
 
@@ -112,8 +123,7 @@ def signed_interval(value: Interval, digits: int) -> str:
         text = written(number)
         return f"+{text}" if number > 0 and text[0].isdigit() and float(text) else text
 
-    low, middle, high = map(signed, (value.low, value.value, value.high))
-    return f"{middle} [{low}, {high}]"
+    return interval_of(value, signed)
 
 
 def rounded_in(value: Interval, digits: int) -> Callable[[float], str]:

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
-from loopbench.experiments.compare.answer import ComparisonAnswer, answer
-from loopbench.experiments.compare.matrix import places
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
-from loopbench.experiments.compare.sentence import AnswerSentence
 from loopbench.experiments.compare.tables import tables
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer, answer
+from loopbench.experiments.compare.verdict.matrix import places
+from loopbench.experiments.compare.verdict.sentence import AnswerSentence
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.statistics import Interval, chance_again, is_narrow

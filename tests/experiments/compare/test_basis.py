@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.answer_json import answer_json
-from loopbench.experiments.compare.basis import basis
-from loopbench.experiments.compare.measured_forms import are_mixed, estimated_twice
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.basis import basis
+from loopbench.experiments.compare.verdict.measured_forms import are_mixed, estimated_twice
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.models.evidence import FAR, faults_of_few_models, other_estimate
@@ -90,6 +90,26 @@ def test_a_claim_on_few_tasks_by_their_repeats_rests_on_the_same(compared, recor
     assert verdict.text.startswith("On these 4 tasks: adopt finish")
 
 
+def test_what_closes_the_verdicts_on_a_few_tasks_says_that_it_is_of_other_tasks(compared, record):
+    arms = [arm.info for arm in compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 5]}).arms]
+    solved = {"finish": 20, "bare": 12}
+    repeats = [
+        record(
+            arm=arm.arm,
+            task=f"t{task}",
+            repeat=repeat,
+            scores={"accuracy": float(repeat < solved[arm.loop] - (arm.profile == MEANS))},
+        )
+        for arm in arms
+        for task in range(4)
+        for repeat in range(20)
+    ]
+    lines = answer(compare(repeats, arms)).sentences
+    assert "Adopt finish on these 4 tasks under both profiles" in lines
+    closing = "Under both profiles no loop is shown to beat finish and bare on tasks like these, beyond the 4 at hand"
+    assert closing in lines
+
+
 def test_nothing_stands_before_where_nothing_is_claimed_or_measured(compared):
     assert list(basis(compared([MEANS], {FINISH: [9], BARE: [9]}))) == []
     assert list(basis(compared(["flaky-tools"], {FINISH: [9], BARE: [5]}))) == []
@@ -102,6 +122,7 @@ def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
     assert are_mixed(infos)
     lines = answer(found).sentences
     assert lines[0] == f"{MEANS} holds means over models and {MEDIANS} medians: two estimates of one thing, each judged by itself"
+    assert f"Adopt finish under {MEANS}; which loop to adopt is undecided under {MEDIANS}" in lines
     assert any(line.startswith(f"Under {MEANS}: Adopt finish (") for line in lines)
     assert any(line.startswith(f"Under {MEDIANS}: Nothing is decided") for line in lines)
     assert not any("together" in line for line in lines)
@@ -126,6 +147,12 @@ def test_over_profiles_judged_by_themselves_a_line_closes_the_verdicts_and_costs
     crossed = answer(compared([MEANS, MEDIANS], {FINISH: [9, 2], BARE: [2, 9]})).sentences
     assert "No loop is among the best under both profiles" in crossed
     made = answer_json(found)
+    assert made["recommendation"].startswith("Under both profiles: Adopt finish (")
+    assert [each["profiles"] for each in made["recommendations"]] == [[MEANS], [MEDIANS]]
+    assert [each["loops"] for each in made["recommendations"]] == [["finish"], ["finish"]]
+    differ = answer_json(compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9]}))
+    assert differ["recommendation"] is None
+    assert [each["loops"] for each in differ["recommendations"]] == [["finish"], []]
     assert {loop["cost"] for loop in made["loops"]} == {None}
     assert all([*loop["costs"]] == [MEANS, MEDIANS] for loop in made["loops"])
     cost = "tokens a trial under "

@@ -11,12 +11,12 @@ import pytest
 from loopbench.cli import running
 from loopbench.cli.main import app
 from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.deciding import deciding_command
+from loopbench.experiments.compare.verdict.sentence import DecidingRun
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 

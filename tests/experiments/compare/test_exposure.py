@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.exposure import EXECUTED, Exposure, exposures
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.exposure import EXECUTED, Exposure, exposures
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 

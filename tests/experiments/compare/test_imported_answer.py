@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.best_against_others import best_against_others
-from loopbench.experiments.compare.warned import crashed, warned
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.best_against_others import best_against_others
+from loopbench.experiments.compare.verdict.warned import crashed, warned
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.record import Record

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.answer_json import answer_json
 from loopbench.experiments.compare.extend import Additions, extend
 from loopbench.experiments.compare.prepare import prepare, without_formless
 from loopbench.experiments.compare.reopen import look_again
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.several_runs import collect, tables
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
 from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.gate.data.baseline import bless
 from loopbench.experiments.gate.judge import judge
 from loopbench.experiments.why.replay import replayable_run
 from loopbench.loops import Bare, Finish, ReactExtract

@@ -13,17 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.answer_json import answer_json
-from loopbench.experiments.compare.few_tasks_verdict import FewTasksVerdict
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.prices import Prices
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.ties import TieBreaks
-from loopbench.experiments.compare.verdicts import Verdicts
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.few_tasks_verdict import FewTasksVerdict
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.matrix import gap_in_words
+from loopbench.experiments.compare.verdict.prices import Prices
+from loopbench.experiments.compare.verdict.ties import TieBreaks
+from loopbench.experiments.compare.verdict.verdicts import Verdicts
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
-from loopbench.metrics.statistics import Verdict
+from loopbench.metrics.statistics import Interval, Verdict
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +61,7 @@ def test_a_loop_that_solves_little_for_little_is_not_called_cheaper(spent):
     found = spent({"good": (0.9, 300), "early": (0.2, 100)})
     assert first(found) == (
         "Adopt good (300 tokens a trial): better than every other loop; early spends less on a trial (100 tokens against 300), "
-        "but no less on a solved task (500 against 333)"
+        "but whether it does so on a solved task is undecided (500 against 333, paired ratio 1.50 [0.93, 2.22])"
     )
     assert {loop["loop"]: loop["cost_per_solved"] for loop in answer_json(found)["loops"]} == pytest.approx(
         {"good": 300 / 0.9, "early": 500}
@@ -68,10 +69,21 @@ def test_a_loop_that_solves_little_for_little_is_not_called_cheaper(spent):
 
 
 def test_where_the_orders_differ_both_are_told(spent):
-    said = first(spent({"good": (0.9, 300), "early": (0.1, 60), "fair": (0.5, 90)}))
-    assert said.endswith(
-        "; fair costs less by the solved task (180 tokens against 333); early spends less on a trial (60 tokens against 300)"
+    said = answer(spent({"good": (0.9, 300), "early": (0.1, 60), "fair": (0.5, 90)})).said[0]
+    assert said.text.endswith(
+        "; fair costs less by the solved task (180 tokens against 333, paired ratio 0.54 [0.43, 0.69]); "
+        "early spends less on a trial (60 tokens against 300)"
     )
+    assert said.brief.endswith("; fair costs 46 % less by the solved task")
+
+
+def test_what_costs_less_by_the_solved_task_is_undecided_unless_the_paired_ratio_shows_it(spent):
+    said = answer(spent({"good": (0.9, 300), "early": (0.1, 30), "fair": (0.5, 150)}, n=30)).said[0]
+    assert "; whether fair costs less by the solved task is undecided (300 tokens against 333, paired ratio 0.90 [0." in said.text
+    assert said.brief.endswith("; whether fair costs less by the solved task is undecided")
+    dear = answer(spent({"good": (0.9, 300), "early": (0.1, 100)})).said[0]
+    assert "but more on a solved task (1,000 against 333, paired ratio 3.00 [" in dear.text
+    assert dear.brief.endswith("; early spends less on a trial, but more on a solved task")
 
 
 def test_a_loop_is_called_cheaper_only_where_the_pairs_show_it(spent):
@@ -104,9 +116,11 @@ def test_a_loop_that_is_named_for_its_price_is_named_with_its_crashes(spent):
     assert " of 100 trials) or dear (300): " in said
 
 
-def test_of_loops_that_are_not_told_apart_the_cheapest_is_that_by_the_solved_task(spent):
+def test_of_loops_that_are_not_told_apart_it_is_undecided_which_costs_the_least_by_the_solved_task(spent):
     said = first(spent({"a": (0.7, 110), "b": (0.6, 100)}, n=10))
-    assert said.endswith("; the cheapest by the solved task is a (157 tokens); b spends the least on a trial (100 tokens a trial)")
+    assert said.endswith(
+        "; which costs the least by the solved task is undecided; b spends the least on a trial (100 tokens a trial)"
+    )
 
 
 def test_where_nothing_was_solved_there_is_no_price_of_it(spent):
@@ -168,7 +182,16 @@ def test_frameworks_as_they_come_are_told_and_how_they_show_errors():
 def test_verdicts_of_no_pairs_say_nothing(spent):
     found = answer(spent({"a": (0.5, 1)}))
     these = FewTasksVerdict(found.on_tasks, (), Prices(found, ()), 0.05)
-    assert list(Verdicts(found, (), (), (), 0.05, TieBreaks(found, (), (), (), ()), these).told()) == []
+    assert list(Verdicts(found, (), Prices(found, ()), (), 0.05, TieBreaks(found, (), (), (), ()), these).told()) == []
+
+
+def test_a_shown_difference_of_costs_that_ends_at_0_is_told_as_beyond_it(spent):
+    pair = next(each for each in spent({"a": (0.5, 120), "b": (0.5, 100)}).pairs if each.metric == "tokens")
+    at_0 = replace(pair, difference=Interval(20.0, 0.0, 40.0, 100))
+    assert pair.verdict.word == "worse"
+    assert gap_in_words(at_0, "tokens") == "20 [>0, 40]"
+    assert gap_in_words(at_0.turned, "tokens") == "-20 [-40, <0]"
+    assert gap_in_words(replace(at_0, verdict=Verdict("undecided", False)), "tokens") == "20 [0, 40]"
 
 
 def test_what_a_cheaper_loop_saves_is_told_with_its_paired_interval(record):

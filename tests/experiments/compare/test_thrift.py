@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.answer_json import answer_json
-from loopbench.experiments.compare.claims import claims_in_words
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
+from loopbench.experiments.compare.verdict.claims import claims_in_words
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 
@@ -75,7 +75,7 @@ def test_where_the_prompt_cache_reverses_the_order_neither_is_adopted_in_silence
     assert made.brief.startswith(
         "Adopt plain by list tokens (502 against 702), or cached by tokens with a prompt cache (162 against 502)"
     )
-    assert made.adopts == "plain"
+    assert (made.adopts, made.or_else) == ("plain", ("cached",))
 
 
 def test_dollars_are_judged_by_the_list_and_with_a_prompt_cache_as_tokens_are(counted):

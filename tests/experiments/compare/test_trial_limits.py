@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from loopbench.cli import running
 from loopbench.cli.main import app
 from loopbench.cli.render_answer import answer_lines
-from loopbench.experiments.compare.answer import answer
-from loopbench.experiments.compare.deciding import deciding_command
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.sentence import DecidingRun
 from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.tables import tables, to_markdown
-from loopbench.experiments.compare.trial_limits import limits_sentences, trial_limits
+from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.deciding import deciding_command
+from loopbench.experiments.compare.verdict.sentence import DecidingRun
+from loopbench.experiments.compare.verdict.trial_limits import limits_sentences, trial_limits
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.record import Record

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loopbench.experiments.compare.answer import answer
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 

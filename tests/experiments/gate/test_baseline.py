@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
-from loopbench.experiments.gate.baseline import measured, outcome_of, to_text
-from loopbench.experiments.gate.baseline_changes import blessed_crashes, changes, replaced
-from loopbench.experiments.gate.damaged import DamagedBaseline
+from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, changes, replaced
+from loopbench.experiments.gate.data.baseline import measured, outcome_of, to_text
+from loopbench.experiments.gate.data.damaged import DamagedBaseline
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 from loopbench.runs.config import config_from
@@ -371,3 +371,6 @@ def test_to_bless_says_how_many_trials_crash(wind, altered):
     crashing = altered(lambda r: replace(r, stop="crashed", reason="KeyError: 'x'") if r.task == "arithmetic-0001" else r)
     said = "8 of 96 trials crash (8 × KeyError: 'x'), and the gate takes that for what the loop does"
     assert blessed_crashes(crashing.records) == [said]
+    (ended,) = blessed_crashes(crashing.records, imported=True)
+    assert ended.startswith("8 of 96 trials were ended by an error, as the file says (8 × KeyError: 'x')")
+    assert ended.endswith("takes that for what the agent does")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, text
-from loopbench.experiments.gate.as_junit import to_junit
-from loopbench.experiments.gate.github import github_annotations
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.output.github import github_annotations
+from loopbench.experiments.gate.output.junit import to_junit
+from loopbench.experiments.gate.output.sentences import further_lines
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from loopbench.runs.store.files import RunError
 from tests.experiments.gate.conftest import ALL, arm_of, changed_suite, failing, task
@@ -74,7 +75,7 @@ def test_a_loss_under_another_seed_alone_is_laid_to_the_seed(altered, baseline):
     lost = altered(failing(*ALL[:8]))
     judged = judge(lost, baseline.model_copy(update={"seed": 5}))
     assert judged.outcome == "regression"
-    assert headline(judged).startswith("regression: code, options and model are the blessed ones and only the seed is another")
+    assert further_lines(judged)[0].startswith("Code, options and model are the blessed ones and only the seed is another")
     assert judged.bless == ""
     other = {name: arm.model_copy(update={"code": "0" * 64}) for name, arm in baseline.arms.items()}
     changed = judge(lost, baseline.model_copy(update={"seed": 5, "arms": other}))
@@ -209,9 +210,8 @@ def test_a_file_that_holds_tools_and_loop_leads_what_is_held_against_the_loop(al
     loops = {"bare": "my_agent.loops:Bare"}
     was = with_files(baseline, {"my_agent/tools.py": "a"})
     lost = judge(with_files(altered(failing(*ALL[:8])), {"my_agent/tools.py": "b"}, loops), was)
-    assert headline(lost).startswith(
-        "regression: my_agent/tools.py changed since the baseline, so tools or scorers may be the cause"
-    )
+    first = "My_agent/tools.py changed since the baseline, so tools or scorers may be the cause"
+    assert further_lines(lost)[0].startswith(first)
     same = judge(with_files(altered(), {"my_agent/tools.py": "b"}, loops), was)
     assert headline(same).startswith("identical: behaviour unchanged")
     assert same.notes[0] == "Changed since the baseline: my_agent/tools.py; tools and scorers may have, too."

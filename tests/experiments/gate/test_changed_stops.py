@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit, to_markdown
-from loopbench.experiments.gate.changed_stops import is_graver
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.changes.changed_stops import is_graver
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from loopbench.protocol import StopReason
 from tests.experiments.gate.conftest import arm_of, failing, task

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import Baseline, Incomparable, headline, judge, read_baseline
-from loopbench.experiments.gate.baseline import to_text
-from loopbench.experiments.gate.changed_suite import TaskSets
+from loopbench.experiments.gate.data.baseline import to_text
+from loopbench.experiments.gate.data.changed_suite import TaskSets
 from loopbench.experiments.gate.rerun import RerunSettings, config_again
 from tests.experiments.gate.conftest import failing, task
 from tests.experiments.gate.test_baseline import read
@@ -71,7 +71,7 @@ def test_common_tasks_are_judged_and_no_result_of_another_task_counts(wind, alte
     was = of_other_tasks(baseline, task(1))
     judged = judge(altered(failing(task(1))), was, common=True)
     assert headline(judged) == (
-        "identical: on the 11 tasks that are the same in both (1 changed): behaviour unchanged in all 88 trials"
+        "identical: behaviour unchanged in all 88 trials; judged on the 11 tasks that are the same in both (1 changed)"
     )
     assert {arm.trials for arm in judged.arms} == {22}
     assert judged.to_json()["common_tasks"] == {"same": 11, "changed": [task(1)], "added": [], "removed": []}

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge
-from loopbench.experiments.gate.baseline import TaskLine
-from loopbench.experiments.gate.claims import CLAIMS, more_claims
-from loopbench.experiments.gate.sides import Sides
+from loopbench.experiments.gate.changes.claims import CLAIMS, WRONGLY, more_claims
+from loopbench.experiments.gate.data.baseline import TaskLine
+from loopbench.experiments.gate.data.sides import Sides
+from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import arm_of, task
 
@@ -53,12 +54,12 @@ def some_record(wind: Results) -> Record:
 def test_the_first_line_and_a_warning_tell_them_with_one_of_them_and_the_metric_that_judges(altered, baseline: Baseline):
     judged = judge(altered(claiming(task(1), task(2))), baseline, path=Path("b.json"))
     said = (
-        f"4 trials now give a wrong answer as done, and did not in the baseline, such as {ARM}/{task(1)}/0: "
+        f"4 trials now give {WRONGLY}, and did not in the baseline, such as {ARM}/{task(1)}/0: "
         "false_success_rate 0.000 → 0.167 (bare/clean), not judged; --metric false_success_rate=0.02 judges it"
     )
     assert judged.outcome == "unchanged"
     assert headline(judged).startswith("unchanged: every trial has the score and stop of the baseline")
-    assert said in headline(judged)
+    assert f"{said}." in further_lines(judged)
     assert github_annotations(judged)[0].startswith("::warning title=loopbench gate%3A unchanged::")
     assert said in github_annotations(judged)[0]
     found = arm_of(judged, ARM).to_json()["claims"]
@@ -72,11 +73,11 @@ def test_where_they_are_judged_or_fewer_nothing_is_told_beside(altered, wind: Re
     assert all(arm.claims is None for arm in judged.arms)
     fewer = judge(wind, bless(more))
     assert all(arm.claims is None for arm in fewer.arms)
-    assert "wrong answer as done" not in headline(fewer)
+    assert "wrong answer as done" not in "".join([headline(fewer), *further_lines(fewer)])
 
 
 def test_without_counterparts_both_counts_are_told(altered, wind: Results, baseline: Baseline):
     found = altered(claiming(task(1), first_only=True))
     other_seed = replace(found, manifest=found.manifest.model_copy(update={"seed": 7}))
-    said = f"1 trial gives a wrong answer as done, 0 in the baseline, such as {ARM}/{task(1)}/0: "
-    assert said in headline(judge(other_seed, baseline))
+    said = f"1 trial gives {WRONGLY}; 0 in the baseline, such as {ARM}/{task(1)}/0: "
+    assert any(line.startswith(said) for line in further_lines(judge(other_seed, baseline)))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from loopbench.checks.loop.scaffold import new_loop
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.gate import Baseline, bless, judge
-from loopbench.experiments.gate.changed_tasks import _ended_early
-from loopbench.experiments.gate.other_changes import ANSWERS, COURSE, differences, other_answers
-from loopbench.experiments.gate.sides import TrialPair
+from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge, to_junit
+from loopbench.experiments.gate.changes.changed_tasks import _ended_early
+from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
+from loopbench.experiments.gate.data.sides import TrialPair
+from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
 from loopbench.runs.store.traces import read_trace
 
@@ -86,3 +89,25 @@ def test_another_form_of_an_answer_is_told_with_an_example_where_it_scores(
     one = f'1 trial with a score above 0 has the same score with another answer, such as {where}: {was} → ["two",2].'
     assert other_answers([TrialPair(line, record)]) == one * said
     assert other_answers([TrialPair(line.model_copy(update={"answer": None}), record)]) == "", "an older baseline"
+
+
+def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_for(altered, baseline):
+    """42 and "42" score the same, and whoever reads the answer may not take them for the same."""
+
+    def typed(record: Record) -> Record:
+        is_number = record.arm == "bare/clean" and str(record.answer).isdecimal()
+        return replace(record, answer=json.loads(str(record.answer))) if is_number else record
+
+    judged = judge(altered(typed), baseline)
+    assert judged.outcome == "unchanged"
+    assert judged.differs_in == (ANSWER_TYPE,)
+    assert judged.other_answers in judged.notes
+    assert judged.with_answers_held("pass") == judged
+    held = judged.with_answers_held("fail")
+    assert held.fails_for_answers
+    assert headline(held).startswith(
+        "unchanged: some answers are others than the blessed ones, which --on-other-answers fail forbids"
+    )
+    assert github_annotations(held)[0].startswith("::error ")
+    assert judged.other_answers in {case.attrib["message"] for case in ElementTree.fromstring(to_junit(held)).iter("failure")}
+    assert not judge(altered(), baseline).with_answers_held("fail").fails_for_answers

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, headline, judge
-from loopbench.experiments.gate.line_words import effect_in_words
+from loopbench.experiments.gate.output.line_words import effect_in_words
+from loopbench.experiments.gate.output.sentences import MAX_FIRST, further_lines
 from loopbench.metrics.gate import Bounds
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing
@@ -29,7 +30,8 @@ def test_what_a_passing_run_gained_stands_before_its_bill(altered):
     judged = judge(altered(cheaper), was, metrics={"accuracy": 0.02, "tokens": 0.1})
     gained = sum(change.became == "better" for change in judged.tasks)
     assert gained > 24
-    assert headline(judged).startswith(f"pass: {gained} task-arm pairs better, none worse; better: ")
+    assert headline(judged) == f"pass: {gained} task-arm pairs better, none worse"
+    assert further_lines(judged)[0].startswith("Better: ")
 
 
 def poor(record: Record) -> Record:
@@ -41,9 +43,10 @@ def test_scores_are_said_to_stay_only_where_accuracy_did(altered):
     was = of_other_code(bless(altered(poor)))
     judged = judge(altered(lambda record: record), was, metrics={"accuracy": 0.5, "false_success_rate": 0.02})
     said = headline(judged)
+    assert "has the score" not in "".join(further_lines(judged))
     assert {line.outcome for line in judged.lines if line.metric == "accuracy"} == {"pass"}
     assert "has the score" not in said
-    assert "task-arm pairs better, none worse; " in said.partition(": ")[2]
+    assert said.endswith(" task-arm pairs better, none worse")
 
 
 @pytest.mark.parametrize("arm", ["bare/clean", "finish/clean"])
@@ -51,7 +54,7 @@ def test_a_change_both_ways_begins_with_both_counts(altered, arm):
     was = of_other_code(bless(altered(failing(*ALL[:2], arm="bare/clean"))))
     judged = judge(altered(failing(*ALL[4:7], arm=arm)), was)
     if arm == "bare/clean":
-        assert headline(judged).startswith(f"{judged.outcome}: 3 task-arm pairs worse, 2 better; ")
+        assert headline(judged).startswith(f"{judged.outcome}: 3 task-arm pairs worse (other 3), 2 better; ")
     else:
         assert headline(judged).startswith("worse here: 3 tasks lost, none gained in finish/clean")
 
@@ -68,3 +71,24 @@ def test_no_bound_is_minus_nothing(wind_line, zero, small, short):
 @pytest.fixture(scope="module")
 def wind_line(wind):
     return arm_of(judge(wind, bless(wind)), "bare/clean").lines[0]
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.sampled_from([None, "crashed", "max_steps"]), st.booleans())
+def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, wind_baseline, worse, dear, stop, claims):
+    """Whatever the run lost: arms here have short names."""
+
+    def change(record: Record) -> Record:
+        ended = record if stop is None or record.task not in ALL[:worse] else replace(record, stop=stop, reason="KeyError: 'x'")
+        lost = failing(*ALL[:worse])(replace(ended, false_success=claims))
+        return replace(lost, input_tokens=lost.input_tokens * (1 + (record.task in ALL[:dear])))
+
+    found = replace(wind, records=tuple(map(change, wind.records)))
+    judged = judge(found, wind_baseline, metrics={"tokens": 0.1})
+    assert len(headline(judged)) <= MAX_FIRST
+    for line in further_lines(judged):
+        assert line.startswith("loopbench ") or (line.endswith(".") and not line.endswith(".."))
+
+
+@pytest.fixture(scope="module")
+def wind_baseline(wind):
+    return bless(wind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopbench.experiments.gate import github_annotations, headline, judge, to_junit, to_markdown
-from loopbench.experiments.gate.github import append_summary
+from loopbench.experiments.gate.output.github import append_summary
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.experiments.gate import (
     Baseline,
@@ -22,7 +24,8 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.hangs import HANG_TRIALS
+from loopbench.experiments.gate.data.hangs import HANG_TRIALS, hung
+from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.experiments.gate.rerun import RerunSettings
 from loopbench.experiments.gate.running import with_stall_limit
 from loopbench.metrics.record import Record
@@ -30,7 +33,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.files import RunError
-from tests.experiments.gate.conftest import arm_of, task
+from tests.experiments.gate.conftest import ALL, arm_of, task
 
 ARM = "bare/clean"
 WHY = "no end, and no request or call for 60 s"
@@ -52,8 +55,10 @@ def begun(record: Record) -> Record | None:
 
 def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):
     judged = judge(altered(begun), baseline, path=Path("b.json"))
-    said = f"{ARM} hangs: each of its 3 trials ended at its time limit ({WHY}), and none of the baseline's did; "
-    assert headline(judged) == f"regression: {said}the run ended after 12 of its 96 trials"
+    said = f"{ARM} hangs in each of its 3 trials ({WHY})"
+    ran = "the run ended after 12 of its 96 trials, and the other 84 did not run"
+    assert headline(judged) == f"regression: {said}"
+    assert further_lines(judged) == [f"No trial of the baseline ended at its time limit; {ran}."]
     assert (judged.lines, judged.reasons, judged.bless) == ((), (), "")
     assert {change.arm for change in judged.tasks} == {ARM}, "the others have a part of their trials"
     left = "finish/clean, bare/flaky-tools, finish/flaky-tools"
@@ -66,7 +71,7 @@ def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_w
 
 def test_a_whole_run_of_a_loop_that_hangs_is_a_regression_with_its_lines_however_few_there_are(altered, baseline):
     judged = judge(altered(hanging), baseline, metrics={"accuracy": 0.9, "tokens": 0.1})
-    assert headline(judged).startswith(f"regression: {ARM} hangs: each of its 24 trials ended at its time limit")
+    assert headline(judged).startswith(f"regression: {ARM} hangs in each of its 24 trials ({WHY})")
     assert arm_of(judged, ARM).lines[0].outcome == "regression"
     assert {line.outcome for arm in judged.arms if arm.arm != ARM for line in arm.lines} == {"identical"}
 
@@ -82,7 +87,7 @@ def test_where_the_baseline_hung_too_or_a_trial_ended_nothing_is_said_of_hanging
 
 
 def test_a_loop_that_hangs_is_not_blessed(altered):
-    with pytest.raises(RunError, match=r"bare/clean hangs: each of its 3 trials .*; nothing was blessed"):
+    with pytest.raises(RunError, match=r"bare/clean hangs in each of its 3 trials .*; nothing was blessed"):
         bless(altered(begun))
 
 
@@ -156,6 +161,7 @@ def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, base
     assert told.records[-1].arm == ARM
     begin, end = told.notes
     assert begin.startswith("bare/clean: a trial ended at its time limit, 10 s (20 times what the slowest blessed trial took")
+    assert "if 3 trials are interrupted, or the first 3 of an arm end there, the run ends" in begin
     assert [end] == [
         "bare/clean hangs: its first 3 trials ended at their time limit, so the run ends, and the other trials are left out"
     ]
@@ -169,3 +175,52 @@ def test_the_run_goes_on_where_a_trial_ended_by_itself_or_the_baseline_hung(wind
     assert len(play(list(map(hanging, wind.records)), experiment, was).records) == len(wind.records)
     errored = [replace(record, status="errored") for record in map(hanging, wind.records)]
     assert len(play(errored, experiment, baseline).records) == len(errored), "a provider's failure is no loop that hangs"
+
+
+# --- hangs that come and go ---
+
+INTERRUPTED = "it let nothing else run for 11.0 s, and was interrupted at my_loop.py:14"
+
+
+def interrupted_at(names: Collection[str], reason: str = INTERRUPTED) -> Callable[[Record], Record]:
+    """The first trials of these tasks hang, in both arms of clean air."""
+
+    def change(record: Record) -> Record:
+        stuck = record.task in names and record.repeat == 0 and record.arm.endswith("/clean")
+        return replace(record, stop="timeout", reason=reason, scores={"accuracy": 0.0}) if stuck else record
+
+    return change
+
+
+@given(st.sets(st.sampled_from(ALL)), st.booleans())
+def test_the_run_ends_at_the_third_trial_that_was_interrupted_wherever_it_stands(wind, baseline, experiment, names, slow):
+    """A trial that only ended in its time limit may have been slow, as on a busy machine: it ends no run by coming and going."""
+    change = interrupted_at(names, WHY if slow else INTERRUPTED)
+    records = [*(one for one in wind.records if one.task not in names), *map(change, wind.records)]
+    told = play(records, experiment, quick(baseline))
+    stuck = sum(hung(record) for record in told.records)
+    if slow or 2 * len(names) < HANG_TRIALS:
+        assert len(told.records) == len(records)
+    else:
+        assert (stuck, told.records[-1].stop) == (HANG_TRIALS, "timeout")
+        assert told.notes[-1].startswith("3 trials hung and were interrupted, the last of them ")
+
+
+def test_such_a_run_is_a_regression_with_the_line_and_what_did_not_run(altered, baseline):
+    change = interrupted_at(ALL[:2])
+    judged = judge(altered(lambda record: change(record) if record.task in ALL[:4] else None), baseline, path=Path("b.json"))
+    assert headline(judged) == f"regression: bare/clean hangs in 2 of its 8 trials ({INTERRUPTED})"
+    assert further_lines(judged)[0] == f"finish/clean hangs in 2 of its 8 trials ({INTERRUPTED})."
+    assert "the run ended after 32 of its 96 trials, and the other 64 did not run" in further_lines(judged)[1]
+    assert (judged.bless, judged.reasons) == ("", ())
+    assert "a run that ended since a loop hangs cannot be blessed" in text(judged)
+    two = interrupted_at(ALL[:1])
+    few = judge(altered(lambda record: two(record) if record.task in ALL[:4] else None), baseline)
+    assert few.outcome == "invalid", "two say nothing of a run that somebody ended"
+    assert judge(altered(change), baseline).reasons == ()
+
+
+def test_where_the_baseline_hung_too_they_end_no_run(wind, altered, baseline, experiment):
+    was = bless(altered(interrupted_at(ALL[:1])))
+    records = [*(one for one in wind.records if one.task not in ALL[:6]), *map(interrupted_at(ALL[:6]), wind.records)]
+    assert len(play(records, experiment, was).records) == len(records)

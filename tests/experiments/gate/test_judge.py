@@ -13,11 +13,12 @@ import pytest
 
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, Incomparable, bless, headline, judge, read_baseline, write_baseline
-from loopbench.experiments.gate.advice import Larger
-from loopbench.experiments.gate.baseline import to_text
+from loopbench.experiments.gate.data.advice import Larger
+from loopbench.experiments.gate.data.baseline import to_text
 from loopbench.experiments.gate.larger import larger
-from loopbench.experiments.gate.next_steps import next_steps
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.output.next_steps import next_steps
+from loopbench.experiments.gate.output.sentences import further_lines
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.gate import Bounds, GateLine
 from loopbench.metrics.outlook import Chance, MoreRepeats, Outlook
 from loopbench.metrics.record import Record
@@ -84,7 +85,7 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     assert (judged.tasks, judged.same_result, judged.differs_in) == ((), 96, ("tokens",))
     dice, (unjudged,) = judged.notes, judged.details
     assert unjudged.startswith("Not judged: tokens ×1.96 (")
-    assert ", not judged" in headline(judged).partition("tokens ×1.96 (")[2]
+    assert any(line.startswith("Tokens ×1.96 (") and line.endswith(", not judged.") for line in further_lines(judged))
     *first, last = [arm.arm for arm in judged.arms]
     blessed = f"{', '.join(first)} and {last} are the blessed loops (code, options and settings)"
     assert [note.partition(":")[0] for note in dice] == [f"{blessed}, and yet 96 of 96 trials differ"]
@@ -131,9 +132,9 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
-        "stops", "common_tasks", "bless", "counted",
+        "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted",
     }  # fmt: skip
-    alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "unjudged", "claims"}
+    alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "short_of_faults", "unjudged", "claims"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
     assert set(made["arms"][0]["metrics"][0]) == {
         "metric", "outcome", "baseline", "run", "effect", "ratio", "margin", "tasks", "units", "p_worse", "p_holm", "p_beyond",

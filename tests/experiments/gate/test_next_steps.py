@@ -10,9 +10,9 @@ import pytest
 from loopbench.cli import render_gate
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, judge, text, to_junit
-from loopbench.experiments.gate.brief import examples
-from loopbench.experiments.gate.next_steps import let_through, next_steps
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.output.brief import examples
+from loopbench.experiments.gate.output.next_steps import let_through, next_steps
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
 
@@ -166,3 +166,11 @@ def test_tasks_of_several_arms_are_counted_as_what_they_are(altered, baseline, f
     assert both.unit == "task-arm pair"
     assert any(line.startswith("Task-arm pairs: 4 worse") for line in paragraphs(both))
     assert both.to_json()["counted"] == "task-arm pair"
+
+
+@pytest.mark.parametrize("name", ["worse here", "regression"])
+def test_of_imported_results_the_agent_is_to_be_fixed_and_its_new_results_imported(cases, name):
+    imported = replace(cases[name], advice=replace(cases[name].advice, imported=True))
+    said = " ".join(line for step in next_steps(imported) for line in step.lines)
+    assert "Fix the agent and import its new results" in said
+    assert "Fix the loop" not in said

@@ -18,16 +18,16 @@ from loopbench.experiments.gate import (
     GateResult,
     Side,
     TaskChange,
-    brief,
     github_annotations,
     headline,
     text,
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.outcome import Outcome, StopChange
-from loopbench.experiments.gate.outputs import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
-from loopbench.experiments.gate.stop_words import beside_losses
+from loopbench.experiments.gate.data.outcome import Outcome, StopChange
+from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output.stop_words import beside_losses
+from loopbench.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
 from loopbench.metrics.gate import Bounds, GateLine, Held, LineOutcome, decide
 from loopbench.metrics.outlook import Chance, Outlook
 from loopbench.metrics.summary import TaskValues
@@ -216,7 +216,7 @@ def undecided() -> GateResult:
 
 def test_the_words():
     assert text(JUDGED).split("\n") == [
-        "regression: finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
+        "regression: 1 task worse (parse 1); finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
         "arm  metric  was → is  change  outcome",
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
         "Tasks: 1 worse (parse 1), 0 better.",
@@ -291,8 +291,7 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         ),
         (
             replace(JUDGED, arms=(replace(ARM, lines=(replace(LINE, effect=Bounds(-0.015, -0.03, -0.001)),)),)),
-            "regression: finish/clean in accuracy -0.015 [-0.030, -0.001], margin -0.02: the loss is within the margin, but one "
-            "beyond it is not ruled out",
+            "regression: 1 task worse (parse 1); finish/clean in accuracy -0.015 [-0.030, -0.001], margin -0.02",
         ),
         (
             replace(JUDGED, outcome="pass", arms=(replace(ARM, lines=(replace(LINE, outcome="pass", worse=False),) * 2),)),
@@ -304,7 +303,7 @@ def test_the_words_of_ratios_and_of_what_it_takes():
         ),
         (
             replace(JUDGED, outcome="unchanged", arms=(replace(ARM, lines=(replace(LINE, outcome="unchanged", worse=False),)),)),
-            "unchanged: every trial has the score and stop of the baseline, which says nothing of other tasks",
+            "unchanged: every trial has the score and stop of the baseline; of other tasks this says nothing",
         ),
         (
             replace(
@@ -315,8 +314,7 @@ def test_the_words_of_ratios_and_of_what_it_takes():
                     replace(ARM, arm="b", lines=(replace(LINE, arm="b", outcome="unchanged", worse=False),)),
                 ),
             ),
-            "unchanged: every trial has the score and stop of the baseline (b in accuracy), which says nothing of other tasks; "
-            "better: finish/clean in accuracy -0.150 [-0.210, -0.090]",
+            "unchanged: every trial has the score and stop of the baseline (b in accuracy); of other tasks this says nothing",
         ),
     ],
 )
@@ -326,7 +324,7 @@ def test_headlines(judged, said):
 
 def test_annotations():
     first, task = github_annotations(JUDGED)
-    assert first.startswith("::error title=loopbench gate%3A regression::finish/clean in accuracy -0.150 [-0.210, -0.090], margin")
+    assert first.startswith("::error title=loopbench gate%3A regression::1 task worse (parse 1); finish/clean in accuracy -0.150")
     assert "-0.02%0ATasks: 1 worse" in first
     assert task.startswith("::warning title=finish/clean%3A 1 task worse by parse::finish/clean/t1 worse: 1.00 finished 2 -> 0.50")
     assert [line.split(" ")[0] for line in github_annotations(undecided())] == ["::warning", "::warning"]
@@ -342,7 +340,7 @@ def test_junit():
     assert (case.attrib["classname"], case.attrib["name"]) == ("finish/clean", "accuracy")
     failure = case.find("failure")
     assert failure is not None
-    assert failure.attrib["message"] == "regression: -0.150 [-0.210, -0.090], margin -0.02"
+    assert failure.attrib["message"] == "regression: 1 task worse (parse 1); -0.150 [-0.210, -0.090], margin -0.02"
     assert failure.text is not None
     assert "loopbench show runs/r finish/clean/t1/1" in failure.text
     assert ElementTree.fromstring(to_junit(replace(JUDGED, reasons=("a",), arms=()))).find(".//error") is not None

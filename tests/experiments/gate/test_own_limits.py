@@ -11,16 +11,17 @@ import pytest
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import Baseline, headline, judge, to_junit
-from loopbench.experiments.gate.baseline import bless, read_baseline, write_baseline
-from loopbench.experiments.gate.github import github_annotations
-from loopbench.experiments.gate.next_steps import next_steps
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.data.baseline import bless, read_baseline, write_baseline
+from loopbench.experiments.gate.output.github import github_annotations
+from loopbench.experiments.gate.output.next_steps import next_steps
+from loopbench.experiments.gate.output.sentences import further_lines
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.loops.bare import Bare
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.registry import limits_by_default
 from tests.experiments.gate.conftest import arm_of, failing, task
 
-SAID = "its default max_steps is 4, was 10; a comparison sets its own limit, so this is not tested: gate it as bare(max_steps=4)"
+SAID = "its default max_steps is 4, was 10, and no trial tests it, since a comparison sets its own limit"
 
 
 def limited(found: Any, steps: int) -> Any:
@@ -37,7 +38,9 @@ def of_ten(wind) -> Baseline:
 def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten):
     judged = judge(limited(wind, 4), of_ten)
     assert judged.outcome == "undecided"
-    assert headline(judged) == f"undecided: {SAID}; {SAID.replace('bare', 'finish')}"
+    assert headline(judged) == f"undecided: {SAID}; gate it as bare(max_steps=4)"
+    assert further_lines(judged) == ["Gate it as finish(max_steps=4)."]
+    assert f'message="undecided: {SAID}; gate it as bare(max_steps=4)"' in to_junit(judged)
     assert all(arm.limit_alone and arm.identical for arm in judged.arms)
     assert judged.bless
     assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
@@ -61,8 +64,8 @@ def test_the_same_limit_and_one_that_is_not_known_change_nothing(wind, of_ten, b
 def test_a_regression_stays_one_and_says_it_too(altered, of_ten):
     judged = judge(limited(altered(failing(*(task(number) for number in range(1, 9)))), 4), of_ten)
     assert judged.outcome == "regression"
-    assert headline(judged).startswith(f"regression: {SAID}; ")
-    assert "bare/clean in accuracy" in headline(judged)
+    assert headline(judged).startswith("regression: 8 task-arm pairs worse (other 8); bare/clean in accuracy")
+    assert f"{SAID[0].upper()}{SAID[1:]}." in further_lines(judged)
     assert not arm_of(judged, "bare/clean").limit_alone
 
 

@@ -11,7 +11,7 @@ from loopbench.experiments.gate import bless, github_annotations, headline, judg
 from loopbench.experiments.gate.again import MAX_DIFFERING, doubtful
 from loopbench.experiments.gate.case import case_of
 from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.outputs import paragraphs
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing, task
 
@@ -83,7 +83,7 @@ def test_a_trial_that_was_interrupted_is_a_regression_whatever_the_margin_is(alt
     found = altered(ending(STUCK, task(3)))
     assert (ARM, task(3), 0) not in doubtful_of(found, baseline), "it is sure"
     judged = judge(found, baseline, metrics={"accuracy": margin}, path=Path("b.json"))
-    assert headline(judged).startswith(f"regression: 1 trial hangs now ({STUCK}), such as {ARM}/{task(3)}/0")
+    assert headline(judged).startswith(f"regression: 1 trial hangs now ({STUCK})")
     assert arm_of(judged, ARM).hang_alone
     assert f"{ARM}: 1 trial hangs now" in text(judged)
     assert f"{ARM}: a trial that hangs, where the baseline has none, is a regression, whatever" in "".join(paragraphs(judged))

@@ -17,7 +17,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.gate.data.baseline import bless
 from loopbench.experiments.gate.judge import judge
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.import_runs.documents import unscored

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.gate import bless, judge
-from loopbench.experiments.gate.outputs import headline
+from loopbench.experiments.gate.output.sentences import headline
 from loopbench.experiments.import_runs import ImportRequest, import_files
 from loopbench.runs.store.files import RunError
 from tests.cases import cases

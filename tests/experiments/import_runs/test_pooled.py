@@ -109,9 +109,13 @@ def test_rows_of_a_task_that_nothing_tells_apart_count_as_repeats_and_it_says_so
 
 def test_two_rows_of_one_repeat_are_refused_with_the_column_that_tells_them_apart(kit):
     cells = [row | {"repeat": 1} for row in crossed("agent_version", ["v1", "v2"])]
-    with pytest.raises(ValueError, match=r"row 2: arm, task and repeat '1' are in row 1 already; .*: --map arm=agent_version$"):
+    with pytest.raises(
+        ValueError, match=r"row 2: arm, task and repeat '1' are in row 1 already; .*: --map arm=agent_version; otherwise remove"
+    ):
         notes(kit, cells)
-    with pytest.raises(ValueError, match=r"if the rows are of several arms: --map arm=COLUMN$"):
+    with pytest.raises(
+        ValueError, match=r"if the rows are of several arms: --map arm=COLUMN; otherwise remove one of the two rows"
+    ):
         notes(kit, [{"task": "t", "score": 1, "repeat": 1}] * 2)
 
 

@@ -79,7 +79,7 @@ def test_an_evaluator_may_be_called_assertions(kit):
 
 def test_scores_beyond_one_need_a_scale(kit):
     path = kit.put(report(case("a", scores={"stars": 4}), case("b", scores={"stars": 5})))
-    with pytest.raises(ValueError, match=r"case 'a': the score 4 is not within 0 and 1; say what the scale is"):
+    with pytest.raises(ValueError, match=r"case 'a': the score 4 is .*: scores 4 to 5 in evaluator 'stars'; say what the scale is"):
         kit.imported(path)
 
 

@@ -26,7 +26,7 @@ HEAD = "arm,task,repeat,score\n"
             HEAD + 'a,"x\ny",0,1\na,z,0,seven\n',
             "line 4: the score is not a number: 'seven'; words that are understood are PASS and FAIL, yes and",
         ),
-        (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1; say what the scale is, --scale 0,100 say"),
+        (HEAD + "a,x,0,7\n", "line 2: the score 7 is not within 0 and 1: scores of 7 in column 'score'; say what the scale is"),
         (HEAD + "a,x,0,inf\n", "line 2: the score is not a number: 'inf'"),
         (
             'arm,task,score,latency\na,x,1,"1,965"\n',

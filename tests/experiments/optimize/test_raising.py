@@ -103,11 +103,11 @@ def test_an_optimizer_without_attributes_is_left_alone() -> None:
 def test_a_metric_that_returns_none_in_every_call_fails_the_search_also_where_its_budget_ends_it(
     scores: list[float | None], ends_early: bool
 ) -> None:
-    left = iter(scores)
+    left, warned = iter(scores), list[str]()
     optimizer = SimpleNamespace(metric=lambda example, prediction, trace=None: next(left))
 
     def search() -> None:
-        with watched_metric(optimizer, pytest.fail):
+        with watched_metric(optimizer, warned.append):
             assert [optimizer.metric("example", "prediction") for _ in scores] == scores
             if ends_early:
                 raise BudgetSpent
@@ -121,3 +121,19 @@ def test_a_metric_that_returns_none_in_every_call_fails_the_search_also_where_it
             search()
     else:
         search()
+        none = scores.count(None)
+        assert len(warned) == bool(none)
+        assert all(f"gave no score in {none} of {len(scores)} calls" in line for line in warned)
+
+
+def test_where_dspy_cannot_add_scores_up_the_error_says_what_a_metric_is_to_return() -> None:
+    scores = iter([1.0, None])
+    optimizer = SimpleNamespace(metric=lambda example, prediction: next(scores))
+    with (
+        pytest.raises(Uncaught, match=r"gave no score in 1 of 2 calls: .* return False or 0\.0 where an answer is wrong"),
+        watched_metric(optimizer, pytest.fail),
+    ):
+        sum(optimizer.metric("example", "prediction") for _ in range(2))
+    fine = SimpleNamespace(metric=lambda example, prediction: 1.0)
+    with pytest.raises(TypeError, match="unsupported operand"), watched_metric(fine, pytest.fail):
+        sum([fine.metric("example", "prediction"), "of its own"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.size import SizeRequest, size
 from loopbench.experiments.size import tables as report
 from loopbench.experiments.size.pilot import as_shares
@@ -331,3 +332,20 @@ def test_an_imported_run_is_planned_as_far_as_it_is_known(pilot):
     assert (best.cost_usd, best.seconds, best.tokens) == (None, None, 0)
     assert not best.enough_tasks
     assert made.suite_tasks == 100
+
+
+def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
+    def alike(record: Record) -> Record:
+        return replace(record, trace_digest="t", steps=4, input_tokens=10, output_tokens=1, cost_usd=None)
+
+    draws = {loop: lambda rng, task: float(task % 2) for loop in ("a", "b")}
+    same = size(pilot(draws, change=alike), SizeRequest())
+    said = report.answers(same)
+    assert said[0] == "a and b did the same in every trial; no number of tasks tells them apart under this profile"
+    assert [each.purpose for each in same.plans] == ["gate"]
+    assert same.to_json()["same"] == [["a", "b"]]
+    assert report.scope(same) == ""
+    with_another = size(pilot(draws | {"c": lambda rng, task: float(task % 3 > 0)}, change=alike), SizeRequest())
+    assert report.answers(with_another)[0] == said[0]
+    assert {reach.names for reach in plan(with_another, "compare").reaches} == {("a", "c"), ("b", "c")}
+    assert plan(with_another, "compare").level == pytest.approx(0.05 / 3)

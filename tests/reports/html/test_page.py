@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import results
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import FaultRecord
 from loopbench.reports.html.document import Grid

@@ -16,9 +16,9 @@ from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
 from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result

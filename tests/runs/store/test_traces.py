@@ -20,7 +20,7 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.fit_profile.fit import fit_run
-from loopbench.experiments.gate.baseline import bless
+from loopbench.experiments.gate.data.baseline import bless
 from loopbench.experiments.learn_plans.learn import learn_run
 from loopbench.experiments.why.why import why
 from loopbench.metrics.record import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopbench.experiments.compare.answer_json import answer_json
+from loopbench.experiments.compare.verdict.answer_json import answer_json
 from loopbench.protocol.names import value_text
 
 from .ablation import AblationResult

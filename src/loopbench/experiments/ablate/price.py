@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.matrix import amount, unit_of_cost, with_unit
+from loopbench.experiments.compare.verdict.matrix import amount, unit_of_cost, with_unit
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.names import value_text
 from loopbench.text.numbers import interval_of

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Literal
 
-from loopbench.experiments.compare.air import STILL
-from loopbench.experiments.compare.basis import basis
-from loopbench.experiments.compare.matrix import unit_of_cost
-from loopbench.experiments.compare.measured_forms import applies, fitting
-from loopbench.experiments.compare.paired import too_few_to_plan
-from loopbench.experiments.compare.same_loops import without_copies
-from loopbench.experiments.compare.sentence import AnswerSentence, DecidingRun
-from loopbench.experiments.compare.trial_limits import limits_sentences
-from loopbench.experiments.compare.undecided import likelier_equivalent
+from loopbench.experiments.compare.verdict.air import STILL
+from loopbench.experiments.compare.verdict.basis import basis
+from loopbench.experiments.compare.verdict.matrix import unit_of_cost
+from loopbench.experiments.compare.verdict.measured_forms import applies, fitting
+from loopbench.experiments.compare.verdict.paired import too_few_to_plan
+from loopbench.experiments.compare.verdict.same_loops import without_copies
+from loopbench.experiments.compare.verdict.sentence import AnswerSentence, DecidingRun
+from loopbench.experiments.compare.verdict.trial_limits import limits_sentences
+from loopbench.experiments.compare.verdict.undecided import likelier_equivalent
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
 from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
@@ -287,6 +287,6 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""
     alike = likelier_equivalent(pair)
     what = f"decide between {own} and {other}{alike}" if alike else f"tell {own} from {other}"
-    run = f"{tasks_in_words(size.tasks, outlook.repeats)}{under}{open_values.elsewhere(choice.factor, pair)}"
+    run = f"{tasks_in_words(size, outlook)}{under}{open_values.elsewhere(choice.factor, pair)}"
     said = f"{run} would {what} (chance about {chance_in_words(size.chance)})"
     yield AnswerSentence(said, decides=DecidingRun((pair.a, pair.b), size.tasks, size.chance))

@@ -25,7 +25,7 @@ from loopbench.runs.scripted_price import with_scripted_price
 from loopbench.runs.trial_models import TrialModels, open_models
 from loopbench.text.counts import listed
 
-from .measured_forms import applies, fitting
+from .verdict.measured_forms import applies, fitting
 
 
 @dataclass(frozen=True, slots=True)

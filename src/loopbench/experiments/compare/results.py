@@ -25,12 +25,12 @@ from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import traces_damage
 from loopbench.runs.store.traces import TracesSize, traces_size
 
-from .answer import ComparisonAnswer, answer
-from .answer_json import answer_json
-from .exposure import exposures
-from .measured_forms import are_mixed
-from .misleading_plans import misleading_plans
-from .trial_limits import trial_limits
+from .verdict.answer import ComparisonAnswer, answer
+from .verdict.answer_json import answer_json
+from .verdict.exposure import exposures
+from .verdict.measured_forms import are_mixed
+from .verdict.misleading_plans import misleading_plans
+from .verdict.trial_limits import trial_limits
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""

@@ -17,10 +17,10 @@ from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import difference, interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
-from .matrix import COMPARED, NOT_APPLICABLE, SIGNS, Place, places
-from .measured_forms import applies
 from .results import Results
 from .tables import OTHERS, TEMPLATES_NOTE
+from .verdict.matrix import COMPARED, NOT_APPLICABLE, SIGNS, Place, places
+from .verdict.measured_forms import applies
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons, tasks_in_words
 from loopbench.text.numbers import (
     chance_in_words,
-    difference,
     dollars,
     interval,
     limit_text,
+    measured,
+    measured_difference,
     p_value,
     short_name,
     standing,
@@ -32,8 +33,8 @@ from loopbench.text.numbers import (
 )
 from loopbench.text.table import Table, csv_cell, markdown_page
 
-from .answer import answer
-from .matrix import counted_in
+from .verdict.answer import answer
+from .verdict.matrix import counted_in
 
 
 def tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
@@ -64,7 +65,7 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
-    repeats = counted(outlook.repeats, "repeat")
+    repeats = counted(outlook.repeats, "repeat") + ", the median of a task's" * outlook.is_median
     words = (
         f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
     )
@@ -140,7 +141,7 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
                 str(summary.scored),
                 str(summary.errored),
                 str(summary.excluded),
-                *(interval(summary.means[name], min(measure.digits, 4)) for name, measure in measures.items()),
+                *(measured(summary.means[name], measure) for name, measure in measures.items()),
             )
         )
     return _without_unknown("Arms", columns, rows)
@@ -276,7 +277,7 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
             *(known[arm][0] if arm in known else arm for arm in (pair.a, pair.b)),
             *([known[pair.a][1]] if apart else []),
             *([pair.metric] if of_several else []),
-            difference(pair.difference, METRICS[pair.metric].digits),
+            measured_difference(pair.difference, METRICS[pair.metric]),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),
@@ -292,7 +293,7 @@ def _would_decide(outlook: Outlook | None) -> str:
     """Return `790 tasks (80 %)`: the size of a run that is likely to decide, with the chance that it does."""
     if outlook is None:
         return ""
-    return f"{tasks_in_words(outlook.more.tasks, outlook.repeats)} ({chance_in_words(outlook.more.chance)})"
+    return f"{tasks_in_words(outlook.more, outlook)} ({chance_in_words(outlook.more.chance)})"
 
 
 OTHERS = "others like them"
@@ -333,14 +334,14 @@ def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def _front(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
     """Return the table of accuracy against cost, the most accurate arm of a group first."""
     solved = {item.arm: item.value for item in per_solved if item.unit == unit}
-    name, digits = fronts[0].counted if fronts else "", METRICS[unit].digits
+    name = fronts[0].counted if fronts else ""
     columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
     rows = tuple(
         (
             point.arm,
             interval(point.accuracy, 3),
-            interval(point.cost, digits),
-            interval(solved.get(point.arm), digits),
+            measured(point.cost, METRICS[unit]),
+            measured(solved.get(point.arm), METRICS[unit]),
             "yes" if point.on_front else "no",
             f"{point.front_share:.2f}",
         )

@@ -1,16 +1,17 @@
 """The CI gate: bless a baseline, judge a run against it, and report the outcome."""
 
 from .again import RepeatedTrials, run_doubtful_again
-from .as_junit import to_junit
-from .baseline import Baseline, bless, read_baseline, read_run, write_baseline
-from .baseline_changes import replaced
-from .brief import text
+from .changes.baseline_changes import replaced
 from .commands import Rules
 from .comparable import Incomparable, check_request
-from .github import github_annotations
+from .data.baseline import Baseline, bless, read_baseline, read_run, write_baseline
+from .data.outcome import GateArm, GateResult, Side, TaskChange
 from .judge import DEFAULT_METRICS, judge
-from .outcome import GateArm, GateResult, Side, TaskChange
-from .outputs import headline, to_markdown
+from .output.brief import text
+from .output.github import github_annotations
+from .output.junit import to_junit
+from .output.sentences import headline
+from .output.text import to_markdown
 from .rerun import RerunSettings, prepare_again
 from .running import run_unless_it_hangs
 

@@ -21,12 +21,12 @@ from loopbench.runs.manifest import write_manifest
 from loopbench.runs.run_state import RunState, TrialState
 from loopbench.runs.store.records import read_records
 
-from .baseline import Baseline
 from .case import GateCase, Key, case_of
 from .commands import Rules
-from .hangs import hung, was_interrupted
+from .data.baseline import Baseline
+from .data.hangs import hung, was_interrupted
+from .data.sides import TrialPair
 from .running import Run
-from .sides import TrialPair
 
 RepeatedTrials = Sequence[Record]
 """What trials gave that were run once more."""

@@ -13,16 +13,16 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
-from .baseline import Baseline, outcome_of
-from .changed_code import CodeChange
-from .changed_suite import TaskSets
+from .changes.changed_code import CodeChange
+from .changes.unseen import is_changed
 from .commands import GateCommands, Rules
 from .comparable import refuse_other, refuse_other_tasks
-from .hangs import hung, was_interrupted
-from .names import short_arm
-from .sides import Sides
-from .troubles import troubles
-from .unseen import is_changed
+from .data.baseline import Baseline, outcome_of
+from .data.changed_suite import TaskSets
+from .data.hangs import HANG_TRIALS, hung, interrupted, was_interrupted
+from .data.names import short_arm
+from .data.sides import Sides
+from .data.troubles import has_all, troubles
 
 SCRIPTED = "scripted"
 OTHER_CAUSE = "Something else than the loop's code changed: another module, a file, an environment variable"
@@ -70,10 +70,13 @@ class GateCase:
     def manifest(self) -> Manifest:
         return self.run.manifest
 
-    def troubles(self) -> tuple[str, ...]:
-        """Return the reasons why the run or the baseline is invalid."""
+    def troubles(self, *, short_allowed: bool = False) -> tuple[str, ...]:
+        """Return the reasons why the run or the baseline is invalid; `short_allowed`: too few faults that landed are none."""
         dead = [side.arm for side in self.sides if side.dead]
-        return (*troubles(self.run, dead), *(reason for side in self.sides for reason in side.troubles()))
+        return (
+            *troubles(self.run, dead, short_allowed=short_allowed),
+            *(reason for side in self.sides for reason in side.troubles()),
+        )
 
     @property
     def paired(self) -> bool:
@@ -141,6 +144,15 @@ class GateCase:
         loop share."""
         shared = self.fixed and self.code is not None and self.code.files
         return frozenset(side.arm for side in self.sides) if shared else self.causal
+
+    @cached_property
+    def hung(self) -> Sequence[Sides]:
+        """The arms that hang, for sure, where none of their blessed trials did: in all of their first trials; or some of a run that
+        ended before all of its trials did, after so many that were interrupted."""
+        able = [side for side in self.sides if not side.hung_before]
+        if not has_all(self.run) and sum(interrupted(side.records) for side in able) >= HANG_TRIALS:
+            return [side for side in able if interrupted(side.records) or side.hung]
+        return [side for side in able if side.hung]
 
     def hangs(self, record: Record) -> bool:
         """Whether a trial hangs, for sure: it was interrupted, or hung again. One that was only slow ends by itself in time."""

@@ -15,7 +15,7 @@ from loopbench.runs.folders import RUNS
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.permissions import resume_flags
 
-from .baseline import Baseline
+from .data.baseline import Baseline
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.trial_limits import trial_limits
+from loopbench.experiments.compare.verdict.trial_limits import trial_limits
 from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.gate import check_level, check_margin
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
@@ -17,13 +17,13 @@ from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
-from .baseline import Baseline
-from .changed_code import CodeChange, code_change
-from .changed_profile import changed_fields
-from .changed_suite import TaskSets
-from .names import short_arm
-from .sides import Sides
-from .troubles import has_all
+from .changes.changed_code import CodeChange, code_change
+from .changes.changed_profile import changed_fields
+from .data.baseline import Baseline
+from .data.changed_suite import TaskSets
+from .data.names import short_arm
+from .data.sides import Sides
+from .data.troubles import has_all
 
 _HINT = "where that is meant, bless a new run"
 COMMON_FLAG = "--common-tasks"

@@ -23,20 +23,21 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import told_of_exit
 
-from .advice import Advice
 from .again import run_doubtful_again
-from .baseline import Baseline, bless, read_baseline, write_baseline
-from .baseline_changes import blessed_crashes, replaced
-from .brief import text
+from .changes.baseline_changes import blessed_crashes, replaced
 from .commands import Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
-from .damaged import SUFFIX, DamagedBaseline
-from .github import append_summary, error_annotation, github_annotations, in_actions, step_summary
+from .data.advice import Advice
+from .data.baseline import Baseline, bless, read_baseline, write_baseline
+from .data.damaged import SUFFIX, DamagedBaseline
+from .data.literal import literal
+from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
+from .data.outcome import OnUndecided as GateOnUndecided
 from .judge import DEFAULT_METRICS, judge
-from .next_steps import let_through, next_steps
-from .outcome import PASSES, GateResult, OnWorseHere
-from .outcome import OnUndecided as GateOnUndecided
-from .outputs import headline, literal
+from .output.brief import text
+from .output.github import append_summary, error_annotation, github_annotations, in_actions, step_summary
+from .output.next_steps import let_through, next_steps
+from .output.sentences import further_lines, headline
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
 
@@ -71,10 +72,11 @@ class LoopGate:
         Or run `program`, an agent as `--program` takes it: a command line, `my.module:function` or `FILE.py:function`.
         `baseline`: a file, relative to the test's folder [baselines/MODULE.TEST.json]. `margin`: accepted loss of accuracy [0.02].
         `metrics`: other metric → the share that it may grow by, such as {"tokens": 0.1}. `alpha`: level of the tests [0.05].
-        `on_undecided`: fail [default], skip or pass. `on_worse_here`: fail [default] or pass. `common_tasks`: where the suite has
-        changed since, judge by the tasks that are the same in both [False]. All other keywords are settings of a comparison: suite,
-        profile, tasks, repeats, seed, model, cassette, … Return the result; its outcome is `blessed` if a baseline was written. Bad
-        settings, and a baseline of something else, fail the test with a line that names them.
+        `on_undecided`: fail [default], skip or pass. `on_worse_here`: fail [default] or pass. `on_other_answers`: pass [default] or
+        fail, where answers with the blessed score are others. `common_tasks`: where the suite has changed since, judge by the tasks
+        that are the same in both [False]. All other keywords are settings of a comparison: suite, profile, tasks, repeats, seed,
+        model, cassette, … Return the result; its outcome is `blessed` if a baseline was written. Bad settings, and a baseline of
+        something else, fail the test with a line that names them.
         """
         try:
             with told_of_exit():
@@ -171,14 +173,17 @@ class LoopGate:
 
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
-        judged = let_through(judged, settings.on_worse_here, on_undecided)
-        self.say(headline(judged))
+        judged = let_through(judged, settings.on_worse_here, on_undecided).with_answers_held(settings.on_other_answers)
+        for line in (headline(judged), *further_lines(judged)):
+            self.say(line)
         if judged.advice.let_through:
             self.say(next_steps(judged)[0].brief)
         if judged.bless and judged.outcome in PASSES:
             for step in next_steps(judged)[:1]:
                 self.say(step.brief)
         self._show_github(judged, settings)
+        if judged.fails_for_answers:
+            pytest.fail(text(judged), pytrace=False)
         if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
             return
         if outcome == "undecided" and on_undecided == "skip":
@@ -220,6 +225,7 @@ class _Settings:
     baseline: str | Path | None
     on_undecided: OnUndecided
     on_worse_here: OnWorseHere
+    on_other_answers: OnOtherAnswers
     common_tasks: bool
 
     @classmethod
@@ -228,6 +234,7 @@ class _Settings:
         margin = settings.pop("margin", DEFAULT_METRICS[PRIMARY])
         metrics = settings.pop("metrics", {})
         on_undecided, on_worse_here = settings.pop("on_undecided", "fail"), settings.pop("on_worse_here", "fail")
+        on_other_answers = settings.pop("on_other_answers", "pass")
         alpha = settings.pop("alpha", ALPHA)
         baseline = settings.pop("baseline", None)
         common_tasks = settings.pop("common_tasks", False)
@@ -240,6 +247,7 @@ class _Settings:
         for name, value, known_values in (
             ("on_undecided", on_undecided, get_args(OnUndecided)),
             ("on_worse_here", on_worse_here, get_args(OnWorseHere)),
+            ("on_other_answers", on_other_answers, get_args(OnOtherAnswers)),
         ):
             if value not in known_values:
                 raise ValueError(f"{name} is {', '.join(known_values)}, got {value!r}")
@@ -255,6 +263,7 @@ class _Settings:
             baseline=baseline,
             on_undecided=on_undecided,
             on_worse_here=on_worse_here,
+            on_other_answers=on_other_answers,
             common_tasks=common_tasks,
             settings=settings,
         )
@@ -283,7 +292,17 @@ def _named(loop: str | type | None, program: str | None) -> str:
     return loop if isinstance(loop, str) else f"{loop.__module__}:{loop.__qualname__}"
 
 
-OWN_KEYWORDS = ("program", "baseline", "margin", "metrics", "alpha", "on_undecided", "on_worse_here", "common_tasks")
+OWN_KEYWORDS = (
+    "program",
+    "baseline",
+    "margin",
+    "metrics",
+    "alpha",
+    "on_undecided",
+    "on_worse_here",
+    "on_other_answers",
+    "common_tasks",
+)
 """Keywords of a call that are no settings of a comparison."""
 _PLURALS = {"profile": "profiles", "model": "models"}
 

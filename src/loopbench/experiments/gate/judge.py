@@ -14,23 +14,25 @@ from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
 
-from .advice import Advice
-from .baseline import Baseline
 from .case import GateCase, case_of, same_code
-from .changed_code import CodeChange
-from .changed_stops import stop_changes
-from .changed_tasks import changes
-from .claims import CLAIMS, more_claims
+from .changes.altered import altered_trials
+from .changes.changed_code import CodeChange
+from .changes.changed_stops import stop_changes
+from .changes.changed_tasks import changes
+from .changes.claims import CLAIMS, more_claims
+from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
+from .changes.own_limits import held_open, other_loops, tested_lines
+from .changes.unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
-from .hangs import hang_words
+from .data.advice import Advice
+from .data.baseline import Baseline
+from .data.hangs import hang_words
+from .data.names import short_arm
+from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
+from .data.sides import Sides
 from .larger import larger
-from .names import short_arm
-from .other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
-from .outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
-from .own_limits import held_open, other_loops, tested_lines
-from .sides import Sides
-from .unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
+from .shortfalls import lost_all_the_same, shortfalls
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
 
@@ -56,31 +58,35 @@ def judge(
     check_request(baseline, margins, alpha)
     case = case_of(run, baseline, Rules(margins, alpha, common), path, again)
     sides = case.sides
-    reasons = case.troubles()
+    short, hung = shortfalls(case), case.hung
+    reasons = () if short else case.troubles()
     if not reasons:
         refuse_unknown(sides, margins)
-    hung = [side for side in sides if side.hung]
     told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
     stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
-    arms = _with_hangs(() if reasons else _judged_arms(case, stops), hung, run)
+    tasks = changes(run.folder, told, paired=case.paired)
+    arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
+    reasons = reasons if arms else case.troubles()
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
     lead = _lead(outcome, case.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    may_be_meant = not any(side.dead for side in sides) and not only_the_seed and _may_be_meant(case, outcome, arms)
+    may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms)
     answers = other_answers(other) if case.fixed else ""
     notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
         reasons=() if hung else reasons,
         arms=arms,
-        tasks=_of_lost_arms_first(changes(run.folder, told, paired=case.paired), arms),
+        tasks=_of_lost_arms_first(tasks, arms),
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
         notes=(answers, *notes) if answers and outcome in PASSES else notes,
-        other_answers=bool(answers),
+        other_answers=answers,
         details=details,
+        ended=_ended(run) if hung else "",
+        altered=altered_trials(run.folder, told, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
         run=run.folder,
@@ -108,6 +114,8 @@ def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool
 
 def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm]) -> bool:
     """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon."""
+    if any(side.dead for side in case.sides):
+        return False
     if outcome in PASSES and case.only is not None:
         return True
     if outcome in ("pass", "unchanged"):
@@ -116,6 +124,14 @@ def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm]) -> 
 
 
 # --- the arms ---
+
+
+def _held_arms(
+    case: GateCase, stops: Sequence[StopChange], short: Mapping[str, str], tasks: Sequence[TaskChange]
+) -> tuple[GateArm, ...]:
+    """Return the judged arms; none where some have a shortfall of faults, and no arm got worse all the same."""
+    arms = _judged_arms(case, stops)
+    return lost_all_the_same(arms, short, tasks) if short else arms
 
 
 def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, ...]:
@@ -192,18 +208,24 @@ def _lost(lines: Iterable[GateLine]) -> list[GateLine]:
     ]
 
 
-def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides], run: Results) -> tuple[GateArm, ...]:
+def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides]) -> tuple[GateArm, ...]:
     """Return the judged arms, those that hang as regressions; one that was not judged, since its run was ended, has no lines."""
     judged = {arm.arm: arm for arm in arms}
-    ended = f"; the run ended after {len(run.records):,} of its {counted(run.scheduled, 'trial')}"
-    last = [side.arm for side in hung][-1:] if len(run.records) < run.scheduled else []
     for side in hung:
-        said = f"{hang_words(side.arm, side.records)}, and none of the baseline's did{ended * (side.arm in last)}"
+        said = hang_words(side.arm, side.records)
         arm = judged.get(side.arm) or GateArm(
             side.arm, side.baseline_arm, identical=False, trials=len(side.records), scored=side.scored, lines=()
         )
         judged[side.arm] = replace(arm, lines=tuple(_lost(arm.lines)), hangs=said)
     return tuple(judged.values())
+
+
+def _ended(run: Results) -> str:
+    """Return that nothing hung in the baseline, and what was not run, where the run ended since a loop hangs."""
+    left = run.scheduled - len(run.records)
+    ran = f"{len(run.records):,} of its {counted(run.scheduled, 'trial')}"
+    ended = f"; the run ended after {ran}, and the other {left:,} did not run"
+    return f"no trial of the baseline ended at its time limit{ended * bool(left)}"
 
 
 # --- the notes ---
@@ -280,6 +302,7 @@ def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_t
     is_open = outcome in ("undecided", "worse here")
     return Advice(
         differs=tuple(_draws(case)),
+        imported=case.manifest.imported is not None,
         only_the_seed=only_the_seed,
         again=case.commands.again(),
         paired=case.commands.again(paired=True),

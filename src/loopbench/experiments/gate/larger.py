@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loopbench.experiments.compare.deciding import can_be_told, kept_words
+from loopbench.experiments.compare.verdict.deciding import can_be_told, kept_words
 from loopbench.metrics.gate import OPEN, GateLine
 from loopbench.metrics.outlook import MAX_REPEATS
 from loopbench.runs.config import flag_of
 from loopbench.runs.registry import with_size
 from loopbench.text.numbers import chance_in_words
 
-from .advice import Larger
-from .baseline import Baseline
+from .data.advice import Larger
+from .data.baseline import Baseline
 
 SCRIPTED = "scripted"
 """The model that needs no flag."""

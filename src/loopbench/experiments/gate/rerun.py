@@ -16,8 +16,8 @@ from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allowed_conf
 from loopbench.runs.registry import loops_named, programs_named
 from loopbench.runs.store.files import RunError
 
-from .baseline import Baseline
 from .comparable import Incomparable, refuse_other
+from .data.baseline import Baseline
 from .running import with_stall_limit
 
 

@@ -18,44 +18,56 @@ from loopbench.protocol import StopReason
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress
 
-from .baseline import Baseline
 from .comparable import match_arms
-from .hangs import HANG_TRIALS, MIN_LIMIT_S, TIMES_SLOWEST, hung, stall_limit_s
-from .names import short_arm
+from .data.baseline import Baseline
+from .data.hangs import HANG_TRIALS, MIN_LIMIT_S, TIMES_SLOWEST, hung, stall_limit_s, was_interrupted
+from .data.names import short_arm
 
 Run = Callable[[Experiment, Progress], str]
 """Runs the missing trials, and returns the reason for an early stop, or an empty text."""
 
 
 class _Hangs(Exception):
-    """A loop hangs; the text names its arm."""
+    """A loop hangs; the text says which trials show it."""
 
 
 class _Watching:
-    """Progress that ends the run, by an exception, once the first trials of an arm have all ended at their time limit."""
+    """Progress that ends the run, by an exception, once the first trials of an arm have all ended at their time limit, or as many
+    of the whole run were interrupted."""
 
-    def __init__(self, progress: Progress, arms: Collection[str], limit: str) -> None:
-        """`arms`: those that may end the run. `limit`: the trials' time limit, in words."""
+    def __init__(self, progress: Progress, arms: Collection[str], limit: str, *, counts_all: bool) -> None:
+        """`arms`: those that may end the run. `limit`: the trials' time limit, in words. `counts_all`: whether trials that were
+        interrupted end it wherever they stand."""
         self._progress = progress
         self._limit = limit
-        self._arms = set(arms)
+        self._able = frozenset(arms)
+        self._only_hung = set(arms)
         """Arms of which no trial has ended otherwise."""
         self._hung = Counter[str]()
+        self._counts_all = counts_all
+        self._interrupted = 0
 
     def finished(self, record: Record) -> None:
         """Pass a record on. Raises _Hangs."""
         self._progress.finished(record)
         if not hung(record):
-            self._arms.discard(record.arm)
-        elif record.arm in self._arms:
-            self._hung[record.arm] += 1
-            if self._hung[record.arm] == 1:
-                self._progress.noted(
-                    f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if the first {HANG_TRIALS} do, "
-                    "the run ends"
-                )
-            if self._hung[record.arm] == HANG_TRIALS:
-                raise _Hangs(record.arm)
+            self._only_hung.discard(record.arm)
+        elif record.arm in self._able:
+            self._count(record)
+
+    def _count(self, record: Record) -> None:
+        self._hung[record.arm] += 1
+        self._interrupted += was_interrupted(record)
+        if self._hung.total() == 1:
+            in_all = f"{HANG_TRIALS} trials are interrupted, or " * self._counts_all
+            where = f"{in_all}the first {HANG_TRIALS} of an arm end there"
+            self._progress.noted(
+                f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if {where}, the run ends"
+            )
+        if record.arm in self._only_hung and self._hung[record.arm] == HANG_TRIALS:
+            raise _Hangs(f"{short_arm(record.arm)} hangs: its first {HANG_TRIALS} trials ended at their time limit")
+        if self._counts_all and self._interrupted == HANG_TRIALS:
+            raise _Hangs(f"{HANG_TRIALS} trials hung and were interrupted, the last of them {record.name}")
 
     def noted(self, text: str) -> None:
         """Pass a note on."""
@@ -93,7 +105,8 @@ def _limit_words(experiment: Experiment, baseline: Baseline | None) -> str:
 
 
 def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Baseline | None = None, run: Run = run_apart) -> str:
-    """Run the missing trials like `run`, and end the run, with a note, once a loop hangs that did not hang in the baseline.
+    """Run the missing trials like `run`, and end the run, with a note, once a loop hangs that did not hang in the baseline: at the
+    first trials of an arm, if all of them hang, and with the scripted model at as many that were interrupted, wherever they stand.
 
     Return the reason for another early stop, or an empty text. Without a `baseline` any loop that hangs ends the run.
     """
@@ -102,13 +115,16 @@ def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Ba
         matched = match_arms(experiment.manifest, baseline)
         arms = [arm for old, arm in matched.items() if arm is not None and not _ever_hung(baseline, old)]
     try:
-        return run(experiment, _Watching(progress, arms, _limit_words(experiment, baseline)))
+        watching = _Watching(progress, arms, _limit_words(experiment, baseline), counts_all=_is_scripted(experiment, baseline))
+        return run(experiment, watching)
     except _Hangs as error:
-        progress.noted(
-            f"{short_arm(str(error))} hangs: its first {HANG_TRIALS} trials ended at their time limit, so the run ends, and the "
-            "other trials are left out"
-        )
+        progress.noted(f"{error}, so the run ends, and the other trials are left out")
         return ""
+
+
+def _is_scripted(experiment: Experiment, baseline: Baseline | None) -> bool:
+    """Whether a run is judged whose trials need no other time than their loop takes."""
+    return baseline is not None and not experiment.config.opened_models and not experiment.config.real_time
 
 
 def _ever_hung(baseline: Baseline, arm: str) -> bool:

@@ -11,7 +11,7 @@ from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
 from .units import without_unit, words_of
-from .values import names_in_a_line, shown
+from .values import SeveralScoresError, names_in_a_line, shown
 
 _NAMES = """
 arm            arm agent loop design variant system solver agent_name
@@ -127,7 +127,8 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     if found.get("status") == found.get("score"):  # one column says how a trial was judged, and whether an error ended it
         found.pop("status", None)
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
-        raise ValueError(f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {shlex.quote(scores[0])}")
+        there = f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {shlex.quote(scores[0])}"
+        raise SeveralScoresError(there, scores[0])
     for meaning in NEEDED:
         if meaning not in found:
             there = f"such as {_or(COLUMNS[meaning][:SUGGESTED])}; there are {names_in_a_line(names)}"

@@ -40,6 +40,8 @@ class ReadingOptions:
 
     scorer: str | None = None
     """The score to use as accuracy if there are several: a scorer, an evaluator, a column."""
+    rows: str | None = None
+    """The place of the list of rows in a JSON object, such as `results.rows`; None: the one list that holds trials."""
     scale: ScoreScale | None = None
     """The scale of numeric scores; None: 0 to 1."""
     cluster: str | None = None
@@ -112,6 +114,8 @@ class ForeignTrial:
     """Part of the input that a provider served from its cache."""
     cost_usd: float | None = None
     seconds: float | None = None
+    started_at: float | None = None
+    """When it began, in seconds since 1970."""
     confidence: float | None = None
     cluster: str = ""
     attempt: int = 0
@@ -174,6 +178,7 @@ class ForeignTrial:
             output_tokens=output_tokens,
             cached_tokens=self.cached_tokens or 0,
             seconds=self.seconds or 0.0,
+            started_at=self.started_at or 0.0,
             errors=self.errors,
             repeated_calls=self.repeated_calls or 0,
             unknown=self.unknown,

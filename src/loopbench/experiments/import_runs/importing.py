@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,11 +33,13 @@ from .joining import (
     names_alike,
     nothing_in_common,
     rename_arms,
+    scale_hardly_used,
+    tasks_alike,
 )
 from .json_rows import holds_lists, list_of_rows
 from .replacing import check_replaceable, place_beside, take_place
 from .shared_columns import OTHER_TASKS, task_column_hint
-from .values import located
+from .values import SeveralScoresError, located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
 TABLE = "csv"
@@ -106,8 +109,7 @@ def import_files(
     is_there = folder is not None and (folder.exists() or folder.is_symlink())
     if folder is not None and is_there:
         check_replaceable(folder, wanted=request.replace)
-    logs = rename_arms([read_file(path, request) for path in paths], request)
-    joined = join(logs, request)
+    logs, joined = _read_and_joined(paths, request)
     made = new_folder(runs, joined.manifest.suite.name) if folder is None else place_beside(folder) if is_there else folder
     made.mkdir(parents=True, exist_ok=folder is None)
     try:
@@ -122,6 +124,7 @@ def import_files(
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else told_totals(log.trials)))]
     notes = (*(f"{log.path}: {note}" for log, note in told), *half_told_tokens(joined.records), *names_alike(joined))
+    notes = (*notes, *filter(None, [tasks_alike(joined), scale_hardly_used(joined, request.reading.scale)]))
     readings = [f"{log.path}: {reading}" for log in logs for reading in log.readings]
     if request.reading.errors_as_failures:
         readings += filter(None, [errors_as_failures(logs, joined)])
@@ -136,6 +139,23 @@ def import_files(
     cure = "" if request.reading.errors_as_failures else errors_may_be_failures(joined)
     reasons = dict(left_out.most_common())
     return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), reasons, apart, cure)
+
+
+def _read_and_joined(paths: Sequence[Path | GivenRows], request: ImportRequest) -> tuple[list[ForeignLog], Joined]:
+    """Return the files' logs and what they are together.
+
+    Where the user has to say which score is the accuracy, what they have to say besides is told at once.
+    """
+    try:
+        logs = rename_arms([read_file(path, request) for path in paths], request)
+    except SeveralScoresError as error:
+        with_choice = replace(request, reading=replace(request.reading, scorer=error.choice))
+        try:
+            _read_and_joined(paths, with_choice)
+        except ValueError as second:
+            raise ValueError(f"{error}; and then, with --scorer {shlex.quote(error.choice)}: {second}") from None
+        raise
+    return logs, join(logs, request)
 
 
 def _write(folder: Path, joined: Joined) -> int:

@@ -20,7 +20,7 @@ from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry
 
 from .counting import counted
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
-from .values import located, name_of, names_in_a_line, shown
+from .values import ScoreScale, located, name_of, names_in_a_line, score_range, shown
 
 VERSION = "imported"
 """The suite's version."""
@@ -30,6 +30,8 @@ MAX_ARMS = 64
 """Maximum number of arms; more are a sign of a wrong column."""
 MAX_NAMED_TASKS = 2
 """Tasks of an arm that a message names."""
+MIN_USED = 0.05
+"""Share of a given scale below which scores that use no more of it are told: it may be another scale's."""
 MAX_CELLS = 2_000_000
 """Maximum of arms × tasks × repeats."""
 
@@ -177,6 +179,32 @@ def names_alike(joined: Joined) -> Iterator[str]:
     for names in alike.values():
         if len(names) > 1:
             yield f"arms {names_in_a_line(names)} differ in the case of letters only; if they are one, write one name in the file"
+
+
+def tasks_alike(joined: Joined) -> str:
+    """Return that some tasks differ only in the case of their letters or in spaces, with one pair; empty where none do."""
+    alike: dict[str, list[str]] = {}
+    for task in sorted({record.task for record in joined.records}):
+        alike.setdefault("".join(task.casefold().split()), []).append(task)
+    pairs = [names for names in alike.values() if len(names) > 1]
+    if not pairs:
+        return ""
+    many = "" if len(pairs) == 1 else f", and {number_of(len(pairs) - 1, 'other pair')} likewise"
+    first, second = map(shown, pairs[0][:2])
+    return f"tasks {first} and {second} differ only in case or spaces{many}; if they are one task, write one name in the file"
+
+
+def scale_hardly_used(joined: Joined, scale: ScoreScale | None) -> str:
+    """Return that the scores use hardly any of the scale that the user gave; empty where they use enough of it."""
+    scores = [record.accuracy for record in joined.records if record.status == "scored"] if scale is not None else []
+    if scale is None or not scores:
+        return ""
+    low, high = min(scores), max(scores)
+    if high - low >= MIN_USED or (low == high and low in (0.0, 1.0)):
+        return ""
+    ends = [scale.worst + share * (scale.best - scale.worst) for share in (low, high)]
+    seen, used = score_range(ends), f"{100 * (high - low):.2g} % of --scale {scale}"
+    return f"{seen} use {used}; if that is not the scale of these scores, say which it is"
 
 
 def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:

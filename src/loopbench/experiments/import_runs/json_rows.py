@@ -6,6 +6,7 @@ An object may also be a table by its columns, as `DataFrame.to_json` writes it: 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,12 @@ from loopbench.protocol.counts import counted
 
 from .columns import NEEDED, columns_named
 from .foreign_trials import ReadingOptions
+from .values import shown
 
 MAX_LOOKED_AT = 100
 """First rows of a list whose fields tell whether it holds trials."""
+MAX_LEVELS = 8
+"""Most objects, one in the other, in which a list of rows is looked for."""
 MAX_NAMED = 3
 """Most lists that a message names."""
 
@@ -41,16 +45,32 @@ def list_of_rows(data: Any, reading: ReadingOptions) -> RowList:
     if isinstance(data, list):
         return RowList("", data)
     lists = list(_lists_in(data)) if isinstance(data, Mapping) else []
+    if reading.rows is not None:
+        return _at_place([found for found in lists if found.place], reading.rows)
     fitting = [found for found in lists if found.holds_trials(reading)]
-    if len(fitting) == 1:
+    lists = [found for found in lists if found.place] or lists  # objects around a list look like a table by its columns
+    if len(fitting) == 1 or (fitting and not fitting[0].place):  # a table by its columns is the whole
         return fitting[0]
-    named = ", ".join(f"{found.place!r} ({counted(len(found.rows), 'row')})" for found in (fitting or lists)[:MAX_NAMED])
+    named = _named(fitting or lists)
     if fitting:
-        raise ValueError(f"several lists in it hold trials: {named}; write the one that is meant into a file of its own")
+        raise ValueError(f"several lists in it hold trials: {named}; say which is meant: --rows {shlex.quote(fitting[0].place)}")
     if lists:
         cure = "say which fields of its rows are the task and the score: --map task=FIELD,score=FIELD"
         raise ValueError(f"no list in it has trials by its names, of {named}; {cure}")
     raise ValueError("not a JSON array of rows")
+
+
+def _at_place(lists: Sequence[RowList], place: str) -> RowList:
+    """Return the list at the place that the user named. Raises ValueError if none stands there, with those that do."""
+    found = next((one for one in lists if one.place == place), None)
+    if found is None:
+        raise ValueError(f"--rows: no list of rows stands at {shown(place)}; there are {_named(lists) or 'none'}")
+    return found
+
+
+def _named(lists: Sequence[RowList]) -> str:
+    more = f" and {counted(len(lists) - MAX_NAMED, 'other')}" if len(lists) > MAX_NAMED else ""
+    return ", ".join(f"{shown(found.place)} ({counted(len(found.rows), 'row')})" for found in lists[:MAX_NAMED]) + more
 
 
 def holds_lists(data: Any) -> bool:
@@ -59,16 +79,20 @@ def holds_lists(data: Any) -> bool:
 
 
 def _lists_in(data: Mapping[str, Any]) -> Iterator[RowList]:
-    """Yield the lists of objects in an object, at most two levels deep, and the object itself where it is a table by columns."""
+    """Yield the object itself where it is a table by columns, and the lists of objects in it, below objects alone."""
     by_column = _by_columns(data)
     if by_column:
         yield RowList("", by_column)
-        return
+    yield from _lists_below(data, "")
+
+
+def _lists_below(data: Mapping[str, Any], before: str) -> Iterator[RowList]:
     for key, value in data.items():
-        inside = value.items() if isinstance(value, Mapping) else ()
-        for place, rows in ((key, value), *((f"{key}.{inner}", held) for inner, held in inside)):
-            if isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows):
-                yield RowList(place, rows)
+        place = f"{before}{key}"
+        if isinstance(value, Mapping) and place.count(".") < MAX_LEVELS - 1:
+            yield from _lists_below(value, f"{place}.")
+        elif isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+            yield RowList(place, value)
 
 
 def _by_columns(data: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,8 @@ def located(where: str) -> Iterator[None]:
     """Prefix the message of a ValueError raised inside with its place."""
     try:
         yield
+    except SeveralScoresError as error:
+        raise SeveralScoresError(f"{where}: {error}", error.choice) from None
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -243,6 +245,40 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
         hint = "" if scale else "; say what the scale is, --scale 0,100 say"
         raise ValueError(f"the score {raw:g} is not within {low:g} and {high:g}{hint}")
     return min(max(scaled, 0.0), 1.0)
+
+
+def score_range(numbers: Sequence[float]) -> str:
+    """Return `scores 1 to 5`, or `scores of 3` where all are the same."""
+    low, high = min(numbers), max(numbers)
+    return f"scores {low:g} to {high:g}" if low < high else f"scores of {low:g}"
+
+
+def off_scale(values: Iterable[tuple[str, Any]], where: str) -> str:
+    """Return the first number that is not within 0 and 1, with the range of all and what says their scale; empty where all are.
+
+    `values`: of each its place, such as `line 3`. `where`: what they are of, such as `column 'grade'`. No number, no matter.
+    """
+    numbers = dict[str, float]()
+    for place, value in values:
+        with suppress(ValueError):
+            found = None if isinstance(value, bool) else number(value, where)
+            numbers |= {} if found is None else {place: found}
+    off = next((place for place, found in numbers.items() if not -ROUNDING <= found <= 1 + ROUNDING), None)
+    if off is None:
+        return ""
+    low, high = min(numbers.values()), max(numbers.values())
+    ends = ScoreScale(low, high) if low < high else ScoreScale(0.0, high)
+    said = f"{off}: the score {numbers[off]:g} is not within 0 and 1: {score_range([low, high])} in {where}"
+    return f"{said}; say what the scale is, its worst and its best: --scale {ends}, say"
+
+
+class SeveralScoresError(ValueError):
+    """Several scores may be the accuracy, and the user did not say which."""
+
+    def __init__(self, message: str, choice: str) -> None:
+        super().__init__(message)
+        self.choice = choice
+        """One of them."""
 
 
 def other_scores(values: Mapping[str, Any]) -> dict[str, float]:

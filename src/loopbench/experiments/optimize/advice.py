@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopbench.experiments.compare.undecided import what_decides
+from loopbench.experiments.compare.verdict.undecided import what_decides
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Gain
 from loopbench.metrics.statistics import Interval

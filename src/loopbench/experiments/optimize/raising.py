@@ -1,7 +1,8 @@
 """When a scorer or a metric that gives no score ends a search.
 
 One that raises ends it once it has raised three times, and more often than it gave a score; a metric that only returns None fails
-it at its end.
+it at its end. DSPy has no rule for None: it takes it for no success where it looks for demonstrations, and cannot add it up
+elsewhere.
 """
 
 from __future__ import annotations
@@ -58,6 +59,12 @@ class Raising:
         """Whether no call gave a score, and some returned None."""
         return 0 < self.returned_none == self.called - self.raised
 
+    @property
+    def without_score(self) -> str:
+        """Return in how many calls it gave no score, and what to return there."""
+        none = f"gave no score in {self.returned_none} of {counted(self.called, 'call')}"
+        return f"{none}: it has to return a number or a bool, not None; return False or 0.0 where an answer is wrong"
+
     def __str__(self) -> str:
         """Return `raised in 3 of 50 calls`."""
         return f"raised in {self.raised} of {counted(self.called, 'call')}"
@@ -85,11 +92,17 @@ def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
     except BudgetSpent:
         _check_scores(raising)
         raise
+    except TypeError as error:
+        if raising.returned_none:  # DSPy adds scores up
+            raise Uncaught(f"in the metric, which {raising.without_score}") from error
+        raise
     finally:
         attributes.update(own)
     _check_scores(raising)
     if raising.raised:
         warn(f"its metric {raising}, which count 0, first with {raising.first}")
+    if raising.returned_none:
+        warn(f"its metric {raising.without_score}")
 
 
 def _check_scores(raising: Raising) -> None:
@@ -97,8 +110,7 @@ def _check_scores(raising: Raising) -> None:
     if raising.is_hopeless:
         raise Uncaught(f"in the metric, which {raising}: {raising.first}")
     if raising.is_silent:
-        none = f"gave no score in {raising.called} of {counted(raising.called, 'call')}"
-        raise Uncaught(f"in the metric, which {none}: it has to return a number or a bool, not None")
+        raise Uncaught(f"in the metric, which {raising.without_score}")
 
 
 @dataclass(frozen=True, slots=True)

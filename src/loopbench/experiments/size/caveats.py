@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopbench.experiments.compare.clustered import units_named
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdict.clustered import units_named
 from loopbench.metrics import special
 from loopbench.metrics.power import UNSEEN, Spread
 from loopbench.metrics.statistics import NO_SPREAD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from loopbench.datasets.generating import MAX_SIZE
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.permutation import sign_flip
-from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen
+from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
@@ -102,7 +103,9 @@ class Pilot:
     loops: Mapping[str, Spread]
     """Arm → the spread between its own runs."""
     pairs: Mapping[tuple[str, str], Spread]
-    """Pair of compared arms → its spread; if no arms are compared, each arm with another design."""
+    """Pair of compared arms → its spread, without those of `same`; if no arms are compared, each arm with another design."""
+    same: tuple[tuple[str, str], ...]
+    """Pairs of compared arms that did the same in every trial, which no number of tasks tells apart."""
     second: Mapping[str, tuple[float, float]]
     """Arm → the difference of the second run, and its p-value."""
     price: TrialCost
@@ -116,7 +119,7 @@ class Pilot:
     @property
     def alone(self) -> bool:
         """Whether no two arms are compared with each other."""
-        return all(b == ANOTHER for _, b in self.pairs)
+        return bool(self.pairs) and all(b == ANOTHER for _, b in self.pairs)
 
 
 def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pilot:
@@ -140,20 +143,29 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pi
     known_loops = {arm: loop_spread for arm, loop_spread in loops.items() if loop_spread is not None}
     if not known_loops:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
-    settings = run.manifest.settings
+    settings, same = run.manifest.settings, _same(run, second)
+    compared = {names: own for names, own in _pairs(run, values, scores).items() if names not in same}
+    alone = {} if compared or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops}
     return Pilot(
         request=request,
         alpha=settings.alpha if request.alpha is None else request.alpha,
         compare_margin=settings.margin,
-        repeats=settings.repeats,
+        repeats=_repeats(run),
         values=values,
         loops=known_loops,
-        pairs=_pairs(run, values, scores) or {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops},
+        pairs=compared or alone,
+        same=same,
         second={} if second is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
         price=_price([[r for trials in by_run for r in trials] for arm, by_run in scored.items() if arm in values]),
         in_flight=_in_flight(run.manifest.settings),
         supply=_supply(run),
     )
+
+
+def _repeats(run: Results) -> int:
+    """Return how often a task ran in each arm; of an imported run the median, as tasks may have unequal numbers of repeats."""
+    ran = Counter((record.arm, record.task) for record in run.records if record.status != "excluded")
+    return usual_repeats([*ran.values()]) if run.manifest.imported is not None and ran else run.manifest.settings.repeats
 
 
 def as_shares(values: TaskValues, mean: float | None = None) -> TaskValues:
@@ -174,6 +186,12 @@ def _pairs(run: Results, values: Mapping[str, TaskValues], scores: bool) -> dict
             if pair_spread is not None:
                 spreads[a.arm, b.arm] = pair_spread
     return spreads
+
+
+def _same(run: Results, second: Results | None) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of arms that did the same in every trial, of a second run, too."""
+    again = run if second is None else second
+    return tuple(names for names in run.comparison.same if again.comparison.are_same(*names))
 
 
 def _spread_of_shares(a: TaskValues, b: TaskValues) -> Spread | None:

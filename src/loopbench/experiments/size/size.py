@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.sentence import DecidingRun
+from loopbench.experiments.compare.verdict.same_loops import SameLoops, same_loops
+from loopbench.experiments.compare.verdict.sentence import DecidingRun
 from loopbench.metrics.summary import PRIMARY, SHARES
 
 from .caveats import caveats
-from .pilot import SizeRequest, read_pilot
+from .pilot import Pilot, SizeRequest, read_pilot
 from .sizes import PLANS, Noise, SizeOption, noise
 
 
@@ -32,10 +33,14 @@ class Sizing:
     """Number of tasks of the suite that would be scored; None if unknown."""
     split: str | None
     """Split of the suite that the pilot's tasks are of, and those of the planned run; None: all tasks."""
+    profiles: int
+    """Number of profiles of the pilot."""
     noise: tuple[Noise, ...]
     plans: tuple[SizeOption, ...]
     caveats: tuple[str, ...]
     """The caveats, a sentence each."""
+    same: tuple[tuple[str, ...], ...] = ()
+    """Loops or arms that did the same in every trial of the pilot, of which no size is told."""
     likely: DecidingRun | None = None
     """What the pilot's own answer names: the run of two of its loops alone that is likely to decide, by the difference seen."""
 
@@ -56,6 +61,7 @@ class Sizing:
             "noise": [asdict(noise) for noise in self.noise],
             "plans": [plan.to_json() for plan in self.plans],
             "doubts": list(self.caveats),
+            "same": [list(names) for names in self.same],
             "likely": None if self.likely is None else asdict(self.likely),
         }
 
@@ -66,6 +72,7 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
     Raises ValueError for bad arguments, for a pilot that lacks the metric or has one task, and for runs that do not match.
     """
     pilot = read_pilot(run, request, again)
+    purposes = [purpose for purpose in request.purposes if purpose != "compare" or pilot.pairs]
     return Sizing(
         run=str(run.folder),
         metric=request.metric,
@@ -77,11 +84,25 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         suite=run.manifest.suite.name,
         suite_tasks=pilot.supply.tasks,
         split=run.manifest.settings.split,
+        profiles=len(run.manifest.profiles),
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
-        plans=tuple(PLANS[purpose](pilot) for purpose in request.purposes),
+        plans=tuple(PLANS[purpose](pilot) for purpose in purposes),
         caveats=tuple(caveats(pilot, run, again)),
+        same=_same(pilot, run) if "compare" in request.purposes else (),
         likely=_likely(run) if request.metric == PRIMARY and "compare" in request.purposes else None,
     )
+
+
+def _same(pilot: Pilot, run: Results) -> tuple[tuple[str, ...], ...]:
+    """Return the loops that did the same under every profile, and the pairs of arms that did so under some of them."""
+    groups = [same for same in same_loops(run.comparison) if all(pair in pilot.same for pair in _pairs_within(same, run))]
+    told = {pair for same in groups for pair in _pairs_within(same, run)}
+    return (*((same.plain, *same.others) for same in groups), *(pair for pair in pilot.same if pair not in told))
+
+
+def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
+    names = {arm.info.arm for arm in same.arms}
+    return [pair for pair in run.comparison.same if set(pair) <= names]
 
 
 def _likely(run: Results) -> DecidingRun | None:

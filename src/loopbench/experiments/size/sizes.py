@@ -117,7 +117,7 @@ def noise(pilot: Pilot, arm: str) -> Noise:
 
 def compare_plan(pilot: Pilot) -> SizeOption:
     """Return sizes that decide each pair with the requested power: they show a difference of the margin, or equivalence."""
-    power, level = pilot.request.power, pilot.alpha / len(pilot.pairs)
+    power, level = pilot.request.power, pilot.alpha / (len(pilot.pairs) + len(pilot.same))
     margin = pilot.compare_margin if pilot.request.margin is None else pilot.request.margin
 
     def reach(names: tuple[str, str], pair: Spread) -> Reach:

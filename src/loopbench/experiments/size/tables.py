@@ -6,8 +6,8 @@ import math
 import shlex
 
 from loopbench.datasets.generating import MAX_SIZE
-from loopbench.experiments.compare.paired import FIRST_TASKS, are_too_few_to_plan
-from loopbench.protocol.counts import counted
+from loopbench.experiments.compare.verdict.paired import FIRST_TASKS, are_too_few_to_plan
+from loopbench.protocol.counts import counted, joined
 from loopbench.text.numbers import duration
 from loopbench.text.table import Table
 
@@ -33,8 +33,10 @@ CHEAPER = 0.95
 
 
 def answers(sizing: Sizing) -> list[str]:
-    """Return the answer for each purpose, a sentence each."""
-    return [_answer(sizing, plan) for plan in sizing.plans]
+    """Return what no number of tasks tells apart, and the answer for each purpose, a sentence each."""
+    never = "did the same in every trial; no number of tasks tells them apart under"
+    these = "these profiles" if sizing.profiles > 1 else "this profile"
+    return [*(f"{joined(names)} {never} {these}" for names in sizing.same), *(_answer(sizing, plan) for plan in sizing.plans)]
 
 
 def scope(sizing: Sizing) -> str:

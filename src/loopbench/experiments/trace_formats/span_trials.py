@@ -128,6 +128,7 @@ class SpanTrials:
             answer=answer_of(answer or None),
             cost_usd=told.cost_usd,
             seconds=root.seconds,
+            started_at=root.start / 1e9,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
             beyond_parts=beyond_parts_in(items),
             trace=ForeignTrace(events, query, untold=tuple(sorted(untold))),

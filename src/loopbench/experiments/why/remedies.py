@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loopbench.experiments.compare.exposure import GUARD
-from loopbench.experiments.compare.fences import FENCED, FENCES, READ, REFUSED
+from loopbench.experiments.compare.verdict.exposure import GUARD
+from loopbench.experiments.compare.verdict.fences import FENCED, FENCES, READ, REFUSED
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol.names import Spec

@@ -19,6 +19,7 @@ Cause = Literal[
     "added call",
     "altered result",
     "altered answer",
+    "answer form",
     "other",
 ]
 MEANINGS: Mapping[Cause, str] = {
@@ -36,6 +37,7 @@ MEANINGS: Mapping[Cause, str] = {
     "added call": "the loop made a call that the model did not write, or made one again that had given a result",
     "altered result": "the loop showed the model something else than the tool gave",
     "altered answer": "the loop answered something else than the model stated",
+    "answer form": "the model stated the answer in another form than was asked for, such as in thousands",
     "other": "none of these: the same calls, and another answer, or an end of which the trace says nothing",
 }
 """Cause → what happened."""

@@ -299,7 +299,7 @@ def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) ->
     if event.fault in ENDED_EARLY:
         return _Found("termination", f"{reply(event.number)} left out work that was to be done", [place])
     if event.fault == "weakness.answer":
-        return _Found("other", f"{reply(event.number)} stated the answer in another form", [])
+        return _Found("answer form", f"{reply(event.number)} stated the answer in another form", [])
     why = "" if event.error is None else f", {shortened(event.error[1])}"
     return _Found("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
 

@@ -10,7 +10,7 @@ from loopbench.metrics.comparison import ArmResult, Comparison, Pair
 from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.protocol.counts import counted
-from loopbench.text.numbers import difference, interval, p_value, short_name, verdict
+from loopbench.text.numbers import measured, measured_difference, p_value, short_name, verdict
 
 from .charts import accuracy, forest
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragraph
@@ -82,7 +82,7 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     rows = []
     for arm in arms:
         summary = arm.summary
-        numbers = (interval(summary.means[name], measure.digits) for name, measure in measures.items())
+        numbers = (measured(summary.means[name], measure) for name, measure in measures.items())
         false_success = UNKNOWN if summary.false_success_rate is None else summary.false_success
         is_told = summary.right_unseen is not None and any(each.summary.right_unseen for each in arms)
         unseen = summary.right_unseen if is_told else UNKNOWN
@@ -139,7 +139,7 @@ def pairs_grid(caption: str, pairs: Sequence[Pair], arms: Sequence[ArmResult]) -
             names.get(pair.a, pair.a),
             names.get(pair.b, pair.b),
             *([metrics[pair.metric]] if several else []),
-            difference(pair.difference, METRICS[pair.metric].digits),
+            measured_difference(pair.difference, METRICS[pair.metric]),
             str(pair.difference.n),
             p_value(pair.p),
             p_value(pair.p_holm),

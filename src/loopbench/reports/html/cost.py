@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopbench.experiments.compare.harness_tables import harness_tables, sentences
-from loopbench.experiments.compare.matrix import counted_in
+from loopbench.experiments.compare.verdict.matrix import counted_in
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.harness import Harness
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-from loopbench.text.numbers import interval, limit_text
+from loopbench.text.numbers import interval, limit_text, measured
 
 from .charts import pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Items, PageSection, section_or_none, under_headings
@@ -47,7 +47,6 @@ def _figures(views: Views, arms: Sequence[ArmInfo]) -> list[tuple[str, Front, Fi
 
 
 def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved], arms: Sequence[ArmInfo]) -> Grid:
-    digits = METRICS[front.unit].digits
     columns = (
         "arm",
         "accuracy",
@@ -63,8 +62,8 @@ def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved], arms: Seq
             (
                 point.arm,
                 interval(point.accuracy, 3),
-                interval(point.cost, digits),
-                UNKNOWN if per_solved is None else interval(per_solved.value, digits),
+                measured(point.cost, METRICS[front.unit]),
+                UNKNOWN if per_solved is None else measured(per_solved.value, METRICS[front.unit]),
                 "yes" if point.on_front else "no",
                 Amount(f"{point.front_share:.2f}", point.front_share),
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE
 from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, tables, verdicts
+from loopbench.experiments.compare.verdict.matrix import NOT_APPLICABLE
 from loopbench.text.numbers import interval
 
 from .document import UNKNOWN, Amount, Banner, Block, Cell, Grid, Items, PageSection, section_or_none

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.answer import ComparisonAnswer
-from loopbench.experiments.compare.few_tasks_table import FewTasksTable
-from loopbench.experiments.compare.framework_defaults import defaults_sentence
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell, AnswerRow, Place, amount, cost_in_words, counted_in
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, notes
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
+from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
+from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
+from loopbench.experiments.compare.verdict.matrix import (
+    NOT_APPLICABLE,
+    AnswerCell,
+    AnswerRow,
+    Place,
+    amount,
+    cost_in_words,
+    counted_in,
+)
+from loopbench.experiments.compare.verdict.sentence import leading
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
 from loopbench.protocol.counts import counted
@@ -29,10 +39,15 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
     if conclusions is not None:
         blocks: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
     else:
-        blocks = [Paragraph(f"{line}.", "strong" if place == 0 else "plain") for place, line in enumerate(answer.sentences)]
+        standing_out = len(leading(answer.said))
+        blocks = [
+            Paragraph(f"{line}.", "strong" if place < standing_out else "plain") for place, line in enumerate(answer.sentences)
+        ]
         is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
         if defaults := defaults_sentence(results.manifest):
             blocks.append(Paragraph(defaults))
+        if not results.comparison.invalid:
+            blocks += map(Paragraph, unit_sentences(results.manifest, results.comparison))
         blocks.append(matrix(answer) if is_scored else Paragraph("No trial was scored."))
         if answer.on_tasks.is_shown:
             blocks.append(_of_tasks(answer.on_tasks))

@@ -36,7 +36,7 @@ def program_file(design: DesignRow, candidate: Candidate) -> str:
 
 def interval(found: Mapping[str, Any] | None) -> Interval | None:
     """Return the interval that `Interval.as_dict` wrote; None if there is none."""
-    return None if found is None else Interval(**found)
+    return None if found is None else Interval.from_dict(found)
 
 
 def note(result: Mapping[str, Any]) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
-from loopbench.experiments.compare.answer import ComparisonAnswer
-from loopbench.experiments.compare.matrix import NOT_APPLICABLE, AnswerCell
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in_words
-from loopbench.experiments.compare.warned import warned
+from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
+from loopbench.experiments.compare.verdict.matrix import NOT_APPLICABLE, AnswerCell
+from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.metrics.comparison import ArmResult, Pair
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY

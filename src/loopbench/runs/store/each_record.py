@@ -87,6 +87,9 @@ def one_of(names: Collection[str], trial: str, folder: Path) -> str:
         return matching[0]
     if not matching:
         raise RunError(f"{folder}: no trial {trial!r}; a trial is ARM/TASK/REPEAT, such as {next(iter(names), '(none)')}")
+    arms = [name.removesuffix(f"/{trial}") for name in matching]
+    if all(name == f"{arm}/{trial}" for arm, name in zip(arms, matching, strict=True)):
+        raise RunError(f"{folder}: {trial!r} is in {len(arms)} arms, {several(arms)}; put one before it, such as {matching[0]}")
     whole = f"give more of one's ARM/TASK/REPEAT, such as {matching[0]}"
     raise RunError(f"{folder}: {trial!r} matches {len(matching)} trials: {several(matching)}; {whole}")
 

@@ -60,6 +60,8 @@ class Recorder(Observer):
         self.tool_calls = 0
         self.repeated_calls = 0
         self.usage = Usage()
+        self.is_answered = False
+        """Whether the model gave any reply."""
         self.errors: Counter[str] = Counter()
         self.retries: Counter[str] = Counter()
         self.provider_failure: ProviderError | None = None
@@ -140,6 +142,7 @@ class Recorder(Observer):
             self.retries.update(reply.failed_attempts)
         usage = reply.usage or _NO_USAGE
         self.usage += usage
+        self.is_answered = True
         self.steps += request.role in STEP_ROLES
         came: dict[str, Any] = {
             "failed_attempts": tuple(reply.failed_attempts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from loopbench.datasets.task import Environment, Task
@@ -19,7 +20,7 @@ from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script
 from loopbench.models.tunnel import Tunnel
 from loopbench.models.waits import WAITS
-from loopbench.protocol import HARNESS_STOPS, Model, Outcome, StopReason, Toolbox
+from loopbench.protocol import HARNESS_STOPS, Model, Outcome, StopReason, Toolbox, Usage
 from loopbench.protocol.current_call import ID_DIGITS
 from loopbench.protocol.digest import digest
 from loopbench.protocol.own_code import waiting_at
@@ -41,7 +42,7 @@ from loopbench.runs.trial.record import (
     without_secrets,
 )
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
-from loopbench.runs.trial_models import RequestHooks, TrialModel, model_for_trial
+from loopbench.runs.trial_models import RequestHooks, TrialModel, is_priced, model_for_trial
 from loopbench.text.plain_text import json_safe
 
 from .context_use import RetentionCount
@@ -187,6 +188,12 @@ class _TrialInProgress:
         price = self.setting.trial_models.scripted_price
         return None if price is None or self.tunnel is None else Pricing(price)
 
+    def _usage(self) -> Usage:
+        """Return what the trial took; a model whose price is known was paid nothing for a trial in which it gave no reply."""
+        usage = self.recorder.usage
+        is_unpaid = not self.recorder.is_answered and is_priced(self.setting.trial_models, self.trial.arm)
+        return replace(usage, cost_usd=0.0, nominal_usd=0.0) if is_unpaid else usage
+
     async def ask_loop(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
         self.model = model_for_trial(
@@ -312,6 +319,7 @@ class _TrialInProgress:
         scores: dict[str, float] = {}
         if not errored:
             scores, errored = self._score(answer)
+        usage = self._usage()
         abstained = isinstance(answer, str) and is_abstention(answer) and not self.outcome.gave_up
         simulated_s = self.tunnel.simulated_s if self.tunnel is not None else 0.0
         plan_unseen = self.tunnel is not None and bool(self.tunnel.unknown)
@@ -329,12 +337,12 @@ class _TrialInProgress:
             gave_up=bool(self.outcome.gave_up),
             plan_unseen=plan_unseen,
             answer_unseen=self._answer_unseen(),
-            input_tokens=recorder.usage.input_tokens,
-            output_tokens=recorder.usage.output_tokens,
-            cached_tokens=recorder.usage.cached_tokens,
-            tokens_estimated=recorder.usage.estimated,
-            cost_usd=recorder.usage.cost_usd,
-            nominal_usd=recorder.usage.nominal_usd,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            tokens_estimated=usage.estimated,
+            cost_usd=usage.cost_usd,
+            nominal_usd=usage.nominal_usd,
             user_counts=self.user.counts(),
             user_cost_usd=self.user.cost_usd,
             retries=dict(sorted(recorder.retries.items())),

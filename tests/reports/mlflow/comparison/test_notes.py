@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.answer import answer
 from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.comparison import compare as metrics_of
 from loopbench.reports import mlflow as tracking
 from loopbench.reports.mlflow import store

@@ -15,6 +15,7 @@ from loopbench.protocol.digest import digest
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, TrialKey
 from ..values import (
+    SeveralScoresError,
     amount,
     answer_of,
     count,
@@ -25,6 +26,7 @@ from ..values import (
     names_in_a_line,
     object_at,
     objects_at,
+    off_scale,
     one_line,
     other_scores,
     score,
@@ -58,6 +60,9 @@ def read_report(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     arm = name_of(data.get("name"), "the report's name")
     cases, failures = objects_at(data, "cases", "a case"), objects_at(data, "failures", "a failure")
     scorer = _scorer(cases, reading.scorer)
+    found = ((f"case {shown(case.get('name'))}", _values(case).get(scorer)) for case in cases)
+    if reading.scale is None and (off := off_scale(found, f"evaluator {shown(scorer)}")):
+        raise ValueError(off)
     trials: list[ForeignTrial] = []
     questions: dict[str, str] = {}
     for case in (*cases, *failures):
@@ -101,7 +106,7 @@ def _scorer(cases: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
         return wanted
     if len(known) > 1:
         hint = f"--scorer {known[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
-        raise ValueError(f"results of {names_in_a_line(known)}; say which is the accuracy: {hint}")
+        raise SeveralScoresError(f"results of {names_in_a_line(known)}; say which is the accuracy: {hint}", known[0])
     if not known and cases:
         raise ValueError("no evaluator gave a number or a truth value, so there is no accuracy")
     return known[0] if known else ""

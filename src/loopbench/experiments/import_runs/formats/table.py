@@ -27,7 +27,7 @@ from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..json_rows import list_of_rows
 from ..places import with_places, with_those_there
-from ..pooled import pooled_by, repeated_tasks
+from ..pooled import PooledBy, pooled_by, repeated_tasks
 from ..statuses import error_in, status_in_score, status_of
 from ..table_rows import Row, rows_of
 from ..token_counts import ToldTotal, total_is_less, total_is_more
@@ -41,6 +41,7 @@ from ..values import (
     located,
     name_of,
     names_in_a_line,
+    off_scale,
     one_line,
     score,
     share,
@@ -93,10 +94,12 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     named = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
     numbers = read_numbers(named, _number_columns(columns, reading))
     rows = numbers.rows
+    cells = [(row.place, row.cells["score"]) for row in rows]
+    if reading.scale is None and (off := off_scale(cells, f"column {shown(columns['score'])}")):
+        raise ValueError(off)
     trials, questions, said = list[ForeignTrial](), dict[str, str](), _messages(rows, columns, reading)
-    cure = "--map arm=COLUMN" if pooled is None else pooled.cure
     _check_tasks(rows, columns["task"])
-    keys = _keys(rows, default_arm, cure)
+    keys = _keys(rows, default_arm, _cure_of_copies(columns, pooled))
     for row, key, messages in zip(rows, keys, said.each, strict=True):
         with located(row.place):
             trials.append(_trial(row.cells, key, columns, reading, messages))
@@ -127,7 +130,7 @@ def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         notes=(*notes, *copies),
         readings=(
             *_inside(file, reading),
-            _read_as(columns, reading),
+            _read_as(columns, _blank(table, columns), reading),
             *counting,
             *numbers.readings,
             *failed_calls([one for one in said.each if one is not None]),
@@ -201,14 +204,21 @@ def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list
     ]
 
 
-def _read_as(columns: Mapping[str, str], reading: ReadingOptions) -> str:
-    """Return which column was read as what: those that the user named, and those taken by their names."""
+def _blank(table: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
+    """Return the columns with a meaning whose cells are all blank."""
+    return [name for name in dict.fromkeys(columns.values()) if all(is_nothing(row.cells.get(name)) for row in table)]
+
+
+def _read_as(columns: Mapping[str, str], blank: Sequence[str], reading: ReadingOptions) -> str:
+    """Return which column was read as what: those that the user named, and those taken by their names; and which are blank."""
     asked = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
-    named = [f"{meaning}={name}" for meaning, name in columns.items() if asked.get(meaning)]
-    found = [f"{meaning}={name}" for meaning, name in columns.items() if not asked.get(meaning)]
+    filled = {meaning: name for meaning, name in columns.items() if name not in blank}
+    named = [f"{meaning}={name}" for meaning, name in filled.items() if asked.get(meaning)]
+    found = [f"{meaning}={name}" for meaning, name in filled.items() if not asked.get(meaning)]
+    nothing = f"; nothing is read of columns that are blank in every row: {names_in_a_line(blank)}" if blank else ""
     if not named:
-        return f"columns read by their names: {', '.join(found)}"
-    return f"columns read: {', '.join(named)}{'; by their names: ' * bool(found)}{', '.join(found)}"
+        return f"columns read by their names: {', '.join(found)}{nothing}"
+    return f"columns read: {', '.join(named)}{'; by their names: ' * bool(found)}{', '.join(found)}{nothing}"
 
 
 def _renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
@@ -253,8 +263,8 @@ def _check_tasks(rows: Sequence[Row], column: str) -> None:
 def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
     """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
 
-    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds. `cure`: how the
-    arms are named of rows that are of several.
+    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds. `cure`: what to do
+    about two rows of one repeat.
     """
     cells: dict[tuple[str, str], dict[str, str]] = {}
     named: list[tuple[str, str, str]] = []
@@ -264,8 +274,7 @@ def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
             lines = cells.setdefault(cell, {})
             name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
             if name in lines:
-                twice = f"arm, task and repeat {shown(name)} are in {lines[name]} already"
-                raise ValueError(f"{twice}; if the rows are of several arms: {cure}")
+                raise ValueError(f"arm, task and repeat {shown(name)} are in {lines[name]} already; {cure}")
             lines[name] = row.place
             named.append((*cell, name))
     everywhere = _numbered({name for lines in cells.values() for name in lines})
@@ -273,6 +282,15 @@ def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
         return [(arm, task, everywhere[name]) for arm, task, name in named]
     within = {cell: _numbered(lines) for cell, lines in cells.items()}
     return [(arm, task, within[arm, task][name]) for arm, task, name in named]
+
+
+def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
+    """Return what to do about two rows of one arm, task and repeat."""
+    remove = "remove one of the two rows if it is a copy"
+    if "arm" not in columns or "repeat" not in columns or pooled is not None:
+        return f"if the rows are of several arms: {'--map arm=COLUMN' if pooled is None else pooled.cure}; otherwise {remove}"
+    repeat = shown(columns["repeat"])
+    return f"{remove}; if it is another repeat, number it in column {repeat}, or count the rows of each task: --map repeat="
 
 
 def _numbered(names: Iterable[str]) -> dict[str, int]:

@@ -1,0 +1,181 @@
+"""What a comparison answers: loops × profiles, the best loop first, and which loop to adopt, what is undecided, what is worse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loopbench.metrics.comparison import Comparison, Pair, too_few_units
+from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.views import AtBudget
+from loopbench.text.numbers import short_name
+
+from .air import every_profile
+from .basis import basis
+from .best_against_others import best_against_others
+from .claims import RATE, claims_in_words
+from .each_profile import ProfilesVerdict, headline
+from .exposure import exposures
+from .few_tasks_table import NO_TASKS, FewTasksTable
+from .few_tasks_verdict import FewTasksVerdict
+from .matrix import AGENT, AnswerMatrix, matrix_of
+from .measured_forms import are_mixed, are_of_different_replies, fitting
+from .over_estimates import over_estimates
+from .paired import difference_in_words
+from .parts import that_apply, under_profile
+from .prices import Prices
+from .same_loops import same_sentences, without_copies
+from .sentence import AnswerSentence
+from .ties import tie_breaks
+from .tighter import tighter_limits
+from .trial_limits import impossible_limit, limits_sentences
+from .unreadable import unreadable_replies
+from .verdicts import Verdicts
+
+NOT_POOLED = ": each profile is judged by itself, and nothing is pooled, because they are of different replies"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonAnswer(AnswerMatrix):
+    """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
+
+    said: tuple[AnswerSentence, ...]
+    on_tasks: FewTasksTable = NO_TASKS
+    """What each loop did on each task, where these are few and have repeats."""
+    verdicts: tuple[ProfilesVerdict, ...] = ()
+    """The verdict on all profiles together, or one on each that is judged by itself."""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences in full."""
+        return tuple(sentence.in_full for sentence in self.said)
+
+
+def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> ComparisonAnswer:
+    """Return what a comparison answers; of an invalid one the matrix alone, since no verdict holds.
+
+    `budgets`: how arms stand where each trial may cost less; where another loop than the adopted one is then ahead, it is said.
+    """
+    whole = _matrix(comparison)
+    if comparison.invalid:
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, ())
+    infos = [arm.info for arm in comparison.arms]
+    tasks = FewTasksTable(whole, comparison.on_tasks, comparison.limits)
+    if (beyond := impossible_limit(comparison)) is not None:
+        said = (*limits_sentences(comparison), beyond)
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
+    distinct = without_copies(comparison)
+    judged = _judged(distinct)
+    made = _profiles_verdicts(judged, is_apart=are_mixed(infos))
+    verdicts = (
+        [
+            *headline(made),
+            *_each_by_itself(judged, every_profile(whole)),
+            *(replace(each, opens=True) for each in over_estimates(_matrix(distinct), tasks)),
+        ]
+        if are_mixed(infos)
+        else [*next(iter(judged.values()), ())]
+    )
+    verdicts[1:1] = [*_only_difference(that_apply(distinct)), *best_against_others(whole, comparison)] if verdicts else []
+    fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
+    rests_on = basis(that_apply(distinct)) if verdicts else ()
+    recommended = {profile: each.recommendation for each in made for profile in each.profiles}
+    adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
+    named = next((each.loops for each in recommended.values() if each.adopts), ())
+    said = (
+        *(limits_sentences(comparison) if verdicts else ()),
+        *unreadable_replies(comparison.arms),
+        *rests_on,
+        *verdicts,
+        *same_sentences(comparison),
+        *tighter_limits(whole, budgets, adopted),
+        *fits,
+        *_claims(whole, _pairs(comparison, RATE), named),
+        *_of_injection(comparison),
+    )
+    if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
+        said = tuple(replace(each, brief="") for each in said)
+    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks, made)
+
+
+def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
+    """Return profile → the verdict on the loops that it applies to; the same under each, unless each is judged by itself."""
+    infos = [arm.info for arm in comparison.arms]
+    profiles = dict.fromkeys(info.profile for info in infos)
+    if are_mixed(infos):
+        return {profile: tuple(_verdicts(under_profile(comparison, profile)).told()) for profile in profiles}
+    return dict.fromkeys(profiles, tuple(_verdicts(that_apply(comparison)).told()))
+
+
+def _profiles_verdicts(judged: Mapping[str, tuple[AnswerSentence, ...]], *, is_apart: bool) -> tuple[ProfilesVerdict, ...]:
+    """Return the verdict on each profile, where there is one; a single one of all of them unless each is judged by itself."""
+    told = {profile: said for profile, said in judged.items() if said}
+    if is_apart:
+        return tuple(ProfilesVerdict((profile,), said) for profile, said in told.items())
+    return tuple(ProfilesVerdict(tuple(told), said) for said in list(told.values())[:1])
+
+
+def _matrix(comparison: Comparison) -> AnswerMatrix:
+    return matrix_of(comparison.arms, () if comparison.invalid else _pairs(comparison, PRIMARY))
+
+
+def _pairs(comparison: Comparison, metric: str) -> tuple[Pair, ...]:
+    return tuple(pair for pair in comparison.pairs if pair.metric == metric)
+
+
+def _verdicts(comparison: Comparison) -> Verdicts:
+    found = _matrix(comparison)
+    accuracy, costs = _pairs(comparison, PRIMARY), _pairs(comparison, found.unit)
+    tasks = FewTasksTable(found, comparison.on_tasks, comparison.limits)
+    prices = Prices(found, costs, comparison.solved_costs)
+    these = FewTasksVerdict(tasks, accuracy, prices, comparison.alpha)
+    return Verdicts(found, accuracy, prices, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
+
+
+def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) -> list[AnswerSentence]:
+    """Return what each profile says of the loops that it applies to; what the matrix shows is left out.
+
+    What all of them say in the same words is said once. `every`: what all profiles together are called.
+    """
+    told = {profile: [each for each in said if not each.may_be_left_out] for profile, said in judged.items()}
+    shared = set.intersection(*({each.text for each in said if each.decides is None} for said in told.values()))
+    made: dict[str, AnswerSentence] = {}
+    for profile, said in told.items():
+        for each in said:
+            under = f"Under {every if each.text in shared else profile}: "
+            own = replace(each, text=f"{under}{each.text}", brief=each.brief and f"{under}{each.brief}", opens=True)
+            made.setdefault(own.text, own)
+    return [*made.values()]
+
+
+def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield the paired difference of two arms, the more accurate one first, where there are no others."""
+    pairs = _pairs(comparison, PRIMARY)
+    if len(pairs) != 1 or len(comparison.arms) != 2 or (pairs[0].within and too_few_units(pairs[0].units, comparison.alpha)):
+        return
+    pair = pairs[0] if pairs[0].difference.value >= 0 else pairs[0].turned
+    names = {arm.info.arm: short_name(arm.info) for arm in comparison.arms}
+    yield AnswerSentence(*difference_in_words(pair, names[pair.a], names[pair.b]))
+
+
+def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]:
+    """Yield which loops measured profiles apply to, and what each loop met of one that is by the form of calls.
+
+    `is_apart`: whether each profile was judged by itself.
+    """
+    said, brief = fitting([arm.info for arm in comparison.arms])
+    if said:
+        yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief, may_be_left_out=not brief, opens=is_apart)
+
+
+def _claims(found: AnswerMatrix, pairs: Sequence[Pair], adopted: Sequence[str]) -> Iterator[AnswerSentence]:
+    """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loops to adopt, if any."""
+    said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns], adopted, pairs)
+    if said:
+        yield AnswerSentence(said, brief)
+
+
+def _of_injection(comparison: Comparison) -> Iterator[AnswerSentence]:
+    """Yield how exposed loops are to instructions in results."""
+    for exposure in exposures(comparison):
+        yield AnswerSentence(f"{exposure.sentence}{exposure.defence}", f"{exposure.brief}{exposure.defence}")

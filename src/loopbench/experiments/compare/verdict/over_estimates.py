@@ -1,0 +1,38 @@
+"""What holds under each of several profiles that are judged by themselves: the line that closes their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopbench.text.counts import listed
+
+from .each_profile import each_of
+from .few_tasks_table import FewTasksTable
+from .matrix import BEST, COMPARED, AnswerMatrix, place_of
+from .sentence import AnswerSentence
+
+
+def over_estimates(found: AnswerMatrix, tasks: FewTasksTable) -> Iterator[AnswerSentence]:
+    """Yield which loops are among the best under each of the profiles; which of them to adopt, the verdict on each profile says.
+
+    Places are of what tests show of tasks in general: where few `tasks` have repeats, which show something of these alone, that is
+    said. Nothing where a profile does not apply to some loop, or where there is a single loop: then nothing holds over all of them.
+    """
+    columns = range(len(found.columns))
+    if len(columns) < 2 or not all(place_of(row, n) in COMPARED for row in found.rows for n in columns):
+        return
+    every, of = each_of(found.columns), _beyond(tasks)
+    best = [row for row in found.rows if all(place_of(row, n) in BEST for n in columns)]
+    if not best:
+        yield AnswerSentence(f"No loop is among the best under {every}{of}")
+        return
+    is_alone = len(best) == 1 and all(place_of(row, n) == "lower" for row in found.rows if row is not best[0] for n in columns)
+    if is_alone:
+        yield AnswerSentence(f"Under {every} {best[0].loop} has the highest accuracy{of}")
+    else:
+        yield AnswerSentence(f"Under {every} no loop is shown to beat {listed([row.loop for row in best])}{of}")
+
+
+def _beyond(tasks: FewTasksTable) -> str:
+    """Return of which tasks it holds, where a verdict on a few tasks themselves stands before it; else empty."""
+    return f" on tasks like these, beyond the {len(tasks.tasks)} at hand" if tasks.is_shown else ""

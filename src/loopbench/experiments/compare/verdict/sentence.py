@@ -1,0 +1,59 @@
+"""One sentence of an answer, and the run that it is about."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSentence:
+    """A sentence of an answer, without its full stop."""
+
+    text: str
+    brief: str = ""
+    """The same in fewer words, for a narrow terminal; empty: there is no shorter one."""
+    may_be_left_out: bool = False
+    """Whether the matrix or another sentence shows what matters of it, so that a narrow terminal may lack it."""
+    decides: DecidingRun | None = None
+    """The run that the sentence is about, whose command stands below it."""
+    command: tuple[str, ...] = ()
+    """The words of another command that stands below it."""
+    adopts: str = ""
+    """The loop that it says to adopt, the first one if several."""
+    or_else: tuple[str, ...] = ()
+    """The others."""
+    of_tasks: str = ""
+    """Of which tasks it says so, where these are not tasks in general: `on these 8 tasks`, `of other tasks`."""
+    is_basis: bool = False
+    """Whether it says what the verdict rests on, and stands before it."""
+
+    opens: bool = False
+    """Whether it is of another profile than what stands before it, and so begins on a line of its own."""
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """All loops that it says to adopt, one or another; none where it says to adopt none."""
+        return (self.adopts, *self.or_else) if self.adopts else ()
+
+    @property
+    def in_full(self) -> str:
+        """The sentence, with its own command behind it."""
+        return f"{self.text}: {shlex.join(self.command)}" if self.command else self.text
+
+
+def leading(said: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:
+    """Return the sentences that say what a verdict rests on, and the verdict behind them: they stand out."""
+    rests_on = [*takewhile(lambda each: each.is_basis, said)]
+    return said[: len(rests_on) + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingRun:
+    """Two loops in one column, and how many tasks are likely to tell them apart in a fresh run of the two alone."""
+
+    arms: tuple[str, str]
+    tasks: int
+    chance: float

@@ -1,0 +1,183 @@
+"""By what loops of equal accuracy differ: cost by the list, cost with a prompt cache, and wrong answers given as done.
+
+Each is told against a loop that is as accurate, and only where its own paired test shows it: a loop that takes fewer tokens or
+dollars by the list may take more where a provider caches prompts, or give more wrong answers as if it were done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.summary import PRIMARY
+from loopbench.metrics.views import Unit
+from loopbench.text.counts import listed
+from loopbench.text.numbers import p_value
+
+from .claims import RATE
+from .matrix import AnswerMatrix, AnswerRow, amount, gap_in_words, pairs_of
+from .prices import Prices, is_shown_cheaper
+
+CACHED: Mapping[Unit, str] = {"tokens": "tokens_with_cache", "nominal_usd": "cost_usd"}
+"""Unit of costs by the list → the same with a prompt cache."""
+BY_CACHE = "{} with a prompt cache"
+WRONG = "wrong answers given as done"
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A loop that is shown to be ahead of another one in one count."""
+
+    row: AnswerRow
+    by: str
+    """What is counted."""
+    numbers: str
+    """Both counts, and the paired difference or its p."""
+    counts: str
+    """Both counts alone, in brackets; of several profiles none, for few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TieBreaks:
+    """What else than accuracy is known of the loops of a matrix."""
+
+    found: AnswerMatrix
+    accuracy: tuple[Pair, ...]
+    """Pairs of arms on accuracy, as the others in their own metric."""
+    costs: tuple[Pair, ...]
+    cached: tuple[Pair, ...]
+    """In costs with a prompt cache; none where a cache makes no difference, or that is not known."""
+    wrong: tuple[Pair, ...]
+
+    def equals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the candidates that no profile tells from a loop in accuracy, the most accurate first."""
+        others = [row for row in candidates if row is not loop]
+        return [row for row in others if not any(_is_decided(pair) for pair in pairs_of(self.accuracy, loop, row))]
+
+    def reversals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[Ahead]:
+        """Return, for each count, the equal of a loop that is furthest ahead of it, if a test shows one to be."""
+        found = []
+        for by, pairs in ((BY_CACHE.format(self._money), self.cached), (WRONG, self.wrong)):
+            ahead = [row for row in self.equals(loop, candidates) if is_shown_cheaper(row, loop, pairs)]
+            if ahead:
+                row = min(ahead, key=lambda each: sum(pair.difference.value for pair in pairs_of(pairs, each, loop)))
+                told = (self._wrong if by == WRONG else self._with_cache)(row, loop)
+                found.append(Ahead(row, by, "; ".join(each for _, each in told), f" ({told[0][0]})" if len(told) == 1 else ""))
+        return found
+
+    def in_words(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
+        """Return which equals are ahead of a loop in which count, as a sentence's end, and the same in few words."""
+        found = self.reversals(loop, candidates)
+        full = [f"; by {each.by} {each.row.loop} is ahead of {loop.loop} ({each.numbers})" for each in found]
+        brief = [f"; by {each.by} {each.row.loop} is ahead of {loop.loop}{each.counts}" for each in found]
+        return "".join(full), "".join(brief)
+
+    def split(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
+        """Return by what a loop is to be adopted, and by what its equals, and the same in few words.
+
+        Empty where no count disagrees.
+        """
+        found = self.reversals(loop, candidates)
+        if not found:
+            return "", ""
+        unit = f"list {self._money}"
+        full, brief, prices = [], [], Prices(self.found, self.costs)
+        for row in dict.fromkeys(each.row.loop for each in found):
+            own = [each for each in found if each.row.loop == row]
+            full.append(f"or {row} {' and '.join(f'by {each.by} ({each.numbers})' for each in own)}")
+            brief.append(f"or {row} {' and '.join(f'by {each.by}{each.counts}' for each in own)}")
+        rival = found[0].row
+        is_cheaper = is_shown_cheaper(loop, rival, self.costs)
+        by = f"by {unit}" if is_cheaper else f"by the mean of its {unit} alone"
+        against = f"{prices.per_trial(loop)} against {prices.price(rival)}{prices.paired_saving(loop, rival)}"
+        priced = f"{prices.price(loop)} against {prices.price(rival)}"
+        return f" {by} ({against}), {', '.join(full)}", f" {by} ({priced}), {', '.join(brief)}"
+
+    def rivals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the equals that are ahead of a loop in some count."""
+        found = {each.row.loop: each.row for each in self.reversals(loop, candidates)}
+        return [*found.values()]
+
+    def dearer(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
+        """Return what the most accurate equal of a loop costs, and the same in few words; empty where it is not known."""
+        rival = next(iter(self.equals(loop, candidates)), None)
+        if rival is None or rival.cost is None or loop.cost is None or not loop.cost.value:
+            return "", ""
+        prices = Prices(self.found, self.costs)
+        if not is_shown_cheaper(loop, rival, self.costs):
+            return f": {loop.loop} is not told from {rival.loop} in cost ({prices.per_trial(rival)})", ""
+        full = f": {rival.loop} takes {prices.per_trial(rival)}{prices.paired_saving(loop, rival)}"
+        return full, f" ({rival.loop}: {100 * (rival.cost.value / loop.cost.value - 1):.0f} % more)"
+
+    def harm(self, loop: AnswerRow) -> str:
+        """Return that a loop gave more wrong answers as done than others, as a clause behind its name.
+
+        Empty where no test shows it. Numbers are told against the most accurate of the others.
+        """
+        fewer = [row for row in self.found.rows if row is not loop and is_shown_cheaper(row, loop, self.wrong)]
+        if not fewer:
+            return ""
+        numbers = "; ".join(full for _, full in self._wrong(fewer[0], loop, is_harm=True))
+        others = f" and than {listed([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
+        return f", though it gave more wrong answers as done than {fewer[0].loop} ({numbers}){others}"
+
+    @property
+    def _money(self) -> str:
+        return "tokens" if self.found.unit == "tokens" else "dollars"
+
+    def _with_cache(self, row: AnswerRow, loop: AnswerRow) -> list[tuple[str, str]]:
+        """Return `2,049 against 4,864`, and the same with `, paired difference 2,815 [2,458, 3,150]` and what the cache serves, by
+        profile."""
+        told = []
+        for pair in pairs_of(self.cached, row, loop):
+            own, other = _arm(row, pair.a), _arm(loop, pair.b)
+            gap = gap_in_words(pair.turned, self.found.unit)
+            counts, under = f"{self._mean(own)} against {self._mean(other)}", self.found.under(pair)
+            served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (own, other)]
+            cache = "simulated" if own.info.model == "scripted" else "provider's"
+            share = f"the {cache} cache serving {served[0]} of the input against {served[1]}"
+            told.append((f"{counts}{under}", f"{counts}, paired difference {gap}, {share}{under}"))
+        return told
+
+    def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[tuple[str, str]]:
+        """Return `5 against 16 of 120`, and the same with its p, of the profiles whose test shows it; as a harm, `16 against 5`."""
+        told = []
+        for pair in pairs_of(self.wrong, row, loop):
+            if pair.verdict.word == "better":
+                own, other = (_arm(each, arm).summary for each, arm in ((row, pair.a), (loop, pair.b)))
+                p = p_value(pair.p_holm)
+                fewer, more = own.false_success or "none", other.false_success
+                counts = f"{f'{more} against {fewer}' if is_harm else f'{fewer} against {more}'} of {other.scored:,}"
+                under = self.found.under(pair)
+                told.append((f"{counts}{under}", f"{counts}{under}, p {p if p.startswith('<') else f'= {p}'}"))
+        return told
+
+    def _mean(self, arm: ArmResult) -> str:
+        mean = arm.summary.means[CACHED[self.found.unit]]
+        return "–" if mean is None else f"{'$' * (self.found.unit != 'tokens')}{amount(mean.value, self.found.unit)}"
+
+
+def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:
+    """Return what else is known of the loops of a comparison."""
+
+    def of(metric: str) -> tuple[Pair, ...]:
+        return tuple(pair for pair in comparison.pairs if pair.metric == metric)
+
+    return TieBreaks(found, of(PRIMARY), of(found.unit), of(_cached_cost(found, comparison.arms)), of(RATE))
+
+
+def _cached_cost(found: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
+    """Return the measure of costs with a prompt cache; empty where no arm has any use of one, or it is not known of each."""
+    metric = CACHED.get(found.unit, "")
+    asked = [arm.summary for arm in arms if arm.summary.scored and arm.summary.dead != "never asked"]
+    served = [summary.served_by_cache.get(metric) for summary in asked]
+    return metric if all(share is not None for share in served) and any(served) else ""
+
+
+def _is_decided(pair: Pair) -> bool:
+    return pair.verdict.word in ("better", "worse")
+
+
+def _arm(row: AnswerRow, arm: str) -> ArmResult:
+    return next(cell.arm for cell in row.cells if cell is not None and cell.arm.info.arm == arm)

@@ -1,0 +1,338 @@
+"""What follows from a matrix, in sentences: which loop to adopt, what is undecided, and what is worse.
+
+A loop is worth adopting if no loop is shown to be better under any profile. Of those, a loop is named unless another is at least as
+accurate and as cheap, by the means, and told apart from it in cost or by more than the margin; and a dearer loop is not named
+beside one that is shown to be equivalent to it. Where no profile by itself tells them apart and all profiles together show one to
+be better than the rest of them, that one is adopted (`over_all`). Where its advantage over a cheaper loop is shown to lie within
+the margin, the cheaper one is adopted in its place (`thrift`). Cheap is what costs little by the solved task (`prices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from loopbench.metrics.comparison import Pair, too_few_units
+from loopbench.protocol.counts import joined
+from loopbench.text.counts import MAX_NAMES, listed
+from loopbench.text.numbers import interval, narrowly_by, standing
+
+from .air import STRESS, air, every_profile, is_still, what_disturbs
+from .few_tasks_verdict import FewTasksVerdict
+from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
+from .over_all import OverAllSentences, is_clear, over_all
+from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
+from .sentence import AnswerSentence
+from .thrift import Thrift, ThriftSearch
+from .ties import TieBreaks
+from .undecided import UndecidedPairs
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The sentences on one matrix."""
+
+    found: AnswerMatrix
+    accuracy: tuple[Pair, ...]
+    """Pairs of arms on accuracy."""
+    prices: Prices
+    pooled: tuple[Pair, ...]
+    """Pairs of loops over all profiles together."""
+    alpha: float
+    ties: TieBreaks
+    these: FewTasksVerdict
+
+    def told(self) -> Iterator[AnswerSentence]:
+        """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared.
+
+        Of a few tasks with repeats, what these show of the tasks themselves stands first where nothing is decided of other tasks,
+        else behind it.
+        """
+        compared = self.found.compared
+        if not compared:
+            return
+        these = [*self.these.told()]
+        others = [] if self.these.are_all_that_is_known else [*self._of_other_tasks(compared)]
+        is_open = all(pair.verdict.word == "undecided" for pair in (*self.accuracy, *self.pooled))
+        if not these:
+            yield from others
+            yield from self.these.with_repeats() if is_open else ()
+        elif is_open and not any(each.adopts for each in others):
+            yield from these
+            yield self.these.of_others()
+        elif is_open:
+            yield from [*these, *map(_of_others, others)]
+        else:
+            yield from [*others, *these]
+
+    def _of_other_tasks(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
+        best = self.found.rows[0]
+        candidates = [row for row in self.found.rows if all(place_of(row, n) in BEST for n in compared)]
+        named = self._worth_naming(candidates) if candidates else []
+        together = OverAllSentences(self.found, over_all(best.loop, self.found, self.pooled))
+        rivals = [row for row in candidates if row is not best]
+        leads = best in candidates and together.picks(rivals)
+        search = ThriftSearch(self.found.rows, self.accuracy, self.prices.costs, self.pooled)
+        thrift = search.instead_of(named if named and not leads else [best])
+        if thrift is not None:
+            yield self._adopt_cheaper(thrift)
+            yield from () if thrift.is_pooled else together.told()
+        elif not named:
+            yield self._one_per_column(compared)
+            yield from together.told()
+        elif leads and not together.is_close(rivals):
+            said, brief = together.pick(rivals, self.ties.harm(best))
+            brief = f"{brief}{self.prices.saved(best)}"
+            yield AnswerSentence(f"{said}{self._bought(best, rivals)}", brief, adopts=best.loop)
+            yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
+        else:
+            yield self._adopt([*named, *self._told_from_none(named, candidates)], candidates)
+            yield from together.told()
+            yield from self._open(named, candidates)
+        yield from self._worse(compared, None if thrift is None else thrift.cheaper)
+
+    # Which loop
+
+    def _worth_naming(self, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the candidates that no other one beats in both accuracy and cost by the means, the cheapest first."""
+        if any(row.cost is None for row in candidates):
+            return [candidates[0]]
+        front: list[AnswerRow] = []
+        for row in sorted(candidates, key=lambda row: (row.solved_cost, -row.accuracy, row.mean_cost)):
+            if all(row.accuracy > before.accuracy and not self._equivalent(row, before) for before in front):
+                front.append(row)
+        return front
+
+    def _told_from_none(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
+        """Return the candidates that only chance leaves out of those that are named.
+
+        Wherever the means prefer a named loop, the accuracies are within the margin of each other, and no column tells the two
+        apart in accuracy or cost.
+        """
+        if any(row.cost is None for row in candidates):
+            return []
+        left = [row for row in candidates if row not in named]
+        return [row for row in left if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)]
+
+    def _is_as_good(self, one: AnswerRow, other: AnswerRow) -> bool:
+        gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.prices.costs, one, other)
+        together = [pair for pair in self.pooled if {pair.a, pair.b} == {one.loop, other.loop}]
+        is_near = all(abs(pair.difference.value) <= pair.margin for pair in gaps)
+        is_apart = any(pair.verdict.word in ("better", "worse") for pair in (*gaps, *costs, *together))
+        return bool(gaps and costs) and is_near and not is_apart
+
+    def _equivalent(self, one: AnswerRow, other: AnswerRow) -> bool:
+        pairs = pairs_of(self.accuracy, one, other)
+        return bool(pairs) and all(pair.verdict.word == "equivalent" for pair in pairs)
+
+    def _bought(self, best: AnswerRow, rivals: Sequence[AnswerRow]) -> str:
+        """Return which rival is cheaper than the loop that is adopted, and whether any single profile tells the two apart."""
+        cheapest = cheapest_below(best, rivals)
+        if cheapest is None:
+            return self.prices.cheaper_than(best)
+        cheaper = self.prices.cheaper_than(best, rivals)
+        if any(pair.verdict.word in ("better", "worse") for pair in pairs_of(self.accuracy, best, cheapest)):
+            return cheaper
+        loops = len(self.found.rows)
+        corrected = f" (with the corrections for {loops} {self.found.subject}s)" if loops > 2 else ""
+        return f"{cheaper}, and no single profile tells the two apart{corrected}"
+
+    def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
+        """Say that a loop is adopted though another one is more accurate: by less than the margin, and at a higher price."""
+        gap, cheaper, prices = thrift.gap, thrift.cheaper, self.prices
+        most = self.found.under(gap) if not thrift.is_pooled else f" over {every_profile(self.found)} together"
+        at_most = " at most" if most and not thrift.is_pooled else ""
+        advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
+        margin = f"within the margin of {gap.margin:g}"
+        saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
+        costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)})"
+        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}"
+        return AnswerSentence(
+            f"{adopt}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
+            f"{adopt}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
+            adopts=cheaper.loop,
+        )
+
+    def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
+        several, prices = len(self.found.compared) > 1, self.prices
+        under = f" under any {air(self.found)}" if several else ""
+        is_open = self._is_open(named, candidates)
+        if is_open and len(candidates) == len(self.found.rows):
+            return self._nothing_decided(named[0], under)
+        names = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
+        alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
+        if is_open:
+            return self._none_among([*named, *(row for row in candidates if row not in named)], under, alone)
+        if len(candidates) > 1:
+            return self._adopt_among(named, candidates, under, alone)
+        others = [row for row in self.found.rows if row is not named[0]]
+        own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
+        cheaper, harm = f"{prices.cheaper_than(named[0])}{alone}", self.ties.harm(named[0])
+        if all(standing(pair) == "better" for pair in own):
+            every = f" under every {air(self.found)}" if several else ""
+            better = f"{narrowly_by(own)}{harm}: better than every other {self.found.subject}{every}"
+            brief = f"Adopt {named[0].loop}{better}{prices.saved(named[0])}{alone}"
+            return AnswerSentence(f"Adopt {names}{better}{cheaper}", brief, adopts=named[0].loop)
+        worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
+        brief = f"Adopt {named[0].loop}{harm}: {worse}{prices.saved(named[0])}{alone}"
+        return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", brief, adopts=named[0].loop)
+
+    def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
+        """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
+
+        It is as open where there are more than two and each of them would be named, or where nothing could be shown. Loops that are
+        shown to be worse have no part in it, so that what is said of the others is the same without them.
+        """
+        accuracy, loops = self._among(candidates, self.accuracy), {row.loop for row in candidates}
+        words = {pair.verdict.word for pair in accuracy}
+        if not words or not words <= ({"undecided"} if len(candidates) == 2 else {"undecided", "equivalent"}):
+            return False
+        if any(is_clear(pair) for pair in self.pooled if {pair.a, pair.b} <= loops):
+            return False
+        if len(named) == len(candidates) > 2:
+            return True
+        if "equivalent" in words:
+            return False
+        if is_still(self.found) or all(too_few_units(pair.units, self.alpha) for pair in accuracy):
+            return True
+        return not any(is_shown_cheaper(each, row, self.prices.costs) for each in named for row in candidates)
+
+    def _among(self, rows: Sequence[AnswerRow], pairs: Sequence[Pair]) -> list[Pair]:
+        return [pair for one, other in combinations(rows, 2) for pair in pairs_of(pairs, one, other)]
+
+    def _nothing_decided(self, cheapest: AnswerRow, under: str) -> AnswerSentence:
+        """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
+        prices, apart = self.prices, f"o {self.found.subject} is told apart from another{under}"
+        least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.found)}"
+        told, brief = self.ties.in_words(cheapest, self.found.rows)
+        return AnswerSentence(f"Nothing is decided: n{apart}{least}{told}{ends}", f"N{apart}{least}{brief}{ends}")
+
+    def _none_among(self, equals: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+        """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
+        prices, first = self.prices, equals[0]
+        among = "between" if len(equals) == 2 else "among"
+        names = listed([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(equals)])
+        more, more_brief = self._by_cost(equals, equals)
+        beaten = f"no {self.found.subject} is shown to beat them{under}"
+        brief = f"Nothing is decided {among} {listed([row.loop for row in equals])}: {beaten}{more_brief}"
+        return AnswerSentence(
+            f"Nothing is decided {among} {names}: {beaten}{more}{prices.cheaper_than(first, equals=equals)}{alone}",
+            f"{brief}{prices.saved(first, equals)}{alone}",
+        )
+
+    def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+        """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
+
+        `under`: behind what is said of every profile. `alone`: what ends the sentence.
+        """
+        prices, first = self.prices, named[0]
+        split, split_brief = self.ties.split(first, candidates) if len(named) == 1 else ("", "")
+        equal, equal_brief = self._equals(named, candidates, first.loop if split else "it"), ""
+        if split:
+            said, brief, them = f"{first.loop}{split}", f"{first.loop}{split_brief}", "them"
+        else:
+            said = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
+            brief, them = joined([row.loop for row in named], "or"), "it" if len(named) == 1 else "them"
+            more, more_brief = self._by_cost(named, candidates)
+            equal, equal_brief = f"{equal}{more}", f"{equal}{more_brief}"
+        harm = "" if split or len(named) > 1 else self.ties.harm(first)
+        beaten = f"no {self.found.subject} is shown to beat {them}{under}"
+        return AnswerSentence(
+            f"Adopt {said}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
+            f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
+            adopts=first.loop,
+            or_else=tuple(row.loop for row in (named[1:] if not split else self.ties.rivals(first, candidates))),
+        )
+
+    def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> tuple[str, str]:
+        """Return how the loops that are named stand to their equals in cost, and the same in few words."""
+        if len(named) == 1:
+            cheapest = self._is_cheapest(named, candidates)
+            full, brief = self.ties.dearer(named[0], candidates) if cheapest else ("", "")
+            return f"{cheapest}{full}", f"{cheapest}{brief}"
+        if all(self._is_as_good(row, named[0]) for row in named[1:]):
+            told = few = ", and neither accuracy nor cost tells them apart"
+            saved = ""
+        else:
+            dear = [row for row in named[1:] if is_shown_cheaper(named[0], row, self.prices.costs)]
+            saved = self.prices.paired_saving(named[0], dear[0]) if len(dear) == len(named) - 1 == 1 else ""
+            told = few = ", and not all of their costs are told apart"
+            if len(dear) == len(named) - 1:
+                told = f", and {named[0].loop} is the {'cheaper' if len(named) == 2 else 'cheapest'}"
+                few = f", {named[0].loop} being cheaper"
+        full, brief = self.ties.in_words(named[0], candidates)
+        return f"{told}{saved}{full}", f"{few}{brief}"
+
+    def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], it: str) -> str:
+        """Return which candidates are shown to be equivalent to the one that is named, as a clause. `it`: what it is called."""
+        if len(named) > 1:
+            return ""
+        equal = [row for row in candidates if row is not named[0] and self._equivalent(named[0], row)]
+        if not equal:
+            return ""
+        margins = {f"{pair.margin:g}" for row in equal for pair in pairs_of(self.accuracy, named[0], row)}
+        return f", and {it} is equivalent to {listed([row.loop for row in equal])} within the margin of {min(margins)}"
+
+    def _is_cheapest(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
+        """Return what is known of the cost of the one loop that is named: the first of those that are is the cheapest."""
+        if len(named) > 1 or any(row.cost is None for row in candidates):
+            return ""
+        spent = [row.cost.value for row in candidates if row.cost is not None]
+        if named[0].cost is not None and named[0].cost.value <= min(spent):
+            return ", and none of its equals is cheaper"
+        return ", and none of its equals is shown to cost less by the solved task"
+
+    def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
+        leaders: dict[tuple[str, ...], list[str]] = {}
+        for n in compared:
+            loops = tuple(row.loop for row in self.found.rows if place_of(row, n) == "highest")
+            leaders.setdefault(loops, []).append(self.found.heading(self.found.columns[n]))
+        each = "; ".join(
+            f"{listed(loops)} {'leads' if len(loops) == 1 else 'lead'} under {listed(profiles)}"
+            for loops, profiles in leaders.items()
+        )
+        cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
+        told = f"No {self.found.subject} is among the best under every profile: {each}"
+        return AnswerSentence(f"{told}{self.prices.least(cheapest)}", told)
+
+    # What is open, and what is worse
+
+    def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
+        """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
+        first = named[-1]
+        told = over_all(first.loop, self.found, self.pooled).clearly("better", "worse", "equivalent")
+        rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first and row.loop not in told]
+        yield from UndecidedPairs(self.found, self.accuracy, first, rivals).told(self.alpha)
+
+    def _worse(self, compared: Sequence[int], adopted: AnswerRow | None = None) -> Iterator[AnswerSentence]:
+        """Yield which loops are worse than the best, and where. `adopted`: a loop of which that has been said."""
+        lost: dict[tuple[str, ...], list[str]] = {}
+        for row in self.found.rows:
+            if row is adopted:
+                continue
+            under = tuple(self.found.heading(self.found.columns[n]) for n in compared if place_of(row, n) == "lower")
+            if under:
+                lost.setdefault(under, []).append(row.loop)
+        if not lost:
+            return
+        is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.found.rows) - 1
+        may_be_left_out = self.found.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
+        if len(lost) > MAX_NAMES - 1:
+            every = listed([loop for loops in lost.values() for loop in loops])
+            yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)
+            return
+        parts = []
+        for under, loops in lost.items():
+            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
+            parts.append(f"{listed(loops)}{where}")
+        yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out)
+
+
+def _of_others(sentence: AnswerSentence) -> AnswerSentence:
+    """Return a sentence that says of other tasks which loop to adopt, and that it does; any other one as it is."""
+    if not sentence.adopts:
+        return sentence
+    of = "Of other tasks: "
+    brief = sentence.brief and f"{of}{sentence.brief}"
+    return replace(sentence, text=f"{of}{sentence.text}", brief=brief, of_tasks="of other tasks", opens=True)

@@ -1,0 +1,64 @@
+"""A loop's own default limit, which a comparison replaces by one of its own: no trial shows what a change of it does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from loopbench.metrics.gate import GateLine
+from loopbench.metrics.summary import PRIMARY
+from loopbench.protocol.names import Spec, parse_spec
+from loopbench.runs.manifest import ArmEntry, Manifest
+
+from ..data.baseline import BaselineArm
+from ..data.outcome import PASSES, GateArm
+
+
+def held_open(arms: Sequence[GateArm], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> tuple[GateArm, ...]:
+    """Return the arms, undecided where they would pass and a default limit is another than in the baseline.
+
+    `before`: the baseline's arms by their names; `now`: the run's arms.
+    """
+    entries = {arm.arm: arm for arm in now}
+    return tuple(_held(arm, other_limits(before[arm.baseline_arm], entries[arm.arm])) for arm in arms)
+
+
+def tested_lines(arms: Iterable[GateArm]) -> list[GateLine]:
+    """Return the lines that more tasks may decide: none of them tests a default limit."""
+    return [line for arm in arms if not arm.limit_alone for line in arm.lines]
+
+
+def _held(arm: GateArm, said: tuple[tuple[str, str], ...]) -> GateArm:
+    alone = bool(said) and any(line.metric == PRIMARY and line.outcome in PASSES for line in arm.lines)
+    lines = [replace(line, outcome="undecided") if alone and line.metric == PRIMARY else line for line in arm.lines]
+    return replace(arm, lines=tuple(lines), limits=said, limit_alone=alone)
+
+
+def other_limits(before: BaselineArm, now: ArmEntry) -> tuple[tuple[str, str], ...]:
+    """Return what is to be said of each limit whose default is another, and how to test it; nothing of one unknown to a side."""
+    known = sorted(before.own_limits.keys() & now.own_limits.keys())
+    return tuple(
+        (
+            f"its default {name} is {now.own_limits[name]}, was {before.own_limits[name]}, and no trial tests it, since a "
+            "comparison sets its own limit",
+            f"gate it as {Spec(now.loop, {**now.options, name: now.own_limits[name]})}",
+        )
+        for name in known
+        if before.own_limits[name] != now.own_limits[name]
+    )
+
+
+def other_loops(manifest: Manifest, arms: Collection[str]) -> list[str]:
+    """Return the run's loops as they are typed, those of these arms with their own default limits as options."""
+    limited = [entry for entry in manifest.arms if entry.arm in arms]
+    if not limited:
+        return []
+    return list(dict.fromkeys(_with_limits(text, limited) for text in manifest.settings.loops))
+
+
+def _with_limits(text: str, limited: Iterable[ArmEntry]) -> str:
+    spec = parse_spec(text)
+    for entry in limited:
+        if (spec.name, dict(spec.options)) == (entry.loop, dict(entry.options)):
+            return str(replace(spec, options={**spec.options, **entry.own_limits}))
+    return text

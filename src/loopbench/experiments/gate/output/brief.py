@@ -1,0 +1,163 @@
+"""The gate's result on one screen: a row per arm with the metric that decides it, a trial that was lost, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
+from loopbench.protocol.counts import counted
+
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import PASSES, GateArm, GateResult, TaskChange
+from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
+from .next_steps import next_steps
+from .sentences import further_lines, headline
+from .stop_words import MAX_TRIALS, stops_alone
+from .text import brackets, change_counts, other_stops, task_lines_of
+
+MAX_ARMS = 12
+HEADING = ("arm", "metric", "was → is", "change", "outcome")
+
+ALL = "-v, or --json for all"
+COMMANDS = ("loopbench ", "pytest ")
+"""How a line begins that is a command, which is copied whole."""
+NEEDS_A_LOOK = ("regression", "worse here", "undecided")
+
+
+def deciding(arm: GateArm) -> GateLine:
+    """Return the line with an arm's gravest outcome; accuracy comes first among equals."""
+    return min(arm.lines, key=lambda line: GRAVEST_FIRST.index(line.outcome))
+
+
+def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
+    """Return a heading and a row per arm, the gravest outcomes first; `short`: shares with two digits."""
+    ordered = sorted((deciding(arm) for arm in result.arms if arm.lines), key=lambda line: GRAVEST_FIRST.index(line.outcome))
+    return [HEADING, *(_row(line, short=short) for line in ordered[:MAX_ARMS])]
+
+
+def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
+    course = " → ".join(value_in_words(line, value, short=short) for value in (line.baseline, line.run))
+    return (literal(short_arm(line.arm)), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
+
+
+def margins(result: GateResult) -> str:
+    """Return what each metric may lose, and what the brackets of the rows are."""
+    each = dict.fromkeys(f"{line.metric} {margin_in_words(line)}" for line in result.lines)
+    estimated = any(line.outcome != "identical" for line in result.lines)
+    return f"margins: {', '.join(each)}{f'; {brackets(result)}' if estimated else ''}"
+
+
+def sentences(result: GateResult) -> list[str]:
+    """Return the caveats and what to do next; of a run that passes the first thing alone."""
+    steps = next_steps(result)
+    return [
+        literal(line)
+        for line in (
+            *stops_alone(result),
+            *_hidden_arms(result),
+            *_likewise(result),
+            *result.notes,
+            *(line for step in (steps[:1] if result.outcome in PASSES else steps) for line in step.lines),
+        )
+    ]
+
+
+def changed(result: GateResult, more: str = "-v has all") -> list[str]:
+    """Return how many tasks and trials changed, and by which causes; nothing of a loss that the first line counts.
+
+    `more`: what has all of them; empty where that is said elsewhere.
+    """
+    if result.outcome == "worse here":
+        return []
+    tasks, same = change_counts(result)
+    if tasks and more:
+        tasks = f"{tasks.removesuffix('.')}: {more}"
+    said = [tasks, same if result.outcome in PASSES else ""]
+    return [literal(line) for line in said if line]
+
+
+def examples(result: GateResult, more: str = ALL) -> list[str]:
+    """Return the lines of one trial, or of one kind of other stop, that shows the gravest change.
+
+    `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
+    """
+    stops = [change for change in result.stops if change.arm in result.arms_behind] or result.stops
+    broke = [change for change in stops if change.broke]
+    lost = _lost(result)
+    if lost and not broke and result.outcome not in PASSES:
+        shown = task_lines_of([_shown(lost)])
+    else:
+        shown = other_stops(broke or stops, 1, MAX_TRIALS)
+    changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
+    others = len(changed_here) - 1
+    left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
+    return [*shown, *(left if result.outcome == "worse here" else [])]
+
+
+def _lost(result: GateResult) -> list[TaskChange]:
+    """Return the tasks that got worse, of the arms that the outcome rests on; of all, where none of these lost any."""
+    worse = [change for change in result.tasks if change.became == "worse"]
+    return [change for change in worse if change.arm in result.arms_behind] or worse
+
+
+def _shown(lost: Sequence[TaskChange]) -> TaskChange:
+    """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
+    causes = Counter(change.cause for change in lost if change.cause is not None)
+    cause = max(causes, key=lambda each: causes[each], default=None)
+    found = next(change for change in lost if change.cause == cause)
+    return found if found.cause is None else replace(found, parts_at=None)
+
+
+def text(result: GateResult) -> str:
+    """Return the same as plain text, for a failed test."""
+    columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
+    held = [margins(result)] if result.lines else []
+    whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
+    said = list(map(_indented, sentences(result)))
+    shown = [*examples(result, ""), *_left_open(result)]
+    first = [headline(result, 1), *map(_indented, further_lines(result, 1))]
+    return "\n".join([*first, *columns, *changed(result, ""), *shown, *whole, *held, *said])
+
+
+def _indented(line: str) -> str:
+    """Return a line of the text, a command behind four spaces."""
+    return f"    {line}" if line.startswith(COMMANDS) else line
+
+
+def _left_open(result: GateResult) -> list[str]:
+    """Return the names of the tasks that got worse where the outcome is open, beside the one that is shown."""
+    if result.outcome != "undecided" or not (lost := _lost(result)):
+        return []
+    first = _shown(lost)
+    others = [f"{short_arm(change.arm)}/{change.task}" for change in lost if change.trial != first.trial]
+    more = [f"and {len(others) - MAX_TRIALS} more"] * (len(others) > MAX_TRIALS)
+    likewise = [f"- likewise worse: {literal(', '.join([*others[:MAX_TRIALS], *more]))}"] * bool(others)
+    return likewise
+
+
+def _hidden_arms(result: GateResult) -> Iterator[str]:
+    hidden = len(result.arms) - MAX_ARMS
+    if hidden > 0:
+        yield f"And {counted(hidden, 'more arm')}, none of them with a graver outcome (-v)."
+
+
+def _likewise(result: GateResult) -> Iterator[str]:
+    """Yield the other lines whose outcome is the one of their arm, where it needs attention."""
+    found = [
+        line
+        for arm in result.arms
+        for line in arm.lines
+        if line is not deciding(arm) and line.outcome == deciding(arm).outcome and line.outcome in NEEDS_A_LOOK
+    ]
+    for outcome in GRAVEST_FIRST:
+        lines = [line for line in found if line.outcome == outcome]
+        arms = [
+            f"{short_arm(arm)} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)
+        ]
+        if arms:
+            yield f"Likewise {outcome}: {'; '.join(arms)}."

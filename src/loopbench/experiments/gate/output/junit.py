@@ -1,0 +1,100 @@
+"""The gate's result as JUnit XML: a suite per arm and a test per metric, so that as many tests fail as metrics got worse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from loopbench.metrics.gate import GateLine
+from loopbench.metrics.summary import PRIMARY
+from loopbench.text import junit
+
+from ..changes.altered import altered_text, altered_title
+from ..data.literal import literal
+from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
+from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
+from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
+from .stop_words import break_title, breaks, shown_stops, title
+from .text import for_a_server, other_stops, task_text
+
+_UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
+_WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}
+MAX_STOPS = 9
+"""Kinds of other stops in a failure; the suite's output has all."""
+
+
+def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_worse_here: OnWorseHere = "fail") -> str:
+    """Return JUnit XML.
+
+    The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
+    failure on request, and one that is worse here a failure, or none on request; an invalid one is an error.
+    """
+    kinds = {
+        "regression": "failure",
+        "undecided": _UNDECIDED[result.undecided_as(on_undecided)],
+        "worse here": _WORSE_HERE[on_worse_here],
+    }
+    root = junit.suites("loopbench gate")
+    if result.reasons:
+        case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
+        junit.add_result(case, "error", headline(result), "\n".join(result.reasons))
+    if result.fails_for_answers:
+        suite = junit.add_suite(root, "loopbench gate", 1, {"failure": 1})
+        case = junit.add_case(suite, "loopbench gate", "the answers are the blessed ones")
+        junit.add_result(case, "failure", literal(result.other_answers), literal(result.other_answers))
+    for arm in result.arms:
+        _add_arm(root, result, arm, kinds)
+    return junit.document(root)
+
+
+def error_junit(message: str) -> str:
+    """Return JUnit XML for an error that keeps the gate from judging."""
+    root = junit.suites("loopbench gate")
+    case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the gate can judge")
+    junit.add_result(case, "error", f"not judged: {literal(message)}", literal(message))
+    return junit.document(root)
+
+
+def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Mapping[str, str | None]) -> None:
+    """Add an arm's suite. `kind_of`: outcome of a line → the kind of its result; a test of another outcome passes."""
+    kinds = [*(["failure"] if arm.hangs else []), *(kind_of.get(line.outcome) for line in arm.lines)]
+    suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
+    own = replace(
+        result,
+        tasks=tuple(change for change in result.tasks if change.arm == arm.arm),
+        stops=tuple(change for change in result.stops if change.arm == arm.arm),
+        altered=tuple(found for found in result.altered if found.arm == arm.arm),
+        unit="task",
+    )
+    causes = "\n".join(
+        [
+            *(f"{literal(break_title(found, arm.trials))}\n{stop_text(found)}" for found in break_groups(own)[:MAX_STOPS]),
+            *(f"{literal(altered_title(found))}\n{altered_text(found)}" for found in own.altered),
+            *(f"{literal(cause_title(found))}\n{cause_text(found)}" for found in lost_otherwise(own)),
+            *(f"{literal(title(found))}\n{stop_text(found)}" for found in other_ends(own)[:MAX_STOPS]),
+        ]
+    )
+    if arm.hangs:
+        junit.add_result(junit.add_case(suite, arm.arm, "trials end"), "failure", literal(arm.hangs), causes)
+    for line in arm.lines:
+        case, kind = junit.add_case(suite, arm.arm, line.metric), kind_of.get(line.outcome)
+        if kind is not None:
+            junit.add_result(case, kind, f"{line.outcome}: {_message(own, arm, line)}", causes)
+    tasks = "\n".join(map(task_text, own.tasks))
+    junit.add_output(
+        suite, "\n".join([headline(result), *further_lines(result), *for_a_server(own), *other_stops(shown_stops(own)), tasks])
+    )
+
+
+def _message(own: GateResult, arm: GateArm, line: GateLine) -> str:
+    """Return why a line has its outcome; `own`: the result of its arm alone.
+
+    The numbers of one that is undecided since no trial tests a new default limit say nothing of that.
+    """
+    if line.metric == PRIMARY and arm.limit_alone:
+        return literal("; ".join(said for limit in arm.limits for said in limit))
+    broke = breaks(own.stops, arm.trials) if line.metric == PRIMARY and not arm.hangs else ()
+    lost_here = [losses(own, [line])] if line.outcome == "worse here" else []
+    lost = tasks_in_words(replace(own, arms=(arm,)))[:1] if line.metric == PRIMARY and line.outcome == "regression" else ()
+    return "; ".join([*(literal(said[0]) for said in broke), *lost_here, *lost, held_to_its_margin(line)])

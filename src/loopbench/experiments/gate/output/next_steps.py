@@ -1,0 +1,202 @@
+"""What to do next about a gate's outcome, by the case: never a step that does not follow from what differs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loopbench.metrics.gate import MORE
+from loopbench.protocol.counts import counted
+from loopbench.text.counts import listed
+from loopbench.text.numbers import chance_in_words, dollars
+
+from ..data.advice import Advice, Larger
+from ..data.outcome import PASSES, GateResult, OnWorseHere
+from .sentences import further_lines, headline
+
+LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
+"""Outcome that is open → the setting that lets it through."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """One thing that can be done next."""
+
+    say: str
+    """A sentence, which ends in a colon where commands follow; empty for a command that explains itself."""
+    commands: tuple[str, ...] = ()
+    in_short: str = ""
+    """The same in one line for a CI server, where it is another."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The sentence and its commands."""
+        return tuple(filter(None, (self.say, *self.commands)))
+
+    @property
+    def brief(self) -> str:
+        """The step in one line."""
+        return self.in_short or " ".join(self.lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"say": self.say, "commands": list(self.commands)}
+
+
+def let_through(result: GateResult, on_worse_here: OnWorseHere, on_undecided: str) -> GateResult:
+    """Return the result with what lets it count as a pass, where that is so: losses here, or what is undecided."""
+    held = result.held_as(on_worse_here)
+    by = [result.advice.option("on_worse_here", "pass")] * (held != result.outcome)
+    if held == "undecided":
+        by = [*by, result.advice.option("on_undecided", "pass")] if on_undecided == "pass" else []
+    return replace(result, advice=replace(result.advice, let_through=listed(by)))
+
+
+def next_steps(result: GateResult) -> list[NextStep]:
+    """Return what can be done, the most useful first."""
+    if result.outcome in PASSES:
+        return list(_after_a_pass(result))
+    if result.outcome in ("regression", "worse here"):
+        return [_after_a_loss(result)]
+    if result.outcome == "invalid":
+        return [_commanded("Nothing was judged. Mend what the first line names, then gate again", result.advice.again)]
+    return list(_where_open(result)) if result.outcome == "undecided" else []
+
+
+def to_json(result: GateResult) -> dict[str, Any]:
+    """Return the object that `gate --json` prints: the result, what it rests on in sentences, and what can be done next."""
+    said = [headline(result), *further_lines(result)]
+    return result.to_json() | {"said": said, "next": [step.to_json() for step in next_steps(result)]}
+
+
+def more_steps(result: GateResult) -> list[NextStep]:
+    """Return what there is to know besides, for the long form: the size that would show more, and what lets the run through."""
+    found, larger = [], result.advice.larger
+    if larger is not None and (result.outcome == "worse here" or result.advice.differs):
+        found.append(_larger_baseline(result.advice, larger))
+    if result.outcome in LET_THROUGH and result.advice.asker == "shell" and not result.advice.let_through:
+        outcomes = {line.outcome for line in result.lines}
+        flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
+        found.append(NextStep(f"{listed(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
+    return found
+
+
+def _after_a_loss(result: GateResult) -> NextStep:
+    if result.advice.only_the_seed:
+        return _same_draws(result)
+    meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
+    if not result.bless:
+        return NextStep(f"{_mend(result)}; {_unblessable(result)} cannot be blessed.")
+    fix = "Find what else changed" if result.advice.other_cause else _mend(result)
+    if through := result.advice.let_through:
+        said = f"Let through by {through}. Bless the run if {meant} is meant"
+        return NextStep(f"{said}:", (result.bless,), f"{said}.")
+    let = ""
+    if result.outcome == "worse here" and result.advice.asker == "test":
+        let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
+    return NextStep(
+        f"{fix}{let}, or bless the run if {meant} is meant:",
+        (result.bless,),
+        f"{fix}{let}, or, if {meant} is meant: {result.bless}",
+    )
+
+
+def _mend(result: GateResult) -> str:
+    """Return what mends a loss: of an imported run the agent itself, since loopbench has no loop of it."""
+    return "Fix the agent and import its new results" if result.advice.imported else "Fix the loop"
+
+
+def _unblessable(result: GateResult) -> str:
+    """Return what kind of run this is that cannot be blessed."""
+    if any(arm.short_of_faults for arm in result.arms):
+        return "a run in which so few of the scheduled faults land"
+    if any(arm.hangs for arm in result.arms):
+        return "a run that ended since a loop hangs"
+    return f"a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'}"
+
+
+def _where_open(result: GateResult) -> Iterator[NextStep]:
+    advice = result.advice
+    if advice.let_through:
+        yield NextStep(f"Let through by {advice.let_through}.")
+    if any(arm.limit_alone for arm in result.arms):
+        fails = ", which fails until it is tested or blessed" * (advice.asker == "shell" and not advice.let_through)
+        gate = "; this gate tests it" * bool(advice.limited)
+        yield _commanded(f"No trial ran under the new default limit{fails}{gate}", advice.limited)
+        if result.bless:
+            yield NextStep("", (f"{result.bless} # if the new limit is meant",))
+    if advice.other_cause:
+        yield NextStep("Find what else changed than the loop's code; more tasks would not tell.")
+    larger = advice.larger
+    if advice.differs:
+        yield _same_draws(result)
+        if larger is not None and larger.tasks:
+            how = " (-v has the commands)." if advice.asker == "shell" else f". {larger.supply}".rstrip()
+            yield NextStep(f"Or {_decides(larger)}{how}")
+    elif larger is not None:
+        yield _larger_baseline(advice, larger)
+    if advice.asker == "test" and larger is not None and not advice.let_through:
+        skip, passed = (advice.option("on_undecided", how) for how in ("skip", "pass"))
+        yield NextStep(f"Where it is undecided, {skip} in the test skips it, and {passed} lets it pass.")
+
+
+def _same_draws(result: GateResult) -> NextStep:
+    """Return the step to the baseline's own seed and repeats, under which every trial has its counterpart."""
+    advice = result.advice
+    names = listed([name for name, _, _ in advice.differs])
+    values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
+    own = listed([advice.option(name, then) for name, _, then in advice.differs])
+    under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {own}, as in the baseline,"
+    if advice.only_the_seed:
+        said = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
+        return _commanded(f"{said} {under} a change is judged trial by trial", advice.paired)
+    differ = f"differ{'s' * (len(advice.differs) == 1)}"
+    said = f"{names[0].upper()}{names[1:]} {differ} from the baseline's ({values}): other faults struck."
+    return _commanded(f"{said} {under} each trial has its counterpart, which shows what the change did", advice.paired)
+
+
+def _commanded(say: str, command: tuple[str, ...]) -> NextStep:
+    return NextStep(f"{say}:", (shlex.join(command),), f"{say}.") if command else NextStep(f"{say}.")
+
+
+def _decides(larger: Larger) -> str:
+    cost = "" if larger.cost_usd is None else f" (about ${dollars(larger.cost_usd)} a run)"
+    chance = f"decides it with a chance of about {chance_in_words(larger.chance)}"
+    return f"a baseline of {counted(larger.tasks, 'task')}{cost} {chance}{'' if larger.whole else ', though not all of it'}"
+
+
+def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
+    """Return how to make a baseline that is likely to decide what is open, or that no feasible one is."""
+    if not larger.tasks:
+        return NextStep("No feasible number of tasks is likely to decide it.")
+    said = f"{_decides(larger)}."
+    said = f"{said[0].upper()}{said[1:]}"
+    supply, commands = larger.supply, [larger.compare, advice.bless_latest, advice.again]
+    if advice.asker == "test":
+        sized = f'Write suite={json.dumps(larger.suite)} in the test, without "tasks".'
+        supply, commands = larger.supply or (sized if larger.suite else ""), [advice.bless_latest, advice.again]
+    elif not larger.compare or not advice.again:
+        over = "Import results of both over as many" if larger.imported else "Run the loop as it was over as many"
+        return NextStep(f"{said} {over}, bless the old ones, and gate again.", (), said)
+    more = " ".join(filter(None, [larger.repeats, supply, "Bless with the loop as it was, then gate the changed one:"]))
+    return NextStep(f"{said} {more}", tuple(map(shlex.join, commands)), said)
+
+
+def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
+    if result.bless:
+        why = "to hold later changes to this run" if result.common is None else "soon: the tasks that changed are not judged"
+        yield NextStep("", (f"{result.bless} # {why}",))
+    if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
+        yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")
+    if result.advice.unseen:
+        yield _not_met(result.advice)
+
+
+def _not_met(advice: Advice) -> NextStep:
+    """Return which faults never struck, and what would have them."""
+    what = listed([what for what, _ in advice.unseen])
+    profiles = [advice.option("profile", profile) for profile in dict.fromkeys(profile for _, profile in advice.unseen)]
+    return NextStep(f"In this run {what}; a baseline that is blessed with {listed(profiles)}, too, has the gate judge that.")

@@ -1,0 +1,142 @@
+"""Other stops in words. Reasons and names may come from a model or from code: whoever prints these lines makes them literal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from loopbench.metrics.trajectory.trajectory import shortened
+from loopbench.protocol.counts import counted
+from loopbench.protocol.own_code import place_in
+from loopbench.text.counts import counts, listed
+
+from ..data.names import short_arm
+from ..data.outcome import GateArm, GateResult, StopChange
+
+MAX_GROUPS = 3
+"""Kinds of other stops that the short form names."""
+MAX_TRIALS = 5
+"""Trials of a kind that it names."""
+
+
+CRASH, HANG = ("crashes", "crash"), ("hangs", "hang")
+"""What trials do that break, in the singular and in the plural."""
+
+
+def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[tuple[str, ...]]:
+    """Yield how many of so many trials crash, and how many hang, that did not in the baseline, with the most frequent reason: with
+    the name of one of them, and in short without."""
+    found = list(changes)
+    yield from _breaks([change for change in found if change.crashed], trials, CRASH)
+    yield from _breaks([change for change in found if change.hangs], trials, HANG)
+
+
+def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
+    if not new:
+        return
+    reasons = [change.reason for change in new]
+    first = max(new, key=lambda change: reasons.count(change.reason))
+    why = f" ({shortened(first.reason)})" if first.reason else ""
+    others = len(set(reasons)) - 1 if verbs is CRASH else 0  # a hang's reason has its seconds
+    more = f" and {counted(others, 'other exception')}" if others else ""
+    if len(new) == trials:
+        yield (f"every trial {verbs[0]} now{why}{more}",)
+        return
+    said = f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{why}{more}"
+    yield (f"{said}, such as {short_arm(first.arm)}/{first.task}/{first.repeat}", said)
+
+
+def stops_alone(result: GateResult) -> Iterator[str]:
+    """Yield why an arm is undecided of which no score changed: trials end more gravely."""
+    for arm in result.arms:
+        if arm.stop_alone:
+            yield f"{short_arm(arm.arm)}: no score changed. It is undecided, and not unchanged, since {_ends(result, arm)}."
+
+
+def breaks_alone(result: GateResult) -> Iterator[str]:
+    """Yield that a new crash or hang is a regression within the margins, too; the first line counts them."""
+    for what, arms in (
+        ("crash that the baseline does not have", [arm for arm in result.arms if arm.crash_alone]),
+        ("trial that hangs, where the baseline has none,", [arm for arm in result.arms if arm.hang_alone and not arm.hangs]),
+    ):
+        if arms:
+            where = f"{listed([short_arm(arm.arm) for arm in arms])}: " * (len(arms) < len(result.arms))
+            one = "A" if not where else "a"
+            yield f"{where}{one} {what} is a regression, whatever the margins say."
+
+
+def _ends(result: GateResult, arm: GateArm) -> str:
+    graver = [change for change in result.stops if change.arm == arm.arm and change.graver]
+    found = counts({course: [change.course for change in graver].count(course) for course in {c.course for c in graver}})
+    return f"{counted(len(graver), 'trial ends', 'trials end')} more gravely than in the baseline ({found})"
+
+
+def beside_losses(result: GateResult) -> list[StopChange]:
+    """Return the other stops of tasks that did not get worse: a crash that lost its task is told among the lost ones."""
+    lost = {(change.arm, change.task) for change in result.tasks if change.became == "worse"}
+    return [change for change in result.stops if (change.arm, change.task) not in lost]
+
+
+def shown_stops(result: GateResult) -> list[StopChange]:
+    """Return all new crashes and hangs, and the other stops of tasks that did not get worse."""
+    beside = beside_losses(result)
+    return [change for change in result.stops if change.broke or change in beside]
+
+
+def groups(changes: Iterable[StopChange]) -> list[list[StopChange]]:
+    """Return the changes of one arm, course and score together, or of one arm and exception, in the order of their first ones."""
+    found: dict[tuple[str, ...], list[StopChange]] = {}
+    for change in changes:
+        how = (change.course, str(change.same_score), change.reason)
+        found.setdefault((change.arm, *(broken_by(change) or how)), []).append(change)
+    return list(found.values())
+
+
+def title(group: Sequence[StopChange]) -> str:
+    """Return `finish/clean: 2 trials with the same score, finished → max_steps`, or `…: 2 trials crash now (KeyError: 'x')`."""
+    first = group[0]
+    if first.broke:
+        return break_title(group)
+    score = " with the same score" * first.same_score
+    raised = f" ({shortened(first.reason)})" if first.reason else ""
+    return f"{short_arm(first.arm)}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"
+
+
+def _ends_of_more(rest: Sequence[StopChange]) -> tuple[str, str]:
+    """Return what further trials do, in the singular and in the plural."""
+    for verbs, found in ((CRASH, [change.crashed for change in rest]), (HANG, [change.hangs for change in rest])):
+        if all(found):
+            return f"more trial {verbs[0]} now", f"more trials {verbs[1]} now"
+    return "more trial has another stop", "more trials have another stop"
+
+
+def broken_by(change: StopChange) -> tuple[str, ...]:
+    """Return what makes trials that crash, or hang, alike: the exception, or the place; nothing of a trial that does not."""
+    if change.hangs:
+        place = place_in(change.reason)
+        return ("hangs", "" if place is None else f"{place[0]}:{place[1]}")
+    return ("crashes", change.reason) if change.crashed else ()
+
+
+def break_title(group: Sequence[StopChange], trials_of_arm: int | None = None) -> str:
+    """Return `finish/clean: 14 of 40 trials crash now (KeyError: 'x')`; without the 40 where it is not known."""
+    first = group[0]
+    one, many = HANG if first.hangs else CRASH
+    why = f" ({shortened(first.reason)})" if first.reason else ""
+    of = "" if trials_of_arm is None else f"of {trials_of_arm:,} "
+    broke = counted(len(group), f"{of}trial{'s' * bool(trials_of_arm and trials_of_arm > 1)} {one}", f"{of}trials {many}")
+    return f"{short_arm(first.arm)}: {broke} now{why}"
+
+
+def trials(group: Sequence[StopChange], most: int) -> str:
+    """Return the names of the first trials, task and repeat, and how many more there are."""
+    names = [f"{change.task}/{change.repeat}" for change in group[:most]]
+    return ", ".join([*names, *([f"and {len(group) - most} more"] if len(group) > most else [])])
+
+
+def stop_lines(changes: Sequence[StopChange], most: int, most_trials: int) -> list[tuple[str, str]]:
+    """Return a line and the command that shows the first trial, for each kind of other stop; the last line counts what is left."""
+    found = groups(changes)
+    lines = [(f"{title(group)}: {trials(group, most_trials)}", group[0].command) for group in found[:most]]
+    rest = [change for group in found[most:] for change in group]
+    left = counted(len(rest), *_ends_of_more(rest))
+    return [*lines, *([(f"and {left}; --json has all", "")] if rest else [])]
