@@ -58,7 +58,12 @@ class Candidate:
     @property
     def dev_mean(self) -> float | None:
         """The mean over the dev tasks that it was scored on; None if there are none."""
-        return sum(self.dev.values()) / len(self.dev) if self.dev else None
+        return mean_of(self.dev)
+
+
+def mean_of(scores: Mapping[str, float]) -> float | None:
+    """Return the mean of scores by task; None if there are none."""
+    return sum(scores.values()) / len(scores) if scores else None
 
 
 Status = Literal["finished", "budget", "failed"]

@@ -16,7 +16,7 @@ from mlflow.tracing.constant import TraceTagKey
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.optimize.candidates import Candidate
+from loopbench.experiments.optimize.candidates import Candidate, mean_of
 from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
 from loopbench.protocol import render_value
 from loopbench.protocol.checksums import open_document, seal_document
@@ -163,8 +163,8 @@ class Session:
                 text = redact(open_document(read_bounded(path)).decode("utf-8"))
                 self.client.log_text(run.run_id, seal_document(text.encode("utf-8")).decode("utf-8"), name)
         metrics = {
-            "dev_before": _mean(ended.before),
-            "dev_after": _mean(ended.after),
+            "dev_before": mean_of(ended.before),
+            "dev_after": mean_of(ended.after),
             "candidates": ended.candidates,
             "evaluation.calls": ended.evaluation.calls,
             "evaluation.tokens": ended.evaluation.tokens,
@@ -369,10 +369,6 @@ def _params(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _cleaned(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: clean(redact(value), MAX_TAG) for key, value in tags.items()}
-
-
-def _mean(scores: Mapping[str, float]) -> float | None:
-    return sum(scores.values()) / len(scores) if scores else None
 
 
 def _metrics(name: str, found: Mapping[str, Any] | None) -> dict[str, float | None]:
