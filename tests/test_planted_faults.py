@@ -18,7 +18,7 @@ FAULTS = planted_faults()
 def test_there_are_enough_of_them_on_each_floor_and_no_two_are_the_same() -> None:
     floors = Counter(fault.file.partition("/")[0] for fault in FAULTS)
     assert len(set(FAULTS)) == len(FAULTS) >= 60
-    assert floors.keys() == {"protocol", "models", "metrics", "runs"}
+    assert floors.keys() == {"protocol", "loops", "models", "metrics", "runs"}
     assert min(floors.values()) >= 3
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from loopbench.metrics.record_fields import MAX_COUNT
 from loopbench.metrics.trace import (
     GARBAGE,
-    NEVER_RAN,
     UNTOLD,
     ModelExchange,
     Note,
@@ -29,6 +28,7 @@ from loopbench.metrics.trace import (
 from loopbench.models.receipts import Ledger, call_digest
 from loopbench.protocol import Message
 from loopbench.protocol.chat import NativeCall
+from loopbench.protocol.tool_calls import NEVER_RAN
 from tests.cases import cases
 
 TEXT = st.text(max_size=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from loopbench.protocol import Observation, Tool, Toolbox, ToolCall, run_sync
+from loopbench.protocol import Observation, Tool, Toolbox, ToolCall
 
 
 def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +25,7 @@ def named(name: str, function: Callable[..., Any], **options: Any) -> Tool:
 
 def call(function: Callable[..., Any], **options: Any) -> Observation:
     """What comes of calling a function without arguments as a tool."""
-    return run_sync(Toolbox([named("tool", function, **options)]).call(ToolCall("tool", {})))
+    return asyncio.run(Toolbox([named("tool", function, **options)]).call(ToolCall("tool", {})))
 
 
 def raises(error: BaseException) -> Callable[[], NoReturn]:

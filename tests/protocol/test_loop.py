@@ -15,21 +15,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
-from loopbench.protocol import HARNESS_STOPS, SILENT, Loop, Model, Observer, Outcome, Query, StopReason, Toolbox, run_sync
+from loopbench.protocol import (
+    HARNESS_STOPS,
+    SILENT,
+    FunctionModel,
+    Loop,
+    Model,
+    Observer,
+    Outcome,
+    Query,
+    RunsSync,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
 from loopbench.protocol.events import RunEnded
+from loopbench.protocol.threads import beside_event_loop, run_blocking
 
 who = contextvars.ContextVar("who", default="nobody")
 
 Runner = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 
+MODEL = FunctionModel(lambda request: "unasked")
+
+
+def where() -> int:
+    """Return the thread that this tool runs on."""
+    return threading.get_ident()
+
+
 def from_plain_code(make: Callable[[], Any]) -> Any:
-    return run_sync(make())
+    return run_blocking(make())
 
 
 def from_inside_a_loop(make: Callable[[], Any]) -> Any:
     async def outer() -> Any:
-        return run_sync(make())
+        return run_blocking(make())
 
     return asyncio.run(outer())
 
@@ -52,7 +75,7 @@ class Still:
 
 @both_ways
 @given(value=st.integers() | st.text(max_size=5) | st.none())
-def test_run_sync_gives_what_the_coroutine_gives(run: Runner, value: object) -> None:
+def test_run_blocking_gives_what_the_coroutine_gives(run: Runner, value: object) -> None:
     async def give() -> object:
         await asyncio.sleep(0)
         return value
@@ -64,7 +87,7 @@ def test_run_sync_gives_what_the_coroutine_gives(run: Runner, value: object) -> 
 @pytest.mark.parametrize(
     "error", [ValueError("x"), TimeoutError("t"), asyncio.CancelledError("c"), SystemExit(3), KeyboardInterrupt("k")]
 )
-def test_run_sync_raises_what_the_coroutine_raises(run: Runner, error: BaseException) -> None:
+def test_run_blocking_raises_what_the_coroutine_raises(run: Runner, error: BaseException) -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise error
@@ -96,26 +119,67 @@ def test_context_variables_reach_the_coroutine(run: Runner) -> None:
         who.reset(token)
 
 
-def test_inside_a_loop_it_runs_on_a_thread_and_outside_on_the_callers() -> None:
-    async def where() -> int:
-        return threading.get_ident()
+@both_ways
+def test_it_runs_on_the_callers_thread_and_the_tools_on_threads_of_their_own(run: Runner) -> None:
+    async def where() -> tuple[int, int]:
+        return threading.get_ident(), await beside_event_loop(threading.get_ident)
 
     here = threading.get_ident()
-    assert from_plain_code(where) == here
-    assert from_inside_a_loop(where) != here
+    coroutine, tool = run(where)
+    assert coroutine == here != tool
 
 
-def test_run_sync_can_be_nested() -> None:
+@given(value=st.integers() | st.text(max_size=5) | st.none())
+def test_run_sync_gives_what_the_coroutine_gives(value: object) -> None:
+    async def give() -> object:
+        await asyncio.sleep(0)
+        return value
+
+    assert run_sync(give()) == value
+
+
+class Asking(RunsSync):
+    """A loop that tells where its tool runs."""
+
+    name = "asking"
+    stops = frozenset({StopReason.FINISHED})
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        return Outcome((await tools.call(ToolCall("where", {}))).value, StopReason.FINISHED, 1)
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
+
+
+WAYS: dict[str, Callable[[], Outcome]] = {
+    "the function": lambda: run_sync(Asking().run(Query("Q"), Toolbox([where]), MODEL)),
+    "the method": lambda: Asking().run_sync(Query("Q"), Toolbox([where]), MODEL),
+}
+"""The two ways in which synchronous code runs a loop."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_function_run_sync_does_what_a_loops_method_of_that_name_does(way: str) -> None:
+    assert WAYS[way]().answer == threading.get_ident(), "tools run on the caller's thread"
+
+    async def service() -> None:
+        with pytest.raises(RuntimeError, match="write `await loop"):
+            WAYS[way]()
+
+    asyncio.run(service())
+
+
+def test_run_blocking_can_be_nested() -> None:
     async def leaf() -> int:
         return 1
 
     async def middle() -> int:
-        return run_sync(leaf()) + 1
+        return run_blocking(leaf()) + 1
 
     async def top() -> int:
-        return run_sync(middle()) + 1
+        return run_blocking(middle()) + 1
 
-    assert run_sync(top()) == 3
+    assert run_blocking(top()) == 3
 
 
 def test_the_list_of_stop_reasons_is_closed() -> None:

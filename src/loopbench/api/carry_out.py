@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import lives_in_one_process, without_process
+from loopbench.protocol.threads import in_event_loop
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.files import PAGE, write_page
 from loopbench.reports.html.page import report_html
@@ -105,7 +105,7 @@ def way_on(folder: Path, names: Sequence[str]) -> str:
 
 def apart(work: Callable[[], Result]) -> Result:
     """Do the work here, or on a thread of its own where an event loop is running already, as in a notebook."""
-    if not _an_event_loop_runs():
+    if not in_event_loop():
         return work()
     ended: list[Result | BaseException] = []
 
@@ -126,11 +126,3 @@ def apart(work: Callable[[], Result]) -> Result:
     if isinstance(ended[0], BaseException):
         raise ended[0]
     return ended[0]
-
-
-def _an_event_loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -176,7 +176,7 @@ async def _carried_out(found: PlanFindings, sound: Mapping[str, _Read], tools: O
     for where, read in sound.items():
         oracle = Oracle(read.task)
         finished = await trial(_watched(oracle), read.task, setting)
-        if finished.record.status != "scored" or finished.record.accuracy < 1:
+        if finished.record.status != "scored" or not finished.record.is_solved:
             problems.append(f"{where}: {why_it_failed(read.task, finished)}")
         elif _yields(read.task, oracle.made):
             yielded += not _refers(read.task)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
+
+from loopbench.protocol.threads import in_event_loop
 
 
 def check_not_async(item: pytest.Item, fixture: str) -> None:
     """Raise UsageError where an event loop runs: the fixture runs one of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise pytest.UsageError(f"{item.nodeid}: {fixture} runs an event loop of its own; call it from a test that is not async")
+    if in_event_loop():
+        raise pytest.UsageError(f"{item.nodeid}: {fixture} runs an event loop of its own; call it from a test that is not async")

@@ -136,7 +136,8 @@ def _print_total(name: str, found: Checked) -> None:
     times = Counter(finding.status for finding in found.findings)
     failed, warned, left_out = times["failed"], times["warning"], times["left out"]
     total = f"{failed} of {len(found.findings)} checks fail" if failed else "no check fails" if warned else "every check passes"
-    total += f", {counted(warned, 'gives', 'give')} a warning" * bool(warned)
+    if warned:
+        total += f", {counted(warned, 'gives', 'give')} a warning"
     missing = f"; {left_out} left out" if left_out else ""
     called = f"tools of {found.sample} called" if found.ran_tools else "no tool called"
     quarantined = sum(bool(task.quarantined) for task in found.suite.tasks)

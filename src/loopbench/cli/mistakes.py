@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 from loopbench.protocol.redact import redact
+from loopbench.protocol.values import one_line
 from loopbench.text.plain_text import plain
 
 from .usage import usage_line
@@ -33,7 +34,7 @@ def crash_text(error: Exception) -> str:
 
 
 def _line(text: str) -> str:
-    return plain(" ".join(redact(text).split()))
+    return plain(one_line(redact(text)))
 
 
 def error_words(error: ValueError | OSError) -> str:

@@ -91,7 +91,7 @@ def _check_defined(what: str, file: Path | None, name: str) -> None:
         raise ValueError(f"{what}: {file}: {error}") from None
     if name not in names and "*" not in names:
         asked = near(name, sorted(names))
-        raise ValueError(f"{what}: {file} defines no {name}{f'; {asked}' * bool(asked)}")
+        raise ValueError(f"{what}: {file} defines no {name}{f'; {asked}' if asked else ''}")
 
 
 def _names(body: list[ast.stmt]) -> Iterator[str]:

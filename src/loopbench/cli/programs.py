@@ -11,13 +11,13 @@ from rich.text import Text
 from loopbench.experiments.optimize.program_text import (
     demo_title,
     diff_lines,
-    one_line,
     origin,
     parts,
     program_diff,
     program_named,
     to_markdown,
 )
+from loopbench.protocol.values import one_line
 from loopbench.text.plain_text import plain
 
 from .console import out

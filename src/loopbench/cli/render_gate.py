@@ -82,7 +82,7 @@ def _wrapped(line: str, width: int, style: str = "", most: int | None = None) ->
     if width >= WIDE:
         yield Text(line, style=style)
         return
-    indent = "  " * line.startswith("- ")
+    indent = "  " if line.startswith("- ") else ""
     first, *others = textwrap.wrap(line, width - len(indent), break_on_hyphens=False, max_lines=most, placeholder=" …") or [line]
     yield Text(first, style=style)
     yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)  # no part becomes a command by standing first

@@ -57,5 +57,5 @@ def _in_words(record: Record) -> str:
     """Return `was solved, stop finished, 5 steps, with no fault`."""
     if record.status != "scored":
         return f"was {record.status}: {record.reason}"
-    result = "was solved" if record.accuracy >= 1 else f"was lost, accuracy {record.accuracy:.2f}"
+    result = "was solved" if record.is_solved else f"was lost, accuracy {record.accuracy:.2f}"
     return f"{result}, stop {record.stop}, {record.steps} steps, with {', '.join(landed(record)) or 'no fault'}"

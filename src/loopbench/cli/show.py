@@ -53,7 +53,7 @@ def _list_missed(folder: Path, *, as_json: bool, show_all: bool) -> None:
     by_trial: dict[tuple[str, str, int], Record] = {}
     for record in each_record(folder):
         by_trial.pop(record.key, None)
-        if record.status != "excluded" and record.accuracy < 1:
+        if record.status != "excluded" and not record.is_solved:
             by_trial[record.key] = record
     missed = [by_trial[key] for key in sorted(by_trial)]
     if as_json:

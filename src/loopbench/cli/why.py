@@ -120,7 +120,7 @@ def _trial(found: Results, record: Record, *, as_json: bool) -> None:
 
 def _refuse_unlost(record: Record) -> None:
     """Raise ValueError for a trial that was not lost."""
-    if record.status != "scored" or record.accuracy >= 1:
+    if record.status != "scored" or record.is_solved:
         state = "was solved" if record.status == "scored" else f"is {record.status}: {record.reason}"
         raise ValueError(f"{record.name} {state}; there is no loss to explain")
 

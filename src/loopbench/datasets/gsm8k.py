@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.protocol import Plan, PlannedCall, Query, Ref
+from loopbench.protocol.values import one_line
 
 from . import calculator
 from .calculator import Number
@@ -254,7 +255,7 @@ def _tasks(path: Path, limit: int | None) -> Iterator[Task]:
     first: dict[str, int] = {}
     for line, question, answer, gold in islice(_rows(path), limit):
         task = _task(line, question, answer, gold)
-        earlier = first.setdefault(" ".join(question.split()), line)
+        earlier = first.setdefault(one_line(question), line)
         yield task if earlier == line else replace(task, quarantined=f"the same question as line {earlier}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from loopbench._extras import needed_by
+from loopbench.protocol.values import one_line
 
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
@@ -94,7 +95,7 @@ def _arrow_errors() -> tuple[type[Exception], ...]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    return one_line(str(error))[:200]
 
 
 def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:

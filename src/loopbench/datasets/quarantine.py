@@ -46,7 +46,7 @@ def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
     for name in entries:
         if name not in known:
             hint = near(name, sorted(known))
-            raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{'; ' * bool(hint)}{hint}")
+            raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{f'; {hint}' if hint else ''}")
     return replace(suite, tasks=tuple(marked) if isinstance(suite.tasks, tuple) else marked)
 
 

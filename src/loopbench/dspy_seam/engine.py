@@ -10,7 +10,8 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from loopbench.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec, run_sync
+from loopbench.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec
+from loopbench.protocol.threads import run_blocking
 
 from .asking import ASKED
 from .wire import LM15_FINISH, arguments_object
@@ -46,7 +47,7 @@ class _AsyncEngine:
 
 class _Engine(_AsyncEngine):
     def complete(self, request: Any) -> Any:
-        return run_sync(super().complete(request))
+        return run_blocking(super().complete(request))
 
 
 def _request_of(request: Any) -> Request:

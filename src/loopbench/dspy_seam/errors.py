@@ -22,6 +22,7 @@ from dspy.utils.exceptions import (
 from loopbench.protocol import BudgetExceeded, ContextOverflow, ModelError, ProviderError
 from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.redact import redact
+from loopbench.protocol.values import one_line
 
 _KINDS: tuple[tuple[tuple[type[LMError], ...], ProviderTrouble], ...] = (
     ((LMRateLimitError,), "rate_limit"),
@@ -72,7 +73,7 @@ def missing_module(error: BaseException) -> ProviderError | None:
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         said = f"it needs the module {cause.name!r}, which is not installed"
     else:
-        said = " ".join(redact(str(cause)).split())
+        said = one_line(redact(str(cause)))
     return ProviderError(f"the model's client cannot work on this machine: {said}", "setup")
 
 
@@ -176,4 +177,4 @@ _ADDED = re.compile(r"\n\n  (?:To fix|credential came from|Retry advice|Provider
 def _message_of(error: LMError) -> str:
     """Return the provider's words in one line, without secrets and without what lm15 adds for programmers."""
     said = _ADDED.split(redact(error.message), maxsplit=1)[0]
-    return " ".join(said.split()) or (f"HTTP {error.status}" if error.status else type(error).__name__)
+    return one_line(said) or (f"HTTP {error.status}" if error.status else type(error).__name__)

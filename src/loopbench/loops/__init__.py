@@ -11,6 +11,7 @@ _HOMES = {
     "loopbench.loops.bare": ("Bare",),
     "loopbench.loops.bare_standalone": ("ToolRegistry", "arun_agent", "run_agent"),
     "loopbench.loops.boundary": ("bounded", "run_events"),
+    "loopbench.loops.option_checks": ("checked_options",),
     "loopbench.loops.finish": (
         "Finish",
         "Module",

@@ -22,6 +22,7 @@ from loopbench.loops.finish import module as module
 from loopbench.loops.finish import tool as tool
 from loopbench.loops.guarded import Guarded as Guarded
 from loopbench.loops.microcompact import Microcompact as Microcompact
+from loopbench.loops.option_checks import checked_options as checked_options
 from loopbench.loops.phased import Agent as Agent
 from loopbench.loops.phased import AgentCallbacks as AgentCallbacks
 from loopbench.loops.phased import Phased as Phased

@@ -11,7 +11,7 @@ import runpy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from loopbench.loops.checked_options import checked_options
+from loopbench.loops.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -297,7 +297,7 @@ class _Conversation:
         if self.messages[-1].calls:
             self.messages.extend([Message("tool", content, call_id=call.id) for call in self.messages[-1].calls])
         else:
-            self.messages.append(Message("user", content))  # row B4-12
+            self.messages.append(Message("user", content))  # no provider knows the role "observation" (row B4-12)
 
 
 def _must_call(dropped: str, talk: _Conversation, observer: Observer) -> bool:
@@ -327,5 +327,5 @@ def create_observation(status: str, data: Any, tool_name: str | None = None) -> 
 LOOP = Bare
 
 
-if __name__ == "__main__":  # row S4-18
+if __name__ == "__main__":  # `python -m loopbench.loops.bare` runs the demo (row S4-18)
     runpy.run_module("loopbench.loops.bare_standalone", run_name="__main__")

@@ -18,13 +18,12 @@ import inspect
 import json
 import re
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from loopbench.protocol import (
     Capabilities,
-    Chunk,
     ModelError,
     ProviderError,
     Query,
@@ -34,6 +33,7 @@ from loopbench.protocol import (
     Tool,
     Toolbox,
 )
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
 
@@ -125,7 +125,7 @@ def mock_llm(history: History, step: int) -> str:
     return json.dumps({"thought": f"{tool} the two numbers", "tool_name": tool, "arguments": {"a": a, "b": b}})
 
 
-class LlmFunctionModel:
+class LlmFunctionModel(StreamsWhole):
     """A Model that asks an `llm_func`; it counts its requests, which are the steps of a bare run."""
 
     name = "llm_func"
@@ -149,9 +149,6 @@ class LlmFunctionModel:
         except Exception as error:  # llm_func is the provider here: whatever it raises is a provider's failure
             logger.warning("llm_func raised %s: %s", type(error).__name__, error)
             raise ProviderError(str(error) or type(error).__name__) from error
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 async def arun_agent(

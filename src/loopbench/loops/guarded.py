@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from loopbench.loops.boundary import bounded
-from loopbench.loops.checked_options import checked_options
 from loopbench.loops.ended_before import ended_before
+from loopbench.loops.option_checks import checked_options
 from loopbench.protocol import (
     SILENT,
     AnswerT,

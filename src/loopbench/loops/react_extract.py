@@ -22,7 +22,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
 from loopbench.loops.boundary import bounded
-from loopbench.loops.checked_options import checked_options
+from loopbench.loops.option_checks import checked_options
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,

@@ -39,6 +39,7 @@ from loopbench.protocol.current_call import CallId
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.names import nearest
 from loopbench.protocol.redact import logger_of
+from loopbench.protocol.tool_calls import NEVER_RAN
 from loopbench.protocol.values import cap
 
 from .boundary import has_boundary, run_of, watched
@@ -63,7 +64,7 @@ BEGUN = "It had begun before, and may have acted or be at work still."
 EARLIER = "the equal call {id} may have acted or be at work still"
 BESIDE = "an equal call waits beside it: {id}"
 MADE = "the equal call {id} has its result already: {result}"
-NOT_CALLED = frozenset({"UnknownTool", "InvalidArguments", "NotConfirmed", "Rejected"})
+NOT_CALLED = NEVER_RAN | {"NotConfirmed", "Rejected"}
 """Errors of a toolbox that has not called the tool."""
 CONVERTED = "the tool gets other arguments than were given"
 CHANGED = "the tool would get other arguments than were approved, for its types have changed"

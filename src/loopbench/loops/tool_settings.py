@@ -15,7 +15,6 @@ class ToolSettings:
     """Seconds for one call of a tool that has no limit of its own, where the toolbox allows no less; None: no limit."""
     tool_max_chars: int | None = None
     """Characters that the model reads of one result, under the same rule; hooks and stores have all of it. None: no limit."""
-
     tool_threads: bool | None = None
     """Run sync functions on threads of their own, or (False) on the caller's; None: as the design does, see docs/product.md."""
 
@@ -24,7 +23,6 @@ class ToolSettings:
             raise ValueError(f"tool_timeout_s must be more than 0 s, or None, not {self.tool_timeout_s}")
         if self.tool_max_chars is not None and self.tool_max_chars < 1:
             raise ValueError(f"tool_max_chars must be at least 1, or None, not {self.tool_max_chars}")
-
         if self.tool_threads is False and self.tool_timeout_s is not None:
             raise ValueError("tool_threads must not be False with a tool_timeout_s: no limit can stop the caller's own thread")
 

@@ -87,9 +87,7 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
     if not known:
         return None
     tasks = {record.task: record.cluster for record in known}
-    found = histogram(
-        [record.confidence or 0.0 for record in known], [record.accuracy >= 1 for record in known], _units(known, tasks)
-    )
+    found = histogram([record.confidence or 0.0 for record in known], [record.is_solved for record in known], _units(known, tasks))
 
     def interval(measure: Measure) -> Interval:
         def statistic(counts: Floats) -> Floats:

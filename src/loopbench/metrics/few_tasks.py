@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from .record import Record
 from .summary import METRICS, dollars
@@ -51,4 +52,4 @@ def _on_task(arm: str, task: str, own: Sequence[Record]) -> OnTask:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
+    return fmean(known) if known and len(known) == len(values) else None

@@ -1,17 +1,24 @@
 """The gate's decision: is a new run worse than a baseline? Per arm and metric one line, one outcome over all of them.
 
 An effect is paired per task: of a share, such as accuracy, the difference run - baseline, of any other metric the ratio of what all
-tasks together took, since that is what is paid. In this order: `identical` where every trial's outcome is that of the baseline;
-`pass` where the one-sided bound toward worse lies within the margin; `unchanged` where one seed and a model without chance gave
-every trial the value that it had; `regression` where the sign-flip test, adjusted over all lines (Holm), shows the run worse, and
-so the other bound lies beyond no change; `better here` where one seed and a model without chance gave some trials a higher score
-and none a lower one, and of another metric of that arm `within here` where its change lies within the margin; `worse here` where
-they gave some a lower score and none a higher one; else `undecided`. All
-lines must pass for all to pass (intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole
+tasks together took, since that is what is paid. The outcome of a line is the first of these that holds:
+
+1. `identical`: every trial's outcome is that of the baseline.
+2. `pass`: the one-sided bound toward worse lies within the margin.
+3. `unchanged`: every trial has the value that it had.
+4. `regression`: the sign-flip test, adjusted over all lines (Holm), shows the run worse, so that the other bound lies beyond no
+   change.
+5. `better here`: some trials have a higher score than they had, and none a lower one.
+6. `worse here`: some trials have a lower score than they had, and none a higher one.
+7. `within here`: of another metric of an arm that is better here, the change lies within the margin.
+8. `undecided`: none of these.
+
+`unchanged` and the outcomes that end in `here` are for one seed and a model without chance alone. They and `identical` say of the
+tasks that were run what is known of them without a test, and nothing of others.
+
+All lines must pass for all to pass (intersection-union test, Berger 1982, which needs no adjustment): so a false alarm of the whole
 gate is no more frequent than alpha, and neither is a pass that hides a worsening beyond a margin. Both rates are over draws of the
 baseline and of the run; given one baseline they depend on how lucky it was.
-`identical`, `unchanged`, `better here`, `within here` and `worse here` say of the tasks that were run what is known of them
-without a test, and nothing of others.
 """
 
 from __future__ import annotations
@@ -248,7 +255,8 @@ def check_margin(metric: str, margin: float) -> None:
     if metric not in METRICS:
         raise ValueError(f"unknown metric {metric!r}; {nearest(metric, METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
-        raise ValueError(f"metric {metric}: a margin of 0 or more is needed{', below 1' * (metric in SHARES)}, got {margin!r}")
+        below = ", below 1" if metric in SHARES else ""
+        raise ValueError(f"metric {metric}: a margin of 0 or more is needed{below}, got {margin!r}")
     if margin > MAX_MORE and metric not in SHARES:
         grown = f"{margin:g} would let it grow to ×{1 + margin:g}"
         raise ValueError(f"metric {metric}: a margin is a share, such as 0.1 for 10 %; {grown}")

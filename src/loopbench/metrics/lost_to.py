@@ -19,7 +19,7 @@ def lost_to(scored: Sequence[Record]) -> Mapping[str, float]:
     """
     found: dict[str, float] = {}
     for record in alike(scored):
-        if record.accuracy < 1:
+        if not record.is_solved:
             kinds = _blamed(record)
             for kind in kinds:
                 found[kind] = found.get(kind, 0.0) + (1 - record.accuracy) / len(kinds)

@@ -13,16 +13,17 @@ Normal approximations throughout; `benchmarks/power_check.py` holds them against
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
 from . import special
 from .roots import root
-from .statistics import ALPHA, NO_SPREAD, Floats, clustered_error, standard_error, unit_count, unit_groups, unit_values
+from .statistics import ALPHA, NO_SPREAD, Floats, clustered_error, standard_error, unit_count, unit_groups, unit_values, z_quantile
 from .summary import TaskValues
 
 POWER = 0.8
@@ -122,7 +123,7 @@ def difference_power(
     if units < _fewest_signs(alpha / 2):
         return 0.0
     size = abs(difference)
-    reach = units * size - step - _z(alpha / 2) * math.sqrt(units * (variance + size**2))
+    reach = units * size - step - z_quantile(alpha / 2) * math.sqrt(units * (variance + size**2))
     return _below(0.0, -reach, math.sqrt(units * variance * drawn))
 
 
@@ -280,8 +281,8 @@ def units_to_decide(varies: Spread, repeats: int, margin: float, alpha: float = 
     """
     step, scores = varies.step(repeats), varies.scores
     supposed, equal = varies.plausible(varies.variance(repeats, margin)), varies.plausible(varies.variance(repeats))
-    shown = fewest_units(lambda n: _mean(difference_power(n, margin, float(v), alpha, step=step) for v in supposed), power)
-    within = fewest_units(lambda n: _mean(equivalence_power(n, 0.0, float(v), margin, alpha, scores=scores) for v in equal), power)
+    shown = fewest_units(lambda n: fmean(difference_power(n, margin, float(v), alpha, step=step) for v in supposed), power)
+    within = fewest_units(lambda n: fmean(equivalence_power(n, 0.0, float(v), margin, alpha, scores=scores) for v in equal), power)
     return None if shown is None or within is None else max(shown, within)
 
 
@@ -289,7 +290,7 @@ def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = AL
     """Units with which the gate passes a loop that does no harm, power as in `units_to_decide`; None where none suffice."""
     variances = varies.plausible(varies.variance(repeats))
     return fewest_units(
-        lambda n: _mean(pass_power(n, 0.0, float(v), margin, alpha, scores=varies.scores) for v in variances), power
+        lambda n: fmean(pass_power(n, 0.0, float(v), margin, alpha, scores=varies.scores) for v in variances), power
     )
 
 
@@ -306,11 +307,6 @@ def unseen(n: int, *, scores: bool = True) -> float:
 
 
 # --- parts ---
-
-
-def _mean(chances: Iterable[float]) -> float:
-    found = list(chances)
-    return math.fsum(found) / len(found)
 
 
 def _degrees(units: Floats) -> float:
@@ -362,7 +358,7 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
         total = units + PSEUDO_UNITS
         center = units * difference / total
         squares = (units * (variance + difference**2) + PSEUDO_UNITS) / total
-        return center, math.sqrt(units * variance) / total, _z(alpha) * math.sqrt((squares - center**2) / total)
+        return center, math.sqrt(units * variance) / total, z_quantile(alpha) * math.sqrt((squares - center**2) / total)
     if units < _fewest_signs(alpha):
         return difference, 0.0, math.inf
     error = math.sqrt(variance / units)
@@ -400,9 +396,3 @@ def _below(limit: float, center: float, deviation: float) -> float:
 def _fewest_signs(alpha: float) -> int:
     """Return the fewest units whose signs all agree by chance, 2⁻ⁿ, more rarely than alpha."""
     return math.floor(-math.log2(alpha)) + 1
-
-
-@lru_cache(maxsize=64)
-def _z(tail: float) -> float:
-    """Return the normal quantile above which this share of the values lies."""
-    return -float(special.ndtri(tail))

@@ -194,6 +194,11 @@ class Record:
         """The primary score, in [0, 1]."""
         return self.scores.get("accuracy", 0.0)
 
+    @property
+    def is_solved(self) -> bool:
+        """Whether the primary score is full."""
+        return self.accuracy >= 1
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; `from_json` reads it back."""
         made = dict(zip(_NAMES, _values(self), strict=True))

@@ -60,7 +60,7 @@ class Reliability:
 
 def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Reliability | None:
     """Return the reliability of one arm's records; None if no task was scored twice."""
-    found = task_values(records, lambda record: float(record.accuracy >= 1))
+    found = task_values(records, lambda record: float(record.is_solved))
     repeated = {task: values for task, values in found.values.items() if len(values) > 1}
     if not repeated:
         return None

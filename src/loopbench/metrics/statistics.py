@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -288,6 +289,7 @@ def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
 # Parts.
 
 
+@lru_cache(maxsize=64)
 def z_quantile(tail: float) -> float:
     """Return the normal quantile above which this share of the values lies."""
     return -float(special.ndtri(tail))

@@ -310,7 +310,7 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         recovered=sum(fault.landed and fault.recovered and not fault.absorbed for fault in faults),
         implicit=sum(fault.landed and fault.implicit for fault in faults),
         believed=sum(fault.landed and fault.believed for fault in faults),
-        implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if one.accuracy < 1 for fault in one.faults),
+        implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if not one.is_solved for fault in one.faults),
         unmet=sum(record.faults_unmet for record in alike(records)),
     )
 

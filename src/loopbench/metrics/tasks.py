@@ -145,12 +145,12 @@ def _group(suite: str, profile: str, by_arm: Mapping[str, Sequence[Record]], alp
 
 def _cheapest(arms: Mapping[str, Sequence[Record]]) -> int | None:
     trials = (record for records in arms.values() for record in records)
-    return min((record.steps for record in trials if _is_solved(record) and "steps" not in record.unknown), default=None)
+    return min((record.steps for record in trials if record.is_solved and "steps" not in record.unknown), default=None)
 
 
 def _task(task: str, arms: Mapping[str, Sequence[Record]], cheapest: int | None) -> TaskFinding:
     trials = [record for records in arms.values() for record in records]
-    solved = {arm: (sum(map(_is_solved, records)), len(records)) for arm, records in arms.items()}
+    solved = {arm: (sum(record.is_solved for record in records), len(records)) for arm, records in arms.items()}
     solvers = sum(count > 0 for count, _ in solved.values())
     claimed = _known(trials, "false_success", lambda record: record.false_success)
     kinds: dict[Kind, bool] = {
@@ -179,7 +179,7 @@ def _arm(
     alone = [
         task
         for task, trials in own.items()
-        if len(cells[task]) > 1 and any(map(_is_solved, trials)) and not _is_solved_elsewhere(cells[task], arm)
+        if len(cells[task]) > 1 and any(record.is_solved for record in trials) and not _is_solved_elsewhere(cells[task], arm)
     ]
     claimed = {task: _known(trials, "false_success", lambda record: float(record.false_success)) for task, trials in own.items()}
     wasted = {task: _known(trials, "steps", lambda record: _wasted(record, cheapest[record.task])) for task, trials in own.items()}
@@ -195,16 +195,12 @@ def _arm(
     )
 
 
-def _is_solved(record: Record) -> bool:
-    return record.accuracy >= 1
-
-
 def _is_solved_elsewhere(arms: Mapping[str, Sequence[Record]], arm: str) -> bool:
-    return any(_is_solved(record) for other, records in arms.items() if other != arm for record in records)
+    return any(record.is_solved for other, records in arms.items() if other != arm for record in records)
 
 
 def _is_flaky(trials: Sequence[Record]) -> bool:
-    return 0 < sum(map(_is_solved, trials)) < len(trials)
+    return 0 < sum(record.is_solved for record in trials) < len(trials)
 
 
 def _wasted(record: Record, cheapest: int | None) -> float | None:

@@ -15,11 +15,10 @@ from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.quick_frozen import quick_frozen
 from loopbench.protocol.receipts import strip_receipts
+from loopbench.protocol.tool_calls import NEVER_RAN
 
 from .record_fields import MAX_COUNT
 
-NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
-"""Types of errors that a tool's run ends with when no tool has run."""
 UNTOLD = "untold"
 """Status of a tool's run in an imported trace that does not say whether the run failed: it is taken as one that gave a result."""
 GARBAGE = "tool.garbage"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from loopbench.protocol import Capabilities, Chunk, Move, Reply, Request, ToolCall
+from loopbench.protocol import Capabilities, Move, Reply, Request, ToolCall
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.values import error_text
 
 from .native import NATIVE
 from .scripted_calls import WANTED, ScriptedCalls
-from .streaming import pieces
+from .streaming import StreamsInPieces
 
 TAKES = "it takes "
 """How formats begin to say which moves they can express."""
@@ -22,7 +22,7 @@ FakeAnswer = Move | Reply | str | BaseException
 FakeItem = FakeAnswer | Callable[[Request], FakeAnswer | Awaitable[FakeAnswer]]
 
 
-class FakeModel:
+class FakeModel(StreamsInPieces):
     """Answers the n-th request with the n-th item, and every request after the list with `then`.
 
         model = FakeModel(Act("Add them.", (ToolCall("add", {"a": 2, "b": 3}),)), Answer("That is it.", "5"))
@@ -73,11 +73,6 @@ class FakeModel:
             return answer
         reply = Reply(answer) if isinstance(answer, str) else self._numbered(self._rendered(answer, request))
         return Reply(reply.text, reply.calls, estimate_usage(estimate_input(request), reply), reply.finish_reason)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the same reply in pieces."""
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
 
     def _numbered(self, reply: Reply) -> Reply:
         """Return a reply whose native calls have ids that no call before them had, as a provider's have."""

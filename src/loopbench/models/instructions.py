@@ -140,7 +140,7 @@ class TrialInstructions:
     def note_run(self, digest: str, seen: Observation) -> None:
         """Note that a call with this digest reached its tool, unless it was refused there."""
         label = self._calls.get(digest)
-        if label is not None and seen.error_type not in ("UnknownTool", "InvalidArguments"):
+        if label is not None and seen.ran:
             self.ran.add(label)
 
     def is_obeyed(self, fault: Fault) -> bool:

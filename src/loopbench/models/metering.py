@@ -318,7 +318,7 @@ class MeteredToolbox(Toolbox):
             seen = replace(seen, data=render_value(wrong), value=wrong, max_chars=None)
             if not fault.believed:
                 return seen  # without a receipt: to the model it is no result
-        if seen.transient or seen.error_type in ("UnknownTool", "InvalidArguments"):
+        if seen.transient or not seen.ran:
             return seen
         entry = tunnel.ledger.sign(digest, seen.data, plain_value(seen.value), seen.ok)
         before, behind = _added(fault, tunnel, seen)

@@ -11,17 +11,17 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from loopbench.protocol import Capabilities, Chunk, Reply, Request
+from loopbench.protocol import Capabilities, Reply, Request
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 from .draws import unit
 from .filling import Unfillable, least
-from .streaming import pieces
+from .streaming import StreamsInPieces
 from .weaknesses import CURES, is_day_first, is_hundredth
 
 HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {
@@ -36,7 +36,7 @@ MIN = 2
 """Hints that are drawn where no failure is told; one more in half of the draws."""
 
 
-class ScriptedProposer:
+class ScriptedProposer(StreamsInPieces):
     """A proposal or reflection model. Equal seed and equal requests before it give equal replies. For any number of threads."""
 
     name = "scripted-proposer"
@@ -53,11 +53,6 @@ class ScriptedProposer:
         """Never raises."""
         text = GARBLED if self.garbled else self._answer(request)
         return Reply(text, usage=estimate_usage(estimate_input(request), Reply(text)))
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the same reply in pieces."""
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
 
     def skip(self, request: Request) -> None:
         """Count a request that was answered from elsewhere, such as the log of a run that goes on: the next like it is answered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ from loopbench.protocol import (
     Act,
     Answer,
     Capabilities,
-    Chunk,
     ContextOverflow,
     Inexpressible,
     Plan,
@@ -45,7 +44,7 @@ from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read, shows_text
 from .receipts import Truth, call_digest
-from .streaming import pieces
+from .streaming import StreamsInPieces
 from .tunnel import Tunnel
 from .turn import PointVisits, ReplyTurn
 from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples
@@ -97,7 +96,7 @@ class Script:
         return author(self.key, self.tools, self.lure)
 
 
-class Scripted:
+class Scripted(StreamsInPieces):
     """Answers as a model would that follows the plan and knows only what its prompt shows.
 
     The reply is a function of (seed, task, repeat, role, point, scope, attempt, what is legible); nothing is shared between trials.
@@ -146,11 +145,6 @@ class Scripted:
             self.tunnel.note(request, before, seconds, injected)
             await self.tunnel.spend(seconds)
         return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the same reply in pieces."""
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
 
     # --- one reply, in four stages ---
 

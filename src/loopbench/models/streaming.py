@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
-from loopbench.protocol import CallDelta, Chunk, Reply
+from loopbench.protocol import CallDelta, Chunk, Model, Reply, Request
 
 PIECE = 12
 """Characters of a call's arguments in one chunk."""
@@ -19,3 +19,12 @@ def pieces(reply: Reply) -> Iterator[Chunk]:
         for start in range(0, len(call.arguments), PIECE):
             yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + PIECE]))
     yield Chunk(reply=reply)
+
+
+class StreamsInPieces:
+    """Gives a model `stream`, which yields the reply of its `complete` in pieces."""
+
+    async def stream(self: Model, request: Request) -> AsyncIterator[Chunk]:
+        """Yield the same reply in pieces."""
+        for chunk in pieces(await self.complete(request)):
+            yield chunk

@@ -22,7 +22,7 @@ _HOMES = {
         "TextLine",
         "json_object",
     ),
-    "loopbench.protocol.loop": ("ForeignLoop", "Loop", "RunsSync", "WrappedLoop", "run_sync"),
+    "loopbench.protocol.loop": ("ForeignLoop", "Loop", "RunsSync", "WrappedLoop"),
     "loopbench.protocol.model": (
         "ContextOverflow",
         "DEFAULT_SAMPLING",
@@ -69,6 +69,7 @@ _HOMES = {
     ),
     "loopbench.protocol.query": ("AnswerT", "Query"),
     "loopbench.protocol.redact": ("anonymous_address",),
+    "loopbench.protocol.threads": ("run_sync",),
     "loopbench.protocol.tool_calls": ("BudgetExceeded", "Observation", "StopRun", "ToolCall", "ToolSpec", "TransientError"),
     "loopbench.protocol.tools": ("Tool", "Toolbox"),
     "loopbench.protocol.values": ("ToolArgumentError", "render_value"),

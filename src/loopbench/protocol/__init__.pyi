@@ -24,7 +24,6 @@ from loopbench.protocol.loop import ForeignLoop as ForeignLoop
 from loopbench.protocol.loop import Loop as Loop
 from loopbench.protocol.loop import RunsSync as RunsSync
 from loopbench.protocol.loop import WrappedLoop as WrappedLoop
-from loopbench.protocol.loop import run_sync as run_sync
 from loopbench.protocol.model import DEFAULT_SAMPLING as DEFAULT_SAMPLING
 from loopbench.protocol.model import ContextOverflow as ContextOverflow
 from loopbench.protocol.model import FunctionModel as FunctionModel
@@ -74,6 +73,7 @@ from loopbench.protocol.program import with_program as with_program
 from loopbench.protocol.query import AnswerT as AnswerT
 from loopbench.protocol.query import Query as Query
 from loopbench.protocol.redact import anonymous_address as anonymous_address
+from loopbench.protocol.threads import run_sync as run_sync
 from loopbench.protocol.tool_calls import BudgetExceeded as BudgetExceeded
 from loopbench.protocol.tool_calls import Observation as Observation
 from loopbench.protocol.tool_calls import StopRun as StopRun

@@ -200,7 +200,7 @@ class ToolFinished(RunEvent):
     @property
     def ran(self) -> bool:
         """False for a call that was refused instead, because its arguments did not pass the check."""
-        return self.observation.error_type not in ("UnknownTool", "InvalidArguments")
+        return self.observation.ran
 
     def _shown(self) -> dict[str, Any]:
         seen = self.observation

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from .values import render_value, span_of, uncapped
+from .values import one_line, render_value, span_of, uncapped
 
 Path = tuple[str | int, ...]
 """Keys and indices into a result; empty for all of it."""
@@ -51,7 +51,7 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
         return {}
     found: dict[Path, float] = {}
     is_anew = side == "both" and shown != given and "[r:" not in text  # what holds other results says nothing of this one
-    laid_out = " ".join(plain(text).split()) if is_anew else ""
+    laid_out = one_line(plain(text)) if is_anew else ""
     for path in paths:
         span = _span(result, path)
         if span is None:
@@ -153,7 +153,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 def _spellings(value: Any) -> tuple[str, ...]:
     """Return the ways in which a value is written: as JSON has it, and as Python does."""
-    return tuple(dict.fromkeys(" ".join(plain(text).split()) for text in (render_value(value), _as_json(value), str(value))))
+    return tuple(dict.fromkeys(one_line(plain(text)) for text in (render_value(value), _as_json(value), str(value))))
 
 
 def _as_json(value: Any) -> str:
@@ -169,5 +169,5 @@ def _pattern(key: str, spellings: tuple[str, ...]) -> re.Pattern[str]:
     value = rf"(?<![\w.+-])(?:{stated})(?!\w|[.,]\d)"
     if not key:
         return re.compile(value)
-    words = r"[_ -]?".join(map(re.escape, re.split(r"[_ -]+", " ".join(plain(key).split()))))
+    words = r"[_ -]?".join(map(re.escape, re.split(r"[_ -]+", one_line(plain(key)))))
     return re.compile(rf"(?<!\w)(?i:{words})(?!\w)[^\w+-]{{0,12}}(?:(?:is|was|are|of) )?{value}")

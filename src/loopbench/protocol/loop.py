@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, Self, cast, runtime_checkable
 
 from .events import SILENT, Observer
 from .model import Model
 from .outcome import Outcome, StopReason
 from .program import Program
 from .query import AnswerT, Query
-from .threads import run_waiting
+from .threads import run_sync
 from .tools import Toolbox
-
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -74,7 +69,7 @@ class RunsSync:
 
     def run_sync(self: Loop, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop on the caller's thread, also in a cell of a notebook. Raises RuntimeError inside any other coroutine."""
-        return run_waiting(self.run(query, tools, model, observer))
+        return run_sync(self.run(query, tools, model, observer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +115,3 @@ class WrappedLoop(RunsSync):
 
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         return await self.loop.run(query, tools, model, observer)
-
-
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end from synchronous code; inside a running event loop, on a thread."""
-    if not _inside_event_loop():
-        return asyncio.run(coroutine)
-    context = contextvars.copy_context()
-    result: list[T] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            result.append(context.run(asyncio.run, coroutine))
-        except BaseException as error:  # re-raised in the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name="run_sync")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return result[0]
-
-
-def _inside_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

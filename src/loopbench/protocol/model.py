@@ -129,6 +129,13 @@ class WrappedModel:
         return self.model.stream(request)
 
 
+class StreamsWhole:
+    """Gives a model `stream`, which yields the reply of its `complete` in one chunk."""
+
+    async def stream(self: Model, request: Request) -> AsyncIterator[Chunk]:
+        yield Chunk(reply=await self.complete(request))
+
+
 Piece = str | CallDelta | Reply
 """What a `FunctionModel`'s generator yields: a piece of text, a piece of a native call, or, as the last one, the whole reply."""
 

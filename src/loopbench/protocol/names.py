@@ -188,7 +188,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint: the nearest known name, and the names that there are, or of many the first."""
     listed = list(known)
     asked = near(name, listed)
-    return f"{asked}{' ' * bool(asked)}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
+    return f"{f'{asked} ' if asked else ''}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
 
 
 MAX_KNOWN, MAX_BESIDE = 90, 45
@@ -269,7 +269,7 @@ def own_object(kind: str, name: str) -> Any:
     if not hasattr(module, attribute):
         asked = near(attribute, [known for known in vars(module) if not known.startswith("_")])
         asked = asked or (f"where it was renamed: --loop {module_name}:NEW" if kind == "loop" else "")
-        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' * bool(asked)}")
+        raise ValueError(f"{kind} {name!r}: {module_name} has no {attribute!r}{f'; {asked}' if asked else ''}")
     return getattr(module, attribute)
 
 

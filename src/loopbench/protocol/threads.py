@@ -1,4 +1,22 @@
-"""On which thread a function that blocks is called: on one beside the event loop, or on that of a synchronous caller."""
+"""How synchronous code runs a coroutine, and how a coroutine calls a function that blocks.
+
+Synchronous code has a coroutine to run:
+
+| use | where an event loop runs on this thread already | synchronous tools run |
+|---|---|---|
+| `run_sync`, for users: it is public, and every loop's `run_sync` calls it | RuntimeError, except in a notebook's cell | here |
+| `run_here`, where a design's document lets its synchronous face be called anywhere | that event loop waits | here |
+| `run_blocking`, for our own calls of coroutines, such as a check's or DSPy's | that event loop waits | on threads of their own |
+
+A coroutine has a function to call that blocks:
+
+| use | the function runs |
+|---|---|
+| `in_thread` | on a thread of its own, and the event loop goes on |
+| `begin_in_thread` | the same, and the caller need not wait |
+| `call_here` | here, as if no event loop ran: the function may start one itself |
+| `beside_event_loop` | here if the caller is a `run_sync` or `run_here` that waits, else on a thread of its own |
+"""
 
 from __future__ import annotations
 
@@ -38,12 +56,12 @@ def _called(function: Any) -> tuple[Any, Any]:
 
 
 def caller_waits() -> bool:
-    """Return whether the event loop was started by `run_here`, on the thread of its caller."""
+    """Return whether the event loop was started by `run_sync` or `run_here`, on the thread of its caller."""
     return _WAITS.get()
 
 
 def run_here(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a loop to its end on this thread, and its synchronous tools with it, also where an event loop runs already."""
+    """Run a coroutine to its end on this thread, and its synchronous tools with it, also where an event loop runs already."""
     before = _WAITS.set(True)
     try:
         with outside_event_loop():
@@ -52,18 +70,24 @@ def run_here(coroutine: Coroutine[Any, Any, T]) -> T:
         _WAITS.reset(before)
 
 
-def run_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a loop to its end like `run_here`, for a caller who is not inside a coroutine, or in a notebook's cell, which may wait.
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine, such as `loop.run(…)`, to its end on this thread, and its synchronous tools with it.
 
-    Raises RuntimeError inside any other coroutine: its event loop would serve nobody until the run ends.
+    A notebook's cell may call it. Raises RuntimeError inside a coroutine: its event loop would serve nobody until the run ends.
     """
-    if not _in_event_loop() or _in_notebook():
+    if not in_event_loop() or _in_notebook():
         return run_here(coroutine)
     coroutine.close()
     raise RuntimeError("run_sync inside a coroutine holds its event loop up: write `await loop.run(…)`")
 
 
-def _in_event_loop() -> bool:
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on this thread; an event loop that runs here already waits. Its tools get threads of their own."""
+    result: T = call_here(asyncio.run, coroutine)
+    return result
+
+
+def in_event_loop() -> bool:
     """Whether an event loop runs on this thread."""
     try:
         asyncio.get_running_loop()
@@ -92,7 +116,7 @@ def call_here(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def outside_event_loop() -> Iterator[None]:
     """Let synchronous code run as if no event loop ran on this thread, in the way that the documentation of asyncio's
     `_enter_task` and `_leave_task` ("Extending asyncio") gives to those who switch between tasks themselves."""
-    if not _in_event_loop():
+    if not in_event_loop():
         yield  # outside the `except` that found it out: what a tool raises would be chained to that error
         return
     loop = asyncio.get_running_loop()

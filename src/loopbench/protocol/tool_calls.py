@@ -53,6 +53,10 @@ class ToolListing(NamedTuple):
     """How often a fault has changed the list so far, whether or not that still shows."""
 
 
+NEVER_RAN = frozenset({"UnknownTool", "InvalidArguments"})
+"""Error types of a call that was refused, because there is no such tool or because its arguments did not pass the check."""
+
+
 @quick_frozen
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -63,7 +67,7 @@ class Observation:
     data: str
     """The result as text, or the error's message without its type; what a model reads, so it may be cut."""
     error_type: str | None = None
-    """Name of the exception's class; UnknownTool or InvalidArguments if the tool never ran."""
+    """Name of the exception's class; one of NEVER_RAN if the tool never ran."""
     value: Any = field(default=None, compare=False)
     """The result as the tool returned it; None for an error."""
     call_id: str = ""
@@ -79,6 +83,11 @@ class Observation:
     @property
     def ok(self) -> bool:
         return self.status == "success"
+
+    @property
+    def ran(self) -> bool:
+        """Whether the tool ran, whatever came of it; False for a call that was refused instead."""
+        return self.error_type not in NEVER_RAN
 
     @property
     def whole(self) -> str:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .cancellation import is_being_cancelled
 from .current_call import NO_RUN, ToolboxIds
@@ -28,6 +28,8 @@ from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy
 
 if TYPE_CHECKING:
     from .schema import Arguments
+
+Limit = TypeVar("Limit", int, float)
 
 logger = logger_of("loopbench.loops.tools")
 """Beside the loops' own loggers, so that one setting is for all that a product hears of a loop."""
@@ -344,7 +346,7 @@ def _check_limits(owner: str, time_limit_s: Any, max_chars: Any) -> None:
         raise ValueError(f"{owner}: max_chars must be 0 or more, or None, not {max_chars!r}")
 
 
-def _tighter(first: float | None, second: float | None) -> Any:
+def _tighter(first: Limit | None, second: Limit | None) -> Limit | None:
     """Return the lower of two limits; None is no limit."""
     return min((limit for limit in (first, second) if limit is not None), default=None)
 

@@ -48,6 +48,11 @@ def cap(text: str, max_chars: int | None) -> str:
     return f"{text[:max_chars]}{_CUT}{len(text)} characters in all)"
 
 
+def one_line(text: str) -> str:
+    """Return a text as one line, with every run of white space as one space."""
+    return " ".join(text.split())
+
+
 def uncapped(text: str) -> str:
     """Return what a text that `cap` has cut begins with; any other text as it is."""
     return text.rpartition(_CUT)[0] or text

@@ -316,7 +316,7 @@ def _tasks(arm: str, records: Sequence[Record]) -> Iterable[dict[str, Any]]:
             "arm": arm,
             "cluster": found[0].cluster,
             **{status: sum(record.status == status for record in found) for status in ("scored", "errored", "excluded")},
-            "solved": sum(record.status == "scored" and record.accuracy >= 1 for record in found),
+            "solved": sum(record.status == "scored" and record.is_solved for record in found),
             **{metric: values.get(task) for metric, values in means.items()},
         }
 

@@ -27,7 +27,7 @@ def steps(found: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
     yield OutputLine(f"── {end.label} ", "bold")
     for line in end.text.split("\n"):
         yield Prose(line, indent="   ")
-    if record.status == "scored" and record.accuracy < 1 and not is_blank:
+    if record.status == "scored" and not record.is_solved and not is_blank:
         loss = explain(read_trial(found.trace, record))
         yield Prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
 

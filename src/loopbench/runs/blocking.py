@@ -10,7 +10,7 @@ KILLED = "the loop let nothing else run for"
 
 def interrupted(seconds: float, at: str) -> str:
     """Return why a trial was interrupted. `at`: file and line of the user's code where it was; empty where that is not known."""
-    return f"{INTERRUPTED} {seconds:.1f} s, and was interrupted{f' at {at}' * bool(at)}"
+    return f"{INTERRUPTED} {seconds:.1f} s, and was interrupted{f' at {at}' if at else ''}"
 
 
 def killed(seconds: float, at: str) -> str:

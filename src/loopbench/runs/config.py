@@ -20,6 +20,7 @@ from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import is_local_model, nearest
 from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
+from loopbench.protocol.values import one_line
 
 from .typed_budgets import typed_limits
 
@@ -414,7 +415,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {"budget": BudgetConfig, "trial_budget":
 def shown_short(value: Any) -> str:
     """Return a bad value as an error shows it, on one line; code of the user's own may fail to describe it."""
     try:
-        shown = " ".join(repr(value).split())
+        shown = one_line(repr(value))
     except Exception:  # the boundary to the user's own code
         shown = f"a {type(value).__name__}"
     return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"

@@ -62,7 +62,7 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         raise RunError(f"no run {str(run)!r}: {root / meaning[0]} has no folder {'/'.join(below)!r}")
     names = [*known, *(["latest"] if known else []), *filter(None, (there.given_name for there in runs_there.values()))]
     asked = near(str(run), names)
-    raise RunError(f"no run {str(run)!r}; {asked}{' ' * bool(asked)}in {root}: {_last(known) or 'none yet'}")
+    raise RunError(f"no run {str(run)!r}; {f'{asked} ' if asked else ''}in {root}: {_last(known) or 'none yet'}")
 
 
 def _last(known: Sequence[str]) -> str:

@@ -97,14 +97,20 @@ def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
 
 
 def generated_suites() -> dict[str, Source]:
-    """Return the built-in suites that generate their tasks, by name."""
-    sources = (getattr(find("suite", name), "__self__", None) for name in builtin_names("suite"))
-    return {source.name: source for source in sources if isinstance(source, Source)}
+    """Return the built-in suites that generate their tasks, by name; tests and benchmarks go through them all."""
+    sources = map(_source, builtin_names("suite"))
+    return {source.name: source for source in sources if source is not None}
 
 
 def is_generated(suite: str) -> bool:
     """Return whether a name is that of a built-in suite that generates its tasks; no other suite is loaded."""
-    return suite in builtin_names("suite") and isinstance(getattr(find("suite", suite), "__self__", None), Source)
+    return suite in builtin_names("suite") and _source(suite) is not None
+
+
+def _source(suite: str) -> Source | None:
+    """Return what generates the tasks of a built-in suite; None if nothing does."""
+    source = getattr(find("suite", suite), "__self__", None)
+    return source if isinstance(source, Source) else None
 
 
 def with_size(suite: str, tasks: int) -> str:
@@ -145,7 +151,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     if kind == "suite" and (reader := _READERS.get(name[name.rfind(".") :].lower())):
         raise ValueError(f"unknown suite {name!r}; a file is read with --suite '{reader}' --data '{name}'")
     known_names = nearest(name, known)
-    own = "; tasks of your own: --suite jsonl --data FILE" * (kind == "suite" and "did you mean" not in known_names)
+    may_be_own = kind == "suite" and "did you mean" not in known_names
+    own = "; tasks of your own: --suite jsonl --data FILE" if may_be_own else ""
     raise ValueError(f"unknown {kind} {name!r}; {known_names}, or package.module:Name{own}")
 
 

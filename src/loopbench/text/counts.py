@@ -41,8 +41,19 @@ MAX_NAMES = 4
 
 def tasks_in_words(size: Chance, outlook: Outlook) -> str:
     """Return `480 tasks`, `480 tasks × 20` where each has several trials, or `480 tasks × 2 (the median)` of unequal numbers."""
-    repeats, of = outlook.repeats, " (the median)" * outlook.is_median
+    repeats, of = outlook.repeats, " (the median)" if outlook.is_median else ""
     return f"{counted(size.tasks, 'task')}{f' × {repeats:,}{of}' if repeats > 1 or of else ''}"
+
+
+def trials_of(number: int, of: int | None) -> str:
+    """Return `14 of 40 trials`, or `14 trials` where it is not known of how many."""
+    return counted(number, "trial") if of is None else f"{number:,} of {counted(of, 'trial')}"
+
+
+def first_of(items: Sequence[str], most: int, separator: str = ", ", rest: str = "and {} more") -> str:
+    """Return so many of the items, and how many more there are: `a, b, and 3 more`."""
+    left = len(items) - most
+    return separator.join([*items[:most], *([rest.format(left)] if left > 0 else [])])
 
 
 def listed(names: Sequence[str]) -> str:

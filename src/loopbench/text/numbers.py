@@ -22,7 +22,8 @@ def dollars(amount: float) -> str:
 
 def hundredths(share: float, *, sign: bool = False) -> str:
     """Return a share or a difference of shares with two digits, without the 0 before the point: `.88`, `1.00`, `-.15`."""
-    return f"{share:{'+' * sign}z.2f}".replace("0.", ".", 1) if abs(share) < 0.995 else f"{share:{'+' * sign}z.2f}"
+    written = f"{share:{'+' if sign else ''}z.2f}"
+    return written.replace("0.", ".", 1) if abs(share) < 0.995 else written
 
 
 def limit_text(limit: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from loopbench.protocol import render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.values import one_line
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -22,7 +23,7 @@ def plain(text: str) -> str:
 
 def plain_line(text: str) -> str:
     """Return text made safe as a single line, with every run of white space as one space."""
-    return " ".join(plain(text).split())
+    return one_line(plain(text))
 
 
 def json_safe(value: Any) -> Any:

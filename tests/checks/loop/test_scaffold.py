@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -72,6 +73,15 @@ def test_what_is_written_keeps_every_law_under_its_own_name(folder, name):
     assert loop.name == name
     assert type(loop).__name__.endswith("Loop")
     assert [finding for finding in findings(loop, draws=0.2) if finding.status != "ok"] == []
+
+
+@pytest.mark.parametrize("option", [{"max_steps": 0}, {"max_steps": -3}, {"max_steps": "five"}, {"max_step": 5}], ids=str)
+def test_a_wrong_option_of_what_is_written_is_told_in_one_line_that_names_it(folder, option):
+    design: Any = type(made_in(folder, new_loop("own_design", folder).target))
+    assert design(max_steps=1).max_steps == 1
+    with pytest.raises(ValueError, match=next(iter(option))) as told:
+        design(**option)
+    assert "\n" not in str(told.value)
 
 
 def test_it_imports_the_public_contracts_only_and_forgets_the_template():

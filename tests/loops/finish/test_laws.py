@@ -20,12 +20,13 @@ from loopbench.protocol import (
     Query,
     Reply,
     Role,
+    StopReason,
     Tool,
     Toolbox,
     run_sync,
 )
 from tests.cases import cases
-from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, run
+from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, run, says
 from tests.loops.helpers import Script
 from tests.rows import row
 
@@ -66,6 +67,48 @@ CONFIGS = st.builds(
     typed_output=st.booleans(),
     system_prompt=st.sampled_from([None, "S"]),
 )
+
+
+NEXT: dict[str, Reply] = {
+    "an invalid answer": BAD,
+    "a call of no tool": Reply("well"),
+    "an unknown tool": says(native("nope", {"a": 1})),
+    "arguments that do not fit": says(native("add", {"a": "one"})),
+    "arguments that are no JSON": says(native("add", '{"a": 1')),
+    "two refused calls": says(native("nope", {}), native("add", {}, "second")),
+    "a call": ADD,
+    "a call whose tool fails": says(native("risky", {"x": -1})),
+    "a call beside a refused one": says(native("nope", {}), native("add", {"a": 1, "b": 2})),
+}
+"""What a model may do next, by its name."""
+INVALID, RUNS_A_TOOL = (
+    ("an invalid answer", "a call of no tool"),
+    ("a call", "a call whose tool fails", "a call beside a refused one"),
+)
+
+
+@given(names=st.lists(st.sampled_from([*NEXT]), max_size=12), retries=st.integers(0, 2))
+@settings(deadline=None, max_examples=cases(60))
+@row("S3-26", "B3-20")
+def test_only_a_tool_that_ran_hands_out_fresh_retries(names: list[str], retries: int) -> None:
+    failures = asked = 0
+    for name in names:
+        asked += 1
+        failures = 0 if name in RUNS_A_TOOL else failures + (name in INVALID)
+        if failures > retries:
+            break
+    model = Script(*(NEXT[name] for name in names), finish("ok"))
+    outcome = run(Finish(max_steps=len(names) + 1, parse_retries=retries), model)
+    fails = failures > retries
+    assert outcome.stop is (StopReason.PARSE_FAILED if fails else StopReason.FINISHED)
+    assert len(model.requests) == asked + (not fails)
+
+
+@pytest.mark.parametrize("name", sorted(NEXT.keys() - {*INVALID, *RUNS_A_TOOL}))
+@row("B3-20")
+def test_a_refused_call_between_two_invalid_answers_is_no_fresh_start(name: str) -> None:
+    model = Script(BAD, NEXT[name], BAD, finish("ok"))
+    assert run(Finish(max_steps=9, parse_retries=1), model).stop is StopReason.PARSE_FAILED
 
 
 class Odd:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from loopbench.protocol import ForeignLoop, Loop, run_sync
+from loopbench.protocol import ForeignLoop, Loop
+from loopbench.protocol.threads import run_blocking
 
 from . import codecs, contract, endings, honesty, interruption, prompts, typed_answers
 from .apart import can_be_apart, finding_apart
@@ -93,8 +94,8 @@ def _is_enough(findings: Sequence[Finding]) -> bool:
 def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
     """Check a law. A foreign loop is checked in this process: its steps are taken in another, which serves all laws."""
     if can_be_apart() and not isinstance(loop, ForeignLoop):
-        return finding_apart(law.name, lambda report: run_sync(_report(loop, law, report)), limit_s)
-    return run_sync(_judged(loop, law, limit_s))
+        return finding_apart(law.name, lambda report: run_blocking(_report(loop, law, report)), limit_s)
+    return run_blocking(_judged(loop, law, limit_s))
 
 
 async def _report(loop: Loop, law: Law, report: Callable[[Finding], None]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 
 from loopbench.models.formats import unwritable
 from loopbench.models.tunnel import Tunnel
-from loopbench.protocol import Chunk, Inexpressible, Loop, Model, Reply, Request, WrappedModel, render_value
+from loopbench.protocol import Inexpressible, Loop, Model, Reply, Request, WrappedModel, render_value
 from loopbench.protocol.legibility import bare
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.receipts import Sighting, sightings
 
 from .codecs import codecs_of, parsed_moves
@@ -71,7 +71,7 @@ def _mistaken(scene: Scene, tunnel: Tunnel) -> Model:
     return _Mistaken(scene.model(tunnel))
 
 
-class _Mistaken(WrappedModel):
+class _Mistaken(StreamsWhole, WrappedModel):
     """A model that says something else than the one within, which knows the plan."""
 
     def __init__(self, model: Model) -> None:
@@ -81,6 +81,3 @@ class _Mistaken(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         self.asked += 1
         return say(request.codec, done(request, self.asked))
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))

@@ -312,7 +312,8 @@ async def calls_at_once(loop: Loop) -> None:
             mixed = [one for one in paired_results(request.messages) if not one.is_right]
             require(not mixed, f"with calls that end in another order {len(mixed)} results are given for another call")
         for part, a, b in zip(("calls", "answer", "stop"), _made_and_said(in_order), _made_and_said(finished), strict=True):
-            require(a == b, f"with calls that end in another order the {part} differ{'s' * (part != 'calls')}: {b} instead of {a}")
+            differ = "calls differ" if part == "calls" else f"{part} differs"
+            require(a == b, f"with calls that end in another order the {differ}: {b} instead of {a}")
 
 
 def _made_and_said(finished: FinishedRun) -> tuple[str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, cast
@@ -10,7 +10,6 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 
 from loopbench.protocol import (
-    Chunk,
     Demo,
     Loop,
     Model,
@@ -24,6 +23,7 @@ from loopbench.protocol import (
     WrappedModel,
     program_digest,
 )
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.receipts import strip_receipts
 
 from .contract import limited
@@ -73,7 +73,7 @@ class _Call:
         return "" if self.request.prompted is None else self.request.prompted.predictor
 
 
-class _RecordingModel(WrappedModel):
+class _RecordingModel(StreamsWhole, WrappedModel):
     """A model that records each call after its reply."""
 
     def __init__(self, model: Model, calls: list[_Call]) -> None:
@@ -85,9 +85,6 @@ class _RecordingModel(WrappedModel):
         reply = await self.model.complete(request)
         self.calls.append(_Call(request, inputs, _outputs(request.prompted, reply)))
         return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 def _inputs(prompted: Prompted) -> dict[str, Any]:

@@ -27,6 +27,11 @@ def test_every_law_holds():
 '''
 
 
+_PUBLIC_IMPORT = "from loopbench.loops import bounded, checked_options\n"
+_OWN_IMPORTS = "from loopbench.loops.boundary import bounded\nfrom loopbench.loops.option_checks import checked_options\n"
+"""What a loop of ours has in the place of the template's import: a module of the package imports from modules."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scaffold:
     """The written files and the name of the loop."""
@@ -65,7 +70,7 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     codec = f"{design.removesuffix('Loop')}Codec"
     text = text.replace("template_loop", name).replace("TemplateLoop", design).replace("ObjectCodec", codec)
     if is_built_in:
-        text = text.replace("from loopbench.loops import bounded", "from loopbench.loops.boundary import bounded")
+        text = text.replace(_PUBLIC_IMPORT, _OWN_IMPORTS)
         text = f"{text}\n\nLOOP = {design}\n"
     _write(loop, text)
     separation = "" if packages[:1] == ["loopbench"] else "\n"  # imports of another package stand apart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,7 +18,6 @@ from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import (
     Answer,
     Capabilities,
-    Chunk,
     Codec,
     ForeignLoop,
     Loop,
@@ -38,6 +37,7 @@ from loopbench.protocol import (
     WrappedModel,
 )
 from loopbench.protocol.counts import counted
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.trial.guard import stop
 
@@ -157,7 +157,7 @@ TurnPolicy = Callable[[Request, int], ModelTurn]
 """A model's turn at its n-th request (from 1): moves in order of preference, a reply, or an error to raise."""
 
 
-class PolicyModel:
+class PolicyModel(StreamsWhole):
     """A model that takes its turns from a function."""
 
     name = "talker"
@@ -174,9 +174,6 @@ class PolicyModel:
         if isinstance(turn, ModelError):
             raise turn
         return turn if isinstance(turn, Reply) else say(request.codec, turn)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 DIGGING = Query("Dig until there is enough.")
@@ -233,7 +230,7 @@ class RunLog:
             await asyncio.get_running_loop().create_future()
 
 
-class LoggingModel(WrappedModel):
+class LoggingModel(StreamsWhole, WrappedModel):
     """A model that logs every request."""
 
     def __init__(self, model: Model, log: RunLog, gate: Gate = open_gate) -> None:
@@ -252,9 +249,6 @@ class LoggingModel(WrappedModel):
             self.log.in_flight[request.scope] -= 1
         self.log.add_reply(request, reply)
         return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 class _SilentListener:

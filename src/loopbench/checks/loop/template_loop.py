@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from loopbench.loops import bounded
+from loopbench.loops import bounded, checked_options
 from loopbench.protocol import (
     SILENT,
     Act,
@@ -94,6 +94,7 @@ class ObjectCodec:
 CODEC = ObjectCodec()
 
 
+@checked_options  # tells a wrong option in one line
 @dataclass(frozen=True, slots=True)
 class TemplateLoop(RunsSync):
     """Decide: the options. Every field, with the line under it, is an option: --loop 'template_loop:TemplateLoop(max_steps=5)'."""
@@ -111,6 +112,10 @@ class TemplateLoop(RunsSync):
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, not {self.max_steps}")
 
     @property
     def predictors(self) -> Program:

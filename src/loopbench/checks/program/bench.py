@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,6 @@ from loopbench.protocol import (
     Act,
     Answer,
     BudgetExceeded,
-    Chunk,
     Codec,
     Model,
     ModelError,
@@ -35,6 +34,7 @@ from loopbench.protocol import (
     ToolCall,
     WrappedModel,
 )
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.receipts import strip_receipts
 
 from ..bench_script import bench_script
@@ -213,7 +213,7 @@ class _Tools(MeteredToolbox):
 # --- the model ---
 
 
-class FaultyModel(WrappedModel):
+class FaultyModel(StreamsWhole, WrappedModel):
     """A model that knows how to solve the task, and makes one fault."""
 
     def __init__(self, script: Script, fault: AgentFault | None, log: AgentLog, tunnel: Tunnel) -> None:
@@ -236,10 +236,6 @@ class FaultyModel(WrappedModel):
             asked.error = error
             raise
         return asked.reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Yield the same reply whole."""
-        yield Chunk(reply=await self.complete(request))
 
     def _with_fault(self, request: Request, reply: Reply) -> Reply:
         """Return the reply as the fault, if it strikes here, leaves it. Raises ProviderError."""

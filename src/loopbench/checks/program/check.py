@@ -11,8 +11,9 @@ from typing import Any
 from loopbench.models.waits import WAITS, Waits
 from loopbench.programs.loop import ForeignAgent, outcome, question_text
 from loopbench.programs.trial import ProgramTrial
-from loopbench.protocol import BudgetExceeded, Loop, Request, run_sync
+from loopbench.protocol import BudgetExceeded, Loop, Request
 from loopbench.protocol.counts import counted
+from loopbench.protocol.threads import run_blocking
 
 from .agent_faults import FAULTS, AgentFault, BenchTask
 from .bench import TASKS, BenchRun, bench_run
@@ -95,7 +96,7 @@ def check_program(
     The loop keeps its own limit of steps. Raises Trouble for an agent that does not solve the tasks undisturbed, and ValueError and
     OSError for one that cannot be run.
     """
-    return run_sync(_check(loop, name or loop.name, faults, limits, on_finding))
+    return run_blocking(_check(loop, name or loop.name, faults, limits, on_finding))
 
 
 async def _check(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from loopbench.datasets.task import Suite
 from loopbench.datasets.validity.checks import Problem
-from loopbench.protocol import run_sync
-from loopbench.protocol.values import cap, error_text
+from loopbench.protocol.threads import run_blocking
+from loopbench.protocol.values import cap, error_text, one_line
 
 from .reference_agents import Passed
 from .running import CALLED, GOLD, GUESSING
@@ -69,7 +69,7 @@ def check_suite(
     read = sampled(usable, MAX_READ, seed)
     sample = sampled(read, MAX_RUN if tasks is None else tasks, seed)
     subject = Subject(suite, read, sample, len(read) < len(usable), run_tools, seed, progress)
-    findings = run_sync(find_all(CHECKS, subject, on_finding))
+    findings = run_blocking(find_all(CHECKS, subject, on_finding))
     return Checked(suite, len(sample), run_tools, tuple(findings), tuple(subject.baselines))
 
 
@@ -80,7 +80,7 @@ def task_problems(suite: Suite) -> list[str]:
     oracle runs, and tasks are not compared. Tools are called. Quarantined tasks are skipped.
     """
     tasks = sound(suite.tasks)
-    findings = run_sync(find_all((check for check in CHECKS if check.name in _TASK_CHECKS), Subject(suite, tasks, tasks)))
+    findings = run_blocking(find_all((check for check in CHECKS if check.name in _TASK_CHECKS), Subject(suite, tasks, tasks)))
     return [problem for finding in findings if finding.status == "failed" for problem in finding.problems]
 
 
@@ -115,5 +115,5 @@ def _summary(check: SuiteCheck, problems: Sequence[Problem]) -> SuiteFinding:
     """Return the finding of a check, its failures first."""
     ordered = sorted(problems, key=lambda problem: not problem.fails)
     status: Status = "ok" if not ordered else "failed" if ordered[0].fails else "warning"
-    texts = tuple(cap(" ".join(problem.text.split()), MAX_CHARS) for problem in ordered[:MAX_KEPT])
+    texts = tuple(cap(one_line(problem.text), MAX_CHARS) for problem in ordered[:MAX_KEPT])
     return SuiteFinding(check.name, check.says, status, texts, len(ordered))

@@ -12,7 +12,8 @@ from loopbench.datasets.validity.checks import Problem, schema_problems
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.statistics import accuracy_interval
-from loopbench.protocol import Toolbox, run_sync
+from loopbench.protocol import Toolbox
+from loopbench.protocol.threads import run_blocking
 from loopbench.runs.gold import answer_score
 
 from .check import find_all
@@ -39,7 +40,7 @@ def quick_problems(suite: Suite, tasks: Sequence[Task]) -> tuple[str, ...]:
         checks = [check for check in checks if check.name != "tools"]  # it needs the plans of all tasks
     if subject.drawn:  # a sample does not show a share; the agent "not determined" covers it
         checks = [check for check in checks if check.name != "unanswerable"]
-    findings = run_sync(find_all(checks, subject)) if len(usable) else []
+    findings = run_blocking(find_all(checks, subject)) if len(usable) else []
     return tuple(_line(finding) for finding in findings if finding.status == "failed")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -25,7 +25,6 @@ from loopbench.models.profiles import load_profile
 from loopbench.protocol import (
     SILENT,
     Capabilities,
-    Chunk,
     Loop,
     Message,
     Model,
@@ -42,6 +41,7 @@ from loopbench.protocol import (
     WireError,
 )
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.names import Spec
 from loopbench.protocol.wire import read_call
 from loopbench.runs.schedule import Arm, Trial
@@ -303,7 +303,7 @@ def most_frequent_answer(tasks: Iterable[Task]) -> Any:
 # --- running them ---
 
 
-class _Nobody:
+class _Nobody(StreamsWhole):
     """A model for loops that never call one."""
 
     name = "nobody"
@@ -311,9 +311,6 @@ class _Nobody:
 
     async def complete(self, request: Request) -> Reply:
         raise ProviderError("this baseline asks no model", "bad_request")
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 NOBODY = _Nobody()
@@ -363,8 +360,8 @@ def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool =
     return Passed(
         baseline,
         share,
-        tuple(record.task for record in scored if record.accuracy < 1),
-        tuple(record.task for record in scored if record.accuracy >= 1),
+        tuple(record.task for record in scored if not record.is_solved),
+        tuple(record.task for record in scored if record.is_solved),
         tuple(f"task {record.task!r}: {record.status}: {record.reason}" for record in trials if record.status != "scored"),
         drawn,
     )

@@ -29,7 +29,7 @@ async def _replays(subject: Subject) -> list[Problem]:
     for task in subject.each("replay", tasks):
         finished_trial = await trial(ORACLE, task, setting)
         records.append(finished_trial.record)
-        if finished_trial.record.status != "scored" or finished_trial.record.accuracy < 1:
+        if finished_trial.record.status != "scored" or not finished_trial.record.is_solved:
             problems.append(Problem(why_it_failed(task, finished_trial)))
         else:
             subject.truths[task.id] = await replay(task, subject.suite)

@@ -24,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
 from loopbench.protocol.mcp_errors import McpError
+from loopbench.protocol.values import one_line
 from loopbench.protocol.wire import from_json
 
 from .mcp_server import McpServer
@@ -199,7 +200,7 @@ class McpSession:
         if line:
             return f"its server has ended: {line}"
         error = _first(error)
-        said = " ".join(str(error).split())
+        said = one_line(str(error))
         return f"its server cannot be asked: {type(error).__name__}{f': {said}' if said else ''}"
 
 

@@ -59,7 +59,7 @@ class OwnTools:
             return f"no tool {name!r}: name the module that has it with --tools"
         there = list(known)
         asked = near(name, there) if name.isidentifier() else ""  # not of a whole list
-        return f"no tool {name!r}; {asked}{' ' * bool(asked)}{self.name} has {', '.join(there) or 'none'}"
+        return f"no tool {name!r}; {f'{asked} ' if asked else ''}{self.name} has {', '.join(there) or 'none'}"
 
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
         try:

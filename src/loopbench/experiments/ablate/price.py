@@ -34,8 +34,8 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
         base = mean_cost(result, factor, instead_of, [profile])
         percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
         share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""
-        what = f"{gap} {more} tokens" if unit == "tokens" else f"${gap} {more}{' uncached' * (unit == 'nominal_usd')}"
-        told.append(f"{what} a trial than {instead_of}{share}{f' under {profile}' if len(profiles) > 1 else ''}")
+        under = f" under {profile}" if len(profiles) > 1 else ""
+        told.append(f"{with_unit(f'{gap} {more}', unit)} a trial than {instead_of}{share}{under}")
     return f"{factor}={value} takes {', '.join(told)}" if told else ""
 
 

@@ -65,7 +65,8 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
 def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") -> str:
     """Return `with 480 tasks × 1 repeat (960 trials), the chance that this comparison decides is about 50 %; with 2,100 …`."""
     fewer, more = outlook.fewer, outlook.more
-    repeats = counted(outlook.repeats, "repeat") + ", the median of a task's" * outlook.is_median
+    median = ", the median of a task's" if outlook.is_median else ""
+    repeats = f"{counted(outlook.repeats, 'repeat')}{median}"
     words = (
         f"with {fewer.tasks:,} tasks × {repeats} ({_spent(fewer)}), the chance that {what} is about {chance_in_words(fewer.chance)}"
     )
@@ -410,10 +411,7 @@ def _confidence(arms: Sequence[Calibration]) -> Table:
     return Table("Confidence", columns, rows)
 
 
-# --- numbers ---
-
-
-# --- text that came from a model, a tool or a file ---
+# --- Markdown and CSV ---
 
 
 def to_markdown(title: str, comparison: Comparison, views: Views | None = None) -> str:

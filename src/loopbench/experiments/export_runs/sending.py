@@ -23,6 +23,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol.checksums import ChecksumError, open_line
 from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import public_address
+from loopbench.protocol.values import one_line
 from loopbench.runs.engine.runner import Progress
 from loopbench.runs.store.each_record import record_of
 from loopbench.runs.store.files import TRIALS, RunError
@@ -170,7 +171,7 @@ class LiveSpans:
         try:
             new = self._new_records()
         except (RunError, OSError, ChecksumError) as error:
-            self.problem = " ".join(str(error).split())
+            self.problem = one_line(str(error))
             return
         for batch in _batches([record for record in new if record.trace_at is not None]):
             self._send(batch)
@@ -192,7 +193,7 @@ class LiveSpans:
                 return
         except (RunError, OSError) as error:
             self._failed += 1
-            self.problem = " ".join(str(error).split())
+            self.problem = one_line(str(error))
         self.unsent += len(batch)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopbench.metrics.trace import NEVER_RAN, TracedCall, canonical
+from loopbench.metrics.trace import TracedCall, canonical
 from loopbench.models.feedback import words_of
 from loopbench.protocol import Message, Reply
+from loopbench.protocol.tool_calls import NEVER_RAN
 
 from .replies import Hint, provider_fault, wire_damage
 

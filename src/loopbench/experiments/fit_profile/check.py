@@ -16,7 +16,9 @@ from loopbench.datasets.task import Task
 from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
+from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
+from loopbench.protocol.values import one_line
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import ArmEntry, Manifest, read_manifest
@@ -64,7 +66,7 @@ class FitCheck:
     @property
     def size(self) -> str:
         """What was run again of each loop, in words."""
-        return f"{self.tasks} of its tasks, {self.repeats} repeat{'s' if self.repeats > 1 else ''}"
+        return f"{self.tasks} of its tasks, {counted(self.repeats, 'repeat')}"
 
     def lines(self) -> list[str]:
         """Return the check in words, for the profile's file: how it was made, each loop, and whether it is off."""
@@ -97,7 +99,7 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
         with tempfile.TemporaryDirectory() as scratch:
             return _checked(folder, fitted, allow, Path(scratch))
     except (ValueError, OSError) as error:
-        return FitCheck(problem=" ".join(str(error).split()))
+        return FitCheck(problem=one_line(str(error)))
 
 
 def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:

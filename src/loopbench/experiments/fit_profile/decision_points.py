@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from loopbench.metrics.trace import NEVER_RAN, ModelExchange, ToolRun, Trace, TraceEvent
+from loopbench.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent
 from loopbench.models.faults import CALLING
 from loopbench.protocol import Message, Reply
 from loopbench.protocol.digest import digest
+from loopbench.protocol.tool_calls import NEVER_RAN
 
 from .attempts import DECIDE, REPEATED, TOOL, Attempt, Key, Shape, StatedCall, stands_in, stated_call
 from .clearing import Retry, RetryRun

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from loopbench.metrics.families import judge_family
@@ -96,10 +96,6 @@ def compare_records(
         raise ValueError("no task was scored in both; the scripted model needs plans for them")
     decided = judge_family([(pair.flip, 0.0) for pair in pairs], alpha)
     return tuple(
-        MeasureGap(pair.loop, pair.measure, _mean(pair.run), _mean(pair.again), found.difference, found.p_holm < alpha)
+        MeasureGap(pair.loop, pair.measure, fmean(pair.run), fmean(pair.again), found.difference, found.p_holm < alpha)
         for pair, found in zip(pairs, decided, strict=True)
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -175,9 +175,9 @@ def _refuse_other_suite(questions: _Questions) -> None:
     if sets is None or all(then == now for _, then, now in versions):
         _refuse(questions.folder, versions)
         return
-    other_version = f" (version {suite.version}, not {old.version})" * (suite.version != old.version)
+    other_version = f" (version {suite.version}, not {old.version})" if suite.version != old.version else ""
     files = f" ({questions.code.named})" if questions.code is not None and questions.code.files else ""
-    shared = f"the tools or the data that all its tasks share{files}" * questions.shares_other
+    shared = f"the tools or the data that all its tasks share{files}" if questions.shares_other else ""
     what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
     cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
     raise Incomparable(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")

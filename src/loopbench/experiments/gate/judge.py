@@ -224,8 +224,8 @@ def _ended(run: Results) -> str:
     """Return that nothing hung in the baseline, and what was not run, where the run ended since a loop hangs."""
     left = run.scheduled - len(run.records)
     ran = f"{len(run.records):,} of its {counted(run.scheduled, 'trial')}"
-    ended = f"; the run ended after {ran}, and the other {left:,} did not run"
-    return f"no trial of the baseline ended at its time limit{ended * bool(left)}"
+    ended = f"; the run ended after {ran}, and the other {left:,} did not run" if left else ""
+    return f"no trial of the baseline ended at its time limit{ended}"
 
 
 # --- the notes ---

@@ -59,7 +59,7 @@ class _Watching:
         self._hung[record.arm] += 1
         self._interrupted += was_interrupted(record)
         if self._hung.total() == 1:
-            in_all = f"{HANG_TRIALS} trials are interrupted, or " * self._counts_all
+            in_all = f"{HANG_TRIALS} trials are interrupted, or " if self._counts_all else ""
             where = f"{in_all}the first {HANG_TRIALS} of an arm end there"
             self._progress.noted(
                 f"{short_arm(record.arm)}: a trial ended at its time limit, {self._limit}; if {where}, the run ends"
@@ -99,9 +99,9 @@ def _limit_words(experiment: Experiment, baseline: Baseline | None) -> str:
     """Return `10 s (20 times what the slowest blessed trial took, and at least 10 s)`."""
     limit_s = experiment.config.trial_timeout_s
     derived = baseline is not None and baseline.slowest_s is not None and limit_s == stall_limit_s(baseline.slowest_s)
-    return (
-        f"{limit_s:g} s{f' ({TIMES_SLOWEST} times what the slowest blessed trial took, and at least {MIN_LIMIT_S:g} s)' * derived}"
-    )
+    if not derived:
+        return f"{limit_s:g} s"
+    return f"{limit_s:g} s ({TIMES_SLOWEST} times what the slowest blessed trial took, and at least {MIN_LIMIT_S:g} s)"
 
 
 def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Baseline | None = None, run: Run = run_apart) -> str:

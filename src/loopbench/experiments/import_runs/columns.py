@@ -105,7 +105,7 @@ def _meaning(typed: Any) -> str:
     if found is None:
         asked = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
         there = f"the meanings are {', '.join(COLUMNS)}"
-        raise ValueError(f"--map {shown(typed)}: no such meaning; {asked}{' ' * bool(asked)}{there}")
+        raise ValueError(f"--map {shown(typed)}: no such meaning; {f'{asked} ' if asked else ''}{there}")
     return found
 
 

@@ -80,7 +80,7 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[Fore
     if not names:
         return list(logs)
     if len(names) != len(logs):
-        there = f"{len(logs)} file{'s' * (len(logs) != 1)}, {len(names)} name{'s' * (len(names) != 1)}"
+        there = f"{number_of(len(logs), 'file')}, {number_of(len(names), 'name')}"
         raise ValueError(f"--arm names the arm of each file in turn: {there}")
     free: dict[tuple[str, str], int] = {}
     renamed = []

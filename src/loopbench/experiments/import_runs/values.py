@@ -143,11 +143,8 @@ def number(value: Any, what: str) -> float | None:
     if isinstance(value, str):
         text = value.strip()
         if _THOUSANDS.fullmatch(text):
-            plain, point = (
-                text.replace(",", ""),
-                f", or {text.replace(',', '.')} if that is a decimal comma" * (text.count(",") == 1),
-            )
-            raise ValueError(f"{what} is written with a comma: {shown(text)}; write {plain}{point}")
+            decimal = f", or {text.replace(',', '.')} if that is a decimal comma" if text.count(",") == 1 else ""
+            raise ValueError(f"{what} is written with a comma: {shown(text)}; write {text.replace(',', '')}{decimal}")
         if _DECIMAL_COMMA.fullmatch(text):
             raise ValueError(f"{what} is written with a comma: {shown(text)}; write a point, {text.replace(',', '.')}")
         value = float(text) if _NUMBER.fullmatch(text) else text

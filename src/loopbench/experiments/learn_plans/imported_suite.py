@@ -34,7 +34,7 @@ def imported_suite(folder: Path, manifest: Manifest, records: Iterable[Record]) 
 
 
 def _task(name: str, records: Sequence[Record], traces: Traces) -> Task | None:
-    solved = sorted((record for record in records if record.status == "scored" and record.accuracy >= 1), key=_cost)
+    solved = sorted((record for record in records if record.status == "scored" and record.is_solved), key=_cost)
     read = [(record, traces.read(record)) for record in (*solved, *(other for other in records if other not in solved))]
     if not solved or not read[0][1].head.query:
         return None

@@ -25,10 +25,11 @@ from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.trace import ToolRun, TraceEvent
-from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve, run_sync
+from loopbench.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import naming
 from loopbench.protocol.redact import MARK
+from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.tools import bounded_toolbox
 from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
@@ -172,7 +173,7 @@ def _opener(suite: Suite) -> str:
 def _solved(records: Iterable[Record], run: str) -> list[Record]:
     """Return the successful trials of a task, the one with the fewest calls first. Raises Unlearnable if there is none."""
     scored = [record for record in records if record.status == "scored"]
-    solved = [record for record in scored if record.accuracy >= 1]
+    solved = [record for record in scored if record.is_solved]
     if not solved:
         raise Unlearnable(f"not solved in {run}" if scored else f"not run in {run}")
     with_trace = [record for record in solved if record.trace_at is not None]
@@ -240,7 +241,7 @@ class _PlanLearner:
     def _proved(self, draft: PlanDraft, record: Record) -> tuple[Plan, tuple[FixedValue, ...]]:
         """Return the plan whose calls replay as they ran; a call that does not loses its references, call by call."""
         while True:
-            replayed = run_sync(self._replayed(draft))
+            replayed = run_blocking(self._replayed(draft))
             if isinstance(replayed, PlanDraft):
                 draft = replayed
                 continue

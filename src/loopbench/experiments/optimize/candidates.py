@@ -39,6 +39,11 @@ class SearchCost:
         return cls(int(data["trials"]), int(data["calls"]), int(data["tokens"]), data["cost_usd"])
 
 
+def mean_of(scores: Mapping[str, float]) -> float | None:
+    """Return the mean of scores by task; None if there are none."""
+    return sum(scores.values()) / len(scores) if scores else None
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A program that an optimizer tried, with its scores so far."""
@@ -58,7 +63,7 @@ class Candidate:
     @property
     def dev_mean(self) -> float | None:
         """The mean over the dev tasks that it was scored on; None if there are none."""
-        return sum(self.dev.values()) / len(self.dev) if self.dev else None
+        return mean_of(self.dev)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

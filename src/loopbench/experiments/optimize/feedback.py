@@ -40,7 +40,7 @@ def feedback(record: Record, trace: Trace | None, task: Task) -> str:
         return _sentence(f"The trial could not be scored: {_quoted(record.reason)}.")
     events = () if trace is None else trace.events
     calls = [_call_of(event) for event in events if isinstance(event, ToolRun)]
-    is_right = record.accuracy >= 1
+    is_right = record.is_solved
     against_plan = _plan_differences(task.plan, calls) if task.plan is not None and trace is not None else []
     sentences = [
         *([] if is_right else _outcome(record, trace, task)),

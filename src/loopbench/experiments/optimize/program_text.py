@@ -13,6 +13,7 @@ from typing import Any, Literal
 from loopbench.protocol import Message, Optimizable, Prompt, program_digest, read_program
 from loopbench.protocol.names import parse_spec
 from loopbench.protocol.program import CONVERSATION, Demo, in_own_format
+from loopbench.protocol.values import one_line
 from loopbench.runs.registry import make_loop
 from loopbench.text.table import markdown_block, markdown_cell, markdown_item
 
@@ -87,10 +88,6 @@ def parts(demo: Demo) -> tuple[LabelledText, ...]:
         prompt = Prompt("", {CONVERSATION: str}, {outputs[0]: str}, (fields,))
         return tuple(LabelledText(turn.role, _turn_text(turn)) for turn in in_own_format(prompt).turns)
     return tuple(LabelledText(one_line(name), value if isinstance(value, str) else _json(value)) for name, value in fields.items())
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _turn_text(turn: Message) -> str:

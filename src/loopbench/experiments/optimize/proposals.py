@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -12,8 +12,9 @@ from typing import Any
 
 from loopbench.models.metering import Meter
 from loopbench.models.proposer import ScriptedProposer
-from loopbench.protocol import BudgetExceeded, Chunk, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
+from loopbench.protocol import BudgetExceeded, Model, NativeCall, ProviderError, Reply, Request, Usage, WrappedModel
 from loopbench.protocol.digest import digest
+from loopbench.protocol.model import StreamsWhole
 from loopbench.protocol.redact import redact
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.values import error_text
@@ -26,7 +27,7 @@ from .log import JsonLinesLog, read_log
 from .rollouts import RunStopped
 
 
-class Proposals(WrappedModel):
+class Proposals(StreamsWhole, WrappedModel):
     """A model that answers from the log, and otherwise from the wrapped model; the n-th repetition of a request gets the n-th
     reply."""
 
@@ -98,9 +99,6 @@ class Proposals(WrappedModel):
         except RunError as error:  # a full disk is not a failure of the optimizer
             raise RunStopped(str(error)) from None
         return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 _REQUEST_ERRORS = frozenset({"bad_request", "refused"})

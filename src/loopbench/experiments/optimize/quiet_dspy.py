@@ -59,7 +59,7 @@ def one_line(error: BaseException) -> str:
 def with_place(error: BaseException) -> str:
     """Return an exception in one line, with the place in the user's code where it came up."""
     at = raised_at(error)
-    return f"{one_line(error)}{f' at {at}' * bool(at)}"
+    return f"{one_line(error)}{f' at {at}' if at else ''}"
 
 
 class _Once:

@@ -10,10 +10,11 @@ from loopbench.experiments.compare.verdict.deciding import can_be_told, kept_wor
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
+from loopbench.protocol.values import one_line
 from loopbench.runs.folders import run_name
 from loopbench.text.table import Table
 
-from .program_text import NamedProgram, PredictorDiff, ProgramDiff, one_line, program_diff
+from .program_text import NamedProgram, PredictorDiff, ProgramDiff, program_diff
 from .result import DesignResult, OptimizationResult
 from .tried import TriedProgram, kept_program, solved
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from statistics import fmean
 from typing import Any, Literal
 
 from loopbench.datasets.generating import MAX_SIZE
@@ -173,7 +174,7 @@ def as_shares(values: TaskValues, mean: float | None = None) -> TaskValues:
 
     A difference of shares is nearly the logarithm of the ratio of the sums (delta method).
     """
-    whole = mean or _mean([*values.means.values()]) or 1.0
+    whole = mean or fmean([*values.means.values()]) or 1.0
     return TaskValues({task: [value / whole for value in amounts] for task, amounts in values.values.items()}, values.clusters)
 
 
@@ -206,7 +207,7 @@ def _spread_of_shares(a: TaskValues, b: TaskValues) -> Spread | None:
 
 def _with_another(values: TaskValues, scores: bool) -> Spread:
     """Return the spread of an arm and a design that varies as much and fails on other tasks, about the largest possible."""
-    mean = 1.0 if scores else _mean([*values.means.values()]) or 1.0
+    mean = 1.0 if scores else fmean([*values.means.values()]) or 1.0
     real = TaskValues({t: [v / mean for v in amounts] for t, amounts in values.values.items()}, values.clusters)
     zero = TaskValues({task: [0.0] * len(amounts) for task, amounts in values.values.items()}, values.clusters)
     both = spread(real, zero, scores=scores)
@@ -219,7 +220,7 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
     """Return the difference of a second run over the tasks scored in both, and its p-value."""
     a, b = (task_values(records, METRICS[metric]) for records in (first, second))
     if metric not in SHARES:
-        whole = _mean([*a.means.values(), *b.means.values()])
+        whole = fmean([*a.means.values(), *b.means.values()])
         a, b = as_shares(a, whole), as_shares(b, whole)
     old, new = a.means, b.means
     shared = [task for task in old if task in new]
@@ -231,11 +232,11 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
 
 def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
     costs = [[cost for record in arm if (cost := dollars(record)) is not None] for arm in arms]
-    wall_s = math.fsum(_mean([record.wall_s for record in arm]) for arm in arms)
+    wall_s = math.fsum(fmean([record.wall_s for record in arm]) for arm in arms)
     return TrialCost(
         _per_round("lm_calls", arms),
         _per_round("tokens", arms),
-        math.fsum(map(_mean, costs)) if all(costs) else None,
+        math.fsum(map(fmean, costs)) if all(costs) else None,
         wall_s or None,
     )
 
@@ -243,11 +244,7 @@ def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
 def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
     """Return the metric of one trial per arm; None if an imported arm lacks it."""
     values = [[value for record in arm if (value := METRICS[metric](record)) is not None] for arm in arms]
-    return math.fsum(map(_mean, values)) if all(values) else None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return math.fsum(map(fmean, values)) if all(values) else None
 
 
 def _in_flight(settings: Settings) -> int:

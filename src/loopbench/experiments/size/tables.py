@@ -119,7 +119,7 @@ def _sizes(sizing: Sizing, plan: SizeOption) -> Table:
     columns = ("repeats", "tasks", "clusters", "trials", "model calls", "tokens", "USD", "time", "note")
     rows = [_size_row(size) for size in plan.sizes]
     shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    title = f"Sizes that suffice for {_KINDS[plan.purpose]}{', baseline and run alike' * (plan.purpose == 'gate')}"
+    title = f"Sizes that suffice for {_KINDS[plan.purpose]}{', baseline and run alike' if plan.purpose == 'gate' else ''}"
     return Table(title, tuple(columns[place] for place in shown), tuple(tuple(row[place] for place in shown) for row in rows))
 
 
@@ -169,7 +169,7 @@ def _noise(sizing: Sizing) -> Table:
 
 def _change(sizing: Sizing, value: float, *, sign: bool = True) -> str:
     """Return a difference as text; amounts are in logarithms."""
-    return (f"{100 * math.expm1(value):{'+' * sign}z.1f} %") if sizing.is_ratio else f"{value:{'+' * sign}z.4f}"
+    return (f"{100 * math.expm1(value):{'+' if sign else ''}z.1f} %") if sizing.is_ratio else f"{value:{'+' if sign else ''}z.4f}"
 
 
 def count(value: float) -> str:

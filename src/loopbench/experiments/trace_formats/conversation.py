@@ -18,6 +18,7 @@ from loopbench.experiments.import_runs.token_counts import TokenUsage
 from loopbench.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, TracedCall, TraceEvent
 from loopbench.protocol import Message, Role, WireError
 from loopbench.protocol.chat import NativeCall
+from loopbench.protocol.values import one_line
 from loopbench.protocol.wire import read_call
 
 MAX_DEPTH = 64
@@ -230,7 +231,7 @@ def _arguments(call: NativeCall) -> tuple[Any, str]:
     try:
         arguments = read_call(call).arguments
     except WireError as error:
-        return call.arguments, " ".join(str(error).split())
+        return call.arguments, one_line(str(error))
     return (call.arguments if _is_deeper(arguments, MAX_DEPTH) else arguments), ""
 
 

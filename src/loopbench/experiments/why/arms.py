@@ -58,5 +58,5 @@ def required_arms(run: Results, name: str) -> list[str]:
     if not arms:
         known = [arm.info.arm for arm in run.comparison.arms]
         asked = near(name, [*map(short_name, (arm.info for arm in run.comparison.arms)), *known])
-        raise RunError(f"{run.folder}: no arm {name!r}; {asked}{' ' * bool(asked)}there are {', '.join(known)}")
+        raise RunError(f"{run.folder}: no arm {name!r}; {f'{asked} ' if asked else ''}there are {', '.join(known)}")
     return arms

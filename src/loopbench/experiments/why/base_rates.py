@@ -79,7 +79,7 @@ def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Ma
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
     asked = {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)}
-    solved = where(records, lambda record: record.arm in asked and record.status == "scored" and record.accuracy >= 1)
+    solved = where(records, lambda record: record.arm in asked and record.status == "scored" and record.is_solved)
     known = Counter(record.arm for record in _traced(solved))
     shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in asked}
     most = max(MAX_SOLVED // len(asked), MIN_SOLVED) if asked else 0

@@ -84,7 +84,7 @@ def minimal_among(replays: Replays, record: Record, max_runs: int = MAX_RUNS) ->
     lost, faults = replays.replayable, landed(record)
 
     def is_lost(chosen: tuple[str, ...]) -> bool:
-        return replays.run(lost.profile_with(chosen)).record.accuracy < 1
+        return not replays.run(lost.profile_with(chosen)).record.is_solved
 
     found = smallest_set(faults, is_lost, max_runs)
     if found.items is None:

@@ -187,7 +187,7 @@ def why(
     collected = _Collected(
         Traces(run.folder), {name: (info.suite, info.profile) for name, info in met.items()}, matched, alone, most
     )
-    for cell in _cells(records if len(met) > 1 else where(records, lambda record: not _is_solved(record)), collected.groups):
+    for cell in _cells(records if len(met) > 1 else where(records, lambda record: not record.is_solved), collected.groups):
         collected.add(cell)
     findings = task_findings(where(records, lambda record: record.arm in met), list(met.values()), alpha=run.comparison.alpha)
     return Why(collected.parted(), collected.arm_losses(records), collected.untraced, findings)
@@ -227,14 +227,10 @@ def _cells(records: Sequence[Record], arms: Mapping[str, Group]) -> Iterator[lis
         yield cells[key]
 
 
-def _is_solved(record: Record) -> bool:
-    return record.accuracy >= 1
-
-
 def _solved_by(cell: Iterable[Record], lost: Record, groups: Mapping[str, Group]) -> int:
     """Return how many arms of the same suite and profile solved a trial that was lost."""
     group = groups[lost.arm]
-    return sum(each.status == "scored" and _is_solved(each) and groups.get(each.arm) == group for each in cell)
+    return sum(each.status == "scored" and each.is_solved and groups.get(each.arm) == group for each in cell)
 
 
 def _same_course(winner: str, trial: TracedTrial) -> Divergence:
@@ -312,7 +308,7 @@ class _Collected:
             a, b = records.get(pair[0]), records.get(pair[1])
             if a is None or b is None:
                 continue
-            solved = (_is_solved(a), _is_solved(b))
+            solved = (a.is_solved, b.is_solved)
             self._counts[pair][solved] += 1
             if solved[0] is not solved[1]:
                 winner, loser = pair if solved[0] else (pair[1], pair[0])
@@ -320,7 +316,7 @@ class _Collected:
                 self._tasks[pair].add(a.task)
         courses = {arm: self._course(records[arm]) for arm in sorted({winner for lost in against.values() for _, winner in lost})}
         for record in cell:
-            if not _is_solved(record):
+            if not record.is_solved:
                 self._explain(
                     record,
                     _solved_by(cell, record, self.groups),
@@ -378,9 +374,9 @@ class _Collected:
     def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
         """Return the arms, in order."""
         scored = Counter(record.arm for record in alike(records) if record.status == "scored")
-        lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not _is_solved(record))
+        lost = Counter(record.arm for record in alike(records) if record.status == "scored" and not record.is_solved)
         partly = Counter(
-            record.arm for record in alike(records) if record.status == "scored" and record.accuracy > 0 and not _is_solved(record)
+            record.arm for record in alike(records) if record.status == "scored" and record.accuracy > 0 and not record.is_solved
         )
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in where(records, lambda record: record.status == "errored" and record.arm in errored):

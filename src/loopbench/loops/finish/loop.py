@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.call_ids import needs_approval
-from loopbench.loops.checked_options import checked_options
+from loopbench.loops.option_checks import checked_options
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import (
     SILENT,

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from loopbench.loops.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
-from loopbench.protocol.threads import run_here
+from loopbench.protocol.threads import in_event_loop, run_here
 
 from .history import History, entry, is_system, place_of
 from .hooks import HookFailed
@@ -141,7 +141,7 @@ class Module:
 
         Raises what `acall` raises, and RuntimeError inside a running event loop.
         """
-        if _in_event_loop():
+        if in_event_loop():
             raise RuntimeError(f"an event loop is running: write await {type(self).__name__}().acall(...)")
         return run_here(self.acall(**inputs))
 
@@ -168,7 +168,7 @@ class Module:
         Raises RuntimeError outside of a hook and for branches nested too deep; what ends the child in an error is raised here.
         """
         call = self._current("branch")
-        if _in_event_loop():
+        if in_event_loop():
             return _watched(call, child, inputs)
         if call.is_over:  # cancelled while the hook was at work: its event loop may be closed
             raise asyncio.CancelledError
@@ -248,14 +248,6 @@ def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mappi
     if inputs:
         raise TypeError(f"{name} declares no initial_input, and was called with {', '.join(inputs)}")
     return input_xml({})
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 # --- branches ---

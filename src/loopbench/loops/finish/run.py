@@ -62,8 +62,9 @@ class Run:
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
     shown: tuple[Message, ...] = ()
-    """The messages of the last request; `read` is how many entries of the history they cover."""
+    """The messages of the last request."""
     read: int = 0
+    """How many entries of the history those messages cover."""
 
     def say(self, reply: Reply) -> None:
         """Put a reply into the history; one that says nothing is left out, as providers refuse it."""
@@ -118,7 +119,7 @@ class ToolResult:
     @property
     def was_executed(self) -> bool:
         """Whether the tool ran, whatever came of it."""
-        return self.observed is not None and self.observed.error_type not in ("UnknownTool", "InvalidArguments")
+        return self.observed is not None and self.observed.ran
 
     @property
     def text(self) -> str:

@@ -102,7 +102,7 @@ class AgentTools(ToolSelector):
                 await self.execute_tool_call(requested.name, requested.args, query, scratchpad)
             except (StopRun, ModelError):
                 raise
-            except Exception as error:  # a tool's failure, or that of a subclass's own method: row S1-37
+            except Exception as error:  # of a tool, or of a subclass's own method: the other calls go on (row S1-37)
                 scratchpad.add_tool_error(requested.name, requested.args, str(error))
                 yield {"type": "tool_error", "error": str(error), "tool": requested.name, "id": requested.id}
             else:

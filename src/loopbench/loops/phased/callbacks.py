@@ -59,5 +59,5 @@ def notify(callback: Callable[..., None], *args: Any) -> None:
         callback(*args)
     except StopRun:
         raise
-    except Exception as error:  # the boundary to a user's code: row B1-3
+    except Exception as error:  # a callback is the user's code, and must not fail the run (row B1-3)
         logger.warning("callback %s raised %s: %s", getattr(callback, "__name__", callback), type(error).__name__, error)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from loopbench.loops.boundary import bounded
-from loopbench.loops.checked_options import checked_options
+from loopbench.loops.option_checks import checked_options
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Toolbox
 from loopbench.protocol.program import merged, repr_with_program
 

@@ -70,6 +70,10 @@ class RunContext:
         return self.given.query.full_text
 
     @property
+    def ending(self) -> RunEnd:
+        return self.given.ending
+
+    @property
     def results(self) -> list[ToolCallStatus]:
         """All calls that gave a result."""
         return [call for task in self.progress.tasks for call in completed(task)]
@@ -107,7 +111,7 @@ class RunContext:
         if self.progress.phase is not None:
             notify(self.callbacks.on_phase_complete, self.progress.phase)
         if phase is not Phase.COMPLETE:  # an answer that exists is not thrown away
-            self.given.ending.checkpoint()
+            self.ending.checkpoint()
         self.progress.phase = phase
         self.progress.phases.append(phase)
         self.given.observer.note("phase", phase=phase.value, round=self.progress.round)
@@ -128,5 +132,5 @@ class RunContext:
     @property
     def is_cancelled_by_token(self) -> bool:
         """Whether the run ends because of its token, and not because of a cancellation from outside."""
-        token, current = self.given.ending.token, asyncio.current_task()
+        token, current = self.ending.token, asyncio.current_task()
         return token is not None and token.is_set() and not (current is not None and current.cancelling())

@@ -107,14 +107,14 @@ class RoundTasks:
         try:
             await (self._use_tools(task) if task.taskType is TaskType.USE_TOOLS else self._reason(task))
         except BaseException as error:  # what ends this task ends the run: no neighbour asks the model again meanwhile
-            self._run.given.ending.end(error)
+            self._run.ending.end(error)
             if not task.ended:
                 self._run.fail(task, CANCELLED if isinstance(error, asyncio.CancelledError) else f"{type(error).__name__}: {error}")
             raise
 
     async def _use_tools(self, task: PhaseTask) -> None:
         run, given = self._run, self._run.given
-        token = given.ending.token
+        token = run.ending.token
         try:
             # an executor of the user's own asks a model that knows of no token
             task.toolCalls = await unless_set(token, given.executor.select_tools(task, run.progress.understanding))
@@ -122,7 +122,7 @@ class RoundTasks:
             run.fail(task, f"The choice of tools could not be read: {error}")
             return
         notify(run.callbacks.on_task_tool_calls_set, task.id, task.toolCalls)
-        given.ending.checkpoint()
+        run.ending.checkpoint()
         asked = (token,) if token is not None else ()  # the document's own signature has none
         good = await given.executor.execute_tools(task, run.query_id, run.callbacks, *asked)
         for call in completed(task):

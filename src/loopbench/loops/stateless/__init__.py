@@ -7,6 +7,19 @@ tool goes to a recovery planner, a long history to a summarizer, the final respo
     ActivityManager(agent, registry).run_activity("What is on in Tokyo tonight?")["final_response"]
 
     Stateless().run_sync(Query("..."), Toolbox([search]), model)      # the same as one loop
+
+Follow a run, from the top:
+
+- `Stateless.run` (loop.py) makes an agent and a manager, and has `ActivityManager.carry_on` (manager.py) run the loop on a new
+  state.
+- Each round the agent decides: `ManualAgentLoop.aget_next_action` (agent.py).
+- `ManualAgentLoop._decide` (agent.py) asks by `AgentReasoner.decide` (reasoner.py), in the formats of signatures.py, and
+  `ManualAgentLoop._as_decision` (agent.py) says what the reply comes to.
+- `ManualAgentLoop._handle_tool_errors` (agent.py) decides in its place after failed calls, by a planner's strategy for each.
+- `ActivityManager._act_on` (manager.py) does what was decided: it ends the run, or makes the calls.
+- `ToolExecution._execute_tools` (execution.py) makes them, in sequence, in parallel or by priority.
+- `ActivityManager._execute_decision` (manager.py) brings the state up to date and adds to the history, which is the next round's
+  argument.
 """
 
 from .agent import ManualAgentLoop

@@ -10,8 +10,9 @@ from typing import Any, Self
 import dspy
 
 from loopbench.loops.call_ids import needs_approval
-from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError, run_sync
+from loopbench.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError
 from loopbench.protocol.redact import logger_of
+from loopbench.protocol.threads import run_blocking
 
 from .formatter import ResponseFormatter
 from .history import final_response, render_results
@@ -114,7 +115,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
 
     def get_next_action(self, state: ConversationState) -> ActionDecision:
         """`aget_next_action` from synchronous code."""
-        return run_sync(self.aget_next_action(state))
+        return run_blocking(self.aget_next_action(state))
 
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
         """Return the next action for a state, which holds all context and is not changed.

@@ -10,9 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
-from loopbench.protocol import StopRun, Tool, Toolbox, run_sync
+from loopbench.protocol import StopRun, Tool, Toolbox
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.redact import logger_of
+from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.values import error_text
 
 from .history import stored_value
@@ -159,7 +160,7 @@ class _CallThreads(ThreadPoolExecutor):
 
 
 def _to_its_end(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return run_sync(settled(function(*args, **kwargs)))
+    return run_blocking(settled(function(*args, **kwargs)))
 
 
 async def settled(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from loopbench.protocol import run_sync
+from loopbench.protocol.threads import run_blocking
 
 from .history import render_history, shown_value
 from .signatures import Caller, FormatDetailedResponse, FormatResponse, as_json, format_codec
@@ -26,7 +26,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
 
     def forward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
         """`aforward` from synchronous code."""
-        return run_sync(self.aforward(raw_response, user_query, state, confidence))
+        return run_blocking(self.aforward(raw_response, user_query, state, confidence))
 
     async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
         """Return the response with its points and its confidence, from the model that DSPy is configured with.

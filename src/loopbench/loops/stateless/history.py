@@ -8,8 +8,9 @@ from typing import Any
 
 import dspy
 
-from loopbench.protocol import Model, Observation, WireError, render_value, run_sync
+from loopbench.protocol import Model, Observation, WireError, render_value
 from loopbench.protocol.redact import logger_of
+from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.values import cap
 
 from .options import check_least
@@ -129,7 +130,7 @@ class ConversationManager:
 
     def add_entry(self, entry: ConversationEntry) -> None:
         """Add entry and manage history length. Raises ModelError if the summarizer gets no reply."""
-        run_sync(self.aadd_entry(entry))
+        run_blocking(self.aadd_entry(entry))
 
     async def aadd_entry(self, entry: ConversationEntry) -> None:
         self.history.append(entry)

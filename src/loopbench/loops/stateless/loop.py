@@ -12,7 +12,7 @@ import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, program_of
 from loopbench.loops.boundary import bounded
-from loopbench.loops.checked_options import checked_options
+from loopbench.loops.option_checks import checked_options
 from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json

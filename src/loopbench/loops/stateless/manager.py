@@ -86,7 +86,7 @@ class ActivityManager(ToolExecution):
         self.max_history_length = options.max_history_length
         self.max_empty_decisions = options.max_empty_decisions
         self.observer = observer
-        self.activity_cache: dict[str, Any] = {}  # for subclasses (row B0-35)
+        self.activity_cache: dict[str, Any] = {}  # nothing here caches; a subclass may (row B0-35)
         self.refusal: Callable[[Any], str] | None = None
         """Returns why an answer is refused, empty for one that is taken; None: every answer is taken."""
 

@@ -9,8 +9,9 @@ from typing import Any
 import dspy
 
 from loopbench.dspy_seam import ThroughPredictor, request_of
-from loopbench.protocol import SILENT, Message, Observer, Prompted, WireError, run_sync
+from loopbench.protocol import SILENT, Message, Observer, Prompted, WireError
 from loopbench.protocol.redact import logger_of
+from loopbench.protocol.threads import run_blocking
 
 from .history import NO_RESULTS, render_entry, render_history, render_results
 from .signatures import (
@@ -86,7 +87,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         max_iterations: int | None = None,
     ) -> Any:
         """`aforward` from synchronous code."""
-        return run_sync(
+        return run_blocking(
             self.aforward(user_query, conversation_history, last_tool_results, available_tools, iteration_count, max_iterations)
         )
 

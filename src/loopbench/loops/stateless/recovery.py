@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from loopbench.protocol import run_sync
+from loopbench.protocol.threads import run_blocking
 
 from .registry import Description
 from .signatures import Caller, ErrorRecoverySignature, as_json, recover_codec
@@ -35,7 +35,7 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
     ) -> ErrorRecoveryStrategy:
         """`aforward` from synchronous code."""
-        return run_sync(self.aforward(error_info, context, available_tools))
+        return run_blocking(self.aforward(error_info, context, available_tools))
 
     async def aforward(
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]

@@ -32,6 +32,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol import ToolCall as Call
 from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.values import one_line
 
 from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
 
@@ -112,11 +113,6 @@ class FormatDetailedResponse(dspy.Signature):  # type: ignore[misc]
     tool_history: str = dspy.InputField(desc="Which tools were called, and what came of it")
     formatted_response: str = dspy.OutputField()
     summary_points: str = dspy.OutputField(desc="The main points, one per line")
-
-
-def one_line(text: str) -> str:
-    """Return a text as one line, which a field of the chat format can hold."""
-    return " ".join(text.split())
 
 
 # --- codecs ---

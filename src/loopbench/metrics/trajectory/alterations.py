@@ -18,6 +18,7 @@ from typing import Any, Literal
 from loopbench.protocol import Role, StopReason, render_value
 from loopbench.protocol.legibility import Side, bare, common_start
 from loopbench.protocol.receipts import MARK, Sighting, sightings
+from loopbench.protocol.values import one_line
 
 from ..trace import ModelExchange, Note, ToolRun, TracedCall
 from .failure_text import quoted, reply, times
@@ -388,4 +389,4 @@ def _stated(trial: TracedTrial) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> str:
-    return " ".join(render_value(value).split())
+    return one_line(render_value(value))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from loopbench.protocol import Role, render_value
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.values import one_line
 
 from ..trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, TraceHead, canonical
 
@@ -86,7 +87,7 @@ def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
 
 def shortened(text: str, most: int = MAX_TEXT) -> str:
     """Return a text in one line of at most `most` characters, its middle left out where it is longer."""
-    line = " ".join(text.split())
+    line = one_line(text)
     return line if len(line) <= most else f"{line[: most * 2 // 3]}…{line[-most // 3 :]}"
 
 

@@ -139,7 +139,7 @@ def pareto(front: Front, names: Mapping[str, str] | None = None) -> Markup:
     drawn.append(element("text", f"{front.counted} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
     drawn.append(legend(FRONT_LEGEND, bottom + 56))
     described = "; ".join(_point_in_words(point, front) for point in points)
-    title = f"Accuracy against cost, {front.suite}, {front.profile}{f', {front.counted}' * front.is_beside_uncached}"
+    title = f"Accuracy against cost, {front.suite}, {front.profile}{f', {front.counted}' if front.is_beside_uncached else ''}"
     return chart(title, f"Cost to the right, accuracy upwards. {described}.", bottom + 64, *drawn)
 
 

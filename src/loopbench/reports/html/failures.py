@@ -112,8 +112,8 @@ def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:
     scored = [record for record in alike(records) if record.arm == arm]
     if not scored:
         return None
-    solved = [record.steps for record in scored if record.accuracy >= 1]
-    missed = [record.steps for record in scored if record.accuracy < 1]
+    solved = [record.steps for record in scored if record.is_solved]
+    missed = [record.steps for record in scored if not record.is_solved]
     every = sorted(record.steps for record in scored)
     most = every[-1]
     within = every[min(len(every) - 1, -(-9 * len(every) // 10) - 1)]

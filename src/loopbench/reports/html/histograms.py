@@ -58,7 +58,7 @@ def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
 
 def histogram(records: Sequence[Record]) -> Bars:
     """Return how many scored trials took each number of steps."""
-    counted = Counter((record.steps, record.accuracy >= 1) for record in records)
+    counted = Counter((record.steps, record.is_solved) for record in records)
     return {taken: (counted[taken, True], counted[taken, False]) for taken in sorted({taken for taken, _ in counted})}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from loopbench.experiments.optimize.program_text import ProgramDiff, diff_lines, one_line
+from loopbench.experiments.optimize.program_text import ProgramDiff, diff_lines
 from loopbench.experiments.optimize.result import DesignResult, OptimizationResult
 from loopbench.experiments.optimize.searched_prompts import comparing_words, kept_diff, programs_table
 from loopbench.experiments.optimize.tables import gain_tables, notes, verdicts
 from loopbench.protocol.counts import counted
+from loopbench.protocol.values import one_line
 
 from .charts import gains
 from .document import Block, Code, Diff, Figure, Folded, Grid, PageSection, Paragraph, Subsection, section_or_none

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, mean_of
 from loopbench.experiments.optimize.files import CANDIDATES
 from loopbench.experiments.optimize.manifest import DesignEntry, OptimizationManifest
 from loopbench.experiments.optimize.tried import SearchTasks, tasks_of
@@ -39,11 +39,11 @@ class CandidateRow:
         """Its metrics: `dev` and `train` are over all tasks of their split, so that candidates can be sorted by them."""
         dev, train = self.candidate.dev, self.candidate.train
         return {
-            "dev": mean(dev) if len(dev) >= self.tasks.dev else None,
-            "dev_so_far": mean(dev),
+            "dev": mean_of(dev) if len(dev) >= self.tasks.dev else None,
+            "dev_so_far": mean_of(dev),
             "dev_tasks": len(dev),
-            "train": mean(train) if len(train) >= self.tasks.train else None,
-            "train_so_far": mean(train),
+            "train": mean_of(train) if len(train) >= self.tasks.train else None,
+            "train_so_far": mean_of(train),
             "train_tasks": len(train),
             # a candidate that only its file tells of was rolled out in an earlier session
             "rollouts": self.rollouts or None,
@@ -135,11 +135,6 @@ class DesignRow:
             (calls, {"best_dev": best}) for calls, best in sorted(self.bests.items())
         ]
         return [*made, (search.calls, spent)]
-
-
-def mean(scores: Mapping[str, float]) -> float | None:
-    """Return the mean of scores by task; None if there are none."""
-    return sum(scores.values()) / len(scores) if scores else None
 
 
 class SearchBoard:

@@ -16,7 +16,7 @@ from mlflow.tracing.constant import TraceTagKey
 from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from loopbench.experiments.compare.results import results
-from loopbench.experiments.optimize.candidates import Candidate
+from loopbench.experiments.optimize.candidates import Candidate, mean_of
 from loopbench.experiments.optimize.files import CANDIDATES, PROGRAM
 from loopbench.protocol import render_value
 from loopbench.protocol.checksums import open_document, seal_document
@@ -28,7 +28,7 @@ from loopbench.runs.folders import KIND, TEST
 from loopbench.runs.store.files import MANIFEST
 
 from .artifacts import as_json, interval, note, program_file, ranking_table
-from .board import CandidateRow, DesignRow, SearchBoard, mean
+from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison
 from .notes import REPORT
 from .prompts import plain_name, prompt_name, register
@@ -163,8 +163,8 @@ class Session:
                 text = redact(open_document(read_bounded(path)).decode("utf-8"))
                 self.client.log_text(run.run_id, seal_document(text.encode("utf-8")).decode("utf-8"), name)
         metrics = {
-            "dev_before": mean(ended.before),
-            "dev_after": mean(ended.after),
+            "dev_before": mean_of(ended.before),
+            "dev_after": mean_of(ended.after),
             "candidates": ended.candidates,
             "evaluation.calls": ended.evaluation.calls,
             "evaluation.tokens": ended.evaluation.tokens,

@@ -60,7 +60,7 @@ def shows(record: Record) -> frozenset[str]:
     """Return what a trial is an example of: its end, kinds of error, faults not recovered, a wrong answer, a false success."""
     kinds = {f"stop {record.stop} {record.status}", *(f"error {kind}" for kind in record.errors)}
     kinds |= {f"fault {fault.kind}" for fault in record.faults if fault.landed and not fault.absorbed and not fault.recovered}
-    if record.status == "scored" and record.accuracy < 1:
+    if record.status == "scored" and not record.is_solved:
         kinds.add("false success" if record.false_success else "wrong")
     return frozenset(kinds)
 

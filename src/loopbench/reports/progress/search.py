@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, mean_of
 from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import BudgetConfig
@@ -118,15 +118,11 @@ class SearchDisplay(Unwatched):
         """Also called for a design that was done before the run was resumed, and so never began in this session."""
         known = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
         known.programs, known.search, known.proposals, known.ended = ended.candidates, ended.search, ended.proposals, ended
-        known.own, known.best = _mean(ended.before), _mean(ended.after)
+        known.own, known.best = mean_of(ended.before), mean_of(ended.after)
 
     def finished(self, record: Record) -> None:
         """Count a trial of the test."""
         self.tested += 1
-
-
-def _mean(scores: Mapping[str, float]) -> float | None:
-    return sum(scores.values()) / len(scores) if scores else None
 
 
 class LiveSearch(SearchDisplay):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench._extras import missing
+from loopbench.protocol.values import one_line
 
 from .messages import Links, WorkerError, WorkerLost
 from .worker import WorkerLoop
@@ -286,7 +287,7 @@ def _how(error: Exception) -> str:
 
 
 def _line(error: object) -> str:
-    return " ".join(str(error).split())
+    return one_line(str(error))
 
 
 class RemoteWorker:

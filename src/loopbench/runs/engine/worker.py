@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.models.metering import Budget, Meter
+from loopbench.protocol.values import one_line
 from loopbench.runs.config import config_from
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.lookup import resolve
@@ -52,7 +53,7 @@ class WorkerLoop:
         except WorkerError:
             raise
         except (ValueError, OSError) as error:
-            raise WorkerError(" ".join(str(error).split())) from error
+            raise WorkerError(one_line(str(error))) from error
         self._tasks: Sequence[Task] = self._suite.tasks
         self._meter = _Reported(budget_of(self._config.budget), given["spent"])
         self._queue: asyncio.Queue[_Order] = asyncio.Queue()

@@ -62,7 +62,7 @@ class TracePolicy:
     def keeps(self, record: Record) -> bool:
         """Say whether a finished trial's trace is to be written."""
         if self.which == "failures":
-            return record.status != "scored" or record.accuracy < 1
+            return record.status != "scored" or not record.is_solved
         return self.which == "all" or (record.task, record.repeat) in self.cells
 
 

@@ -31,7 +31,7 @@ def breach(left: object) -> str:
     user's code it came up."""
     if isinstance(left, BaseException):
         at = raised_at(left)
-        return f"{cap(f'{type(left).__name__}: {error_text(left)}', MAX_ERROR_CHARS)}{f' at {at}' * bool(at)}"
+        return f"{cap(f'{type(left).__name__}: {error_text(left)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
     if not isinstance(left, Outcome):
         return f"TypeError: run() gave a {type(left).__name__}, not an Outcome"
     stop: object = left.stop

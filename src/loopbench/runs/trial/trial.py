@@ -231,7 +231,7 @@ class _TrialInProgress:
             self._end_without_answer(StopReason.TIMEOUT, hold.reason)
         elif not done:
             swallowed = "" if has_stopped else f", and {SWALLOWED}"
-            self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' * bool(at)}")
+            self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' if at else ''}")
         else:
             self._keep_what_it_returned(running)
 

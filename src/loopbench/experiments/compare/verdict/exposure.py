@@ -83,9 +83,12 @@ def exposures(comparison: Comparison) -> tuple[Exposure, ...]:
     places = dict.fromkeys((arm.info.suite, arm.info.profile) for arm in comparison.arms)
     found = [one for place in places if (one := _exposure(comparison, *place)) is not None]
     suites, profiles = ({getattr(one, what) for one in found} for what in ("suite", "profile"))
-    return tuple(
-        replace(one, place=f" of {one.suite}" * (len(suites) > 1) + f" under {one.profile}" * (len(profiles) > 1)) for one in found
-    )
+    placed = []
+    for one in found:
+        of_suite = f" of {one.suite}" if len(suites) > 1 else ""
+        under_profile = f" under {one.profile}" if len(profiles) > 1 else ""
+        placed.append(replace(one, place=f"{of_suite}{under_profile}"))
+    return tuple(placed)
 
 
 def _exposure(comparison: Comparison, suite: str, profile: str) -> Exposure | None:

@@ -32,7 +32,8 @@ class Claim:
         """Return `finish is ahead of bare under flaky-tools (p = 0.044, adjusted)`."""
         number = len(self.ahead) * len(self.behind) * len(self.under)
         written = p_value(self.p)
-        p = f"p {written}" if written.startswith("<") else f"p = {written}{' or less' * (number > 1)}"
+        or_less = " or less" if number > 1 else ""
+        p = f"p {written}" if written.startswith("<") else f"p = {written}{or_less}"
         under = f" under {listed(self.under)}" if has_columns else ""
         verb = "is" if len(self.ahead) == 1 else "are"
         return f"{listed(self.ahead)} {verb} ahead of {listed(self.behind)}{under} ({tested}{p}, adjusted)"

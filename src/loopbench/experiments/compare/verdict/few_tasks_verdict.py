@@ -122,9 +122,13 @@ class FewTasksVerdict:
         trials = {self.on.trials(row) for row in rows}
         told = []
         for number, row in enumerate(rows):
-            of = f" of {self.on.trials(row):,}{f' trials{over}' * (number == 0)}" if number == 0 or len(trials) > 1 else ""
             solved = f"{self.on.solved(row):,.4g}" if self.on.solved(row) else "none"
-            told.append(f"{row.loop}{' solved' * (number == 0)} {solved}{of}")
+            if number == 0:
+                told.append(f"{row.loop} solved {solved} of {self.on.trials(row):,} trials{over}")
+            elif len(trials) > 1:
+                told.append(f"{row.loop} {solved} of {self.on.trials(row):,}")
+            else:
+                told.append(f"{row.loop} {solved}")
         return listed(told)
 
     def _share(self, row: AnswerRow) -> float:

@@ -169,6 +169,12 @@ def amount(value: float, unit: Unit) -> str:
     return f"{value:z,.0f}" if unit == "tokens" else dollars(value)
 
 
+def with_sign(value: float, unit: Unit) -> str:
+    """Return a cost with its currency's sign, and without what else its unit says: `$0.00081`, `5,090`."""
+    written = amount(value, unit)
+    return written if unit == "tokens" else f"${written}"
+
+
 def counted_in(unit: Unit) -> str:
     """Return what a table calls a unit that stands there alone: `USD uncached`, `tokens`."""
     return labels([unit])[unit]
@@ -176,7 +182,9 @@ def counted_in(unit: Unit) -> str:
 
 def with_unit(written: str, unit: Unit) -> str:
     """Return a written cost with its unit: `$0.00081 uncached`, `$0.00081`, `5,090 tokens`."""
-    return f"{written} tokens" if unit == "tokens" else f"${written}{' uncached' * (unit == 'nominal_usd')}"
+    if unit == "tokens":
+        return f"{written} tokens"
+    return f"${written} uncached" if unit == "nominal_usd" else f"${written}"
 
 
 def cost_in_words(value: Interval, unit: Unit) -> str:

@@ -20,7 +20,7 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import interval
 
-from .matrix import AnswerMatrix, AnswerRow, amount, gap_in_words, pairs_of, with_unit
+from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign, with_unit
 
 MAX_COLUMNS = 2
 """Columns whose paired differences a sentence names."""
@@ -54,7 +54,7 @@ class Prices:
         return with_unit("", self.found.unit).removeprefix("$")
 
     def _written(self, value: float) -> str:
-        return f"{'$' * (self.found.unit != 'tokens')}{amount(value, self.found.unit)}"
+        return with_sign(value, self.found.unit)
 
     def _per_solved(self, row: AnswerRow) -> str:
         """Return what a solved task costs, without its unit."""

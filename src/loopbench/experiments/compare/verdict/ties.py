@@ -16,7 +16,7 @@ from loopbench.text.counts import listed
 from loopbench.text.numbers import p_value
 
 from .claims import RATE
-from .matrix import AnswerMatrix, AnswerRow, amount, gap_in_words, pairs_of
+from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign
 from .prices import Prices, is_shown_cheaper
 
 CACHED: Mapping[Unit, str] = {"tokens": "tokens_with_cache", "nominal_usd": "cost_usd"}
@@ -155,7 +155,7 @@ class TieBreaks:
 
     def _mean(self, arm: ArmResult) -> str:
         mean = arm.summary.means[CACHED[self.found.unit]]
-        return "–" if mean is None else f"{'$' * (self.found.unit != 'tokens')}{amount(mean.value, self.found.unit)}"
+        return "–" if mean is None else with_sign(mean.value, self.found.unit)
 
 
 def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:

@@ -70,7 +70,9 @@ def limits_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
     ordered = sorted(trials, key=lambda loop: -trials[loop])
     shown = ordered if len(ordered) <= MAX_NAMES + 1 else [loop for loop in ordered if trials[loop]][:MAX_NAMES]
     rest = [trials[loop] for loop in ordered if loop not in shown]
-    each = f", of {next(iter(scored.values())):,}{' each' * (len(scored) > 1)}" if len({*scored.values()}) == 1 else ""
+    each = ""
+    if len({*scored.values()}) == 1:
+        each = f", of {next(iter(scored.values())):,}{' each' if len(scored) > 1 else ''}"
     told = [f"{loop} {trials[loop] or 'none'}{'' if each else f' of {scored[loop]:,}'}" for loop in shown]
     others = [f"{counted(len(rest), 'other')} {f'{sum(rest)} in all' if any(rest) else 'none'}"] if rest else []
     reached = ", ".join([*told, *others])

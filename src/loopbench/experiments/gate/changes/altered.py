@@ -9,8 +9,8 @@ from typing import get_args
 from loopbench.metrics.trajectory.alterations import Alteration, alterations
 from loopbench.metrics.trajectory.divergence import read_trial
 from loopbench.metrics.trajectory.trajectory import TracedStep, signatures
-from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import Traces
+from loopbench.text.counts import trials_of
 
 from ..data.literal import literal
 from ..data.names import short_arm
@@ -92,6 +92,4 @@ def altered_text(found: AlteredTrials) -> str:
 
 
 def _altered(trials: int, cause: AlteredCause, of: int | None = None) -> str:
-    among = "" if of is None else f"of {of:,} "
-    many = counted(trials, f"{among}trial{'s' * bool(among)}", f"{among}trials")
-    return f"the loop altered {ALTERED[cause]} in {many}, and the blessed one did not"
+    return f"the loop altered {ALTERED[cause]} in {trials_of(trials, of)}, and the blessed one did not"

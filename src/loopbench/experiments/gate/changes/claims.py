@@ -47,7 +47,7 @@ def claims_in_words(result: GateResult) -> str:
     found = [(arm, arm.claims) for arm in result.arms if arm.claims is not None]
     if not found:
         return ""
-    where = [f" ({short_arm(arm.arm)})" * (len(result.arms) > 1) for arm, _ in found]
+    where = [f" ({short_arm(arm.arm)})" if len(result.arms) > 1 else "" for arm, _ in found]
     rates = listed([f"{each.baseline:.3f} → {each.run:.3f}{arm}" for (_, each), arm in zip(found, where, strict=True)])
     judging = result.advice.judging([CLAIMS], MARGIN)
     return f"{_how_many([each for _, each in found], paired=result.paired)}: {CLAIMS} {rates}, not judged; {judging} judges it"

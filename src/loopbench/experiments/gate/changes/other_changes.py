@@ -11,6 +11,7 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.trajectory import course, signatures
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import Traces
+from loopbench.text.counts import first_of
 
 from ..data.baseline import measured
 from ..data.names import short_arm
@@ -92,9 +93,8 @@ def unjudged_sentences(arms: Iterable[GateArm]) -> Iterator[str]:
 def unjudged_in_brief(arms: Sequence[GateArm], most: int) -> Iterator[str]:
     """Yield `tokens ×1.92, not judged` for each such bill, of several arms with their names, at most so many of them."""
     for metric, changed in _by_bill(arms).items():
-        each = [f"×{ratio:.2f}{f' ({arm})' * (len(arms) > 1)}" for arm, ratio in changed.items()]
-        more = [f"{len(each) - most} more"] * (len(each) > most)
-        yield f"{metric} {', '.join([*each[:most], *more])}, not judged"
+        each = [f"×{ratio:.2f}{f' ({arm})' if len(arms) > 1 else ''}" for arm, ratio in changed.items()]
+        yield f"{metric} {first_of(each, most, rest='{} more')}, not judged"
 
 
 def _by_bill(arms: Iterable[GateArm]) -> dict[str, dict[str, float]]:

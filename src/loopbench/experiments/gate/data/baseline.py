@@ -401,7 +401,7 @@ def read_baseline(path: Path) -> Baseline:
     field = ".".join(str(part) for part in first["loc"])
     reason = first["msg"].removeprefix("Value error, ")
     value = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
-    raise DamagedBaseline(path, f"{field}{': ' * bool(field)}{reason}{value}", cure_of(path, text))
+    raise DamagedBaseline(path, f"{f'{field}: ' if field else ''}{reason}{value}", cure_of(path, text))
 
 
 def _short(value: Any) -> str:

@@ -49,7 +49,7 @@ class TaskSets:
         """Return `on the 117 tasks that are the same in both (2 changed, 1 added)`, for an outcome that rests on these alone."""
         others = ", ".join(f"{len(tasks):,} {word}" for word, tasks in self.others)
         same = counted(len(self.same), "task that is", "tasks that are")
-        return f"on the {same} the same in both{f' ({others})' * bool(others)}"
+        return f"on the {same} the same in both{f' ({others})' if others else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""

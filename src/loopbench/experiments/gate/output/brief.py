@@ -10,6 +10,7 @@ from itertools import groupby
 
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.protocol.counts import counted
+from loopbench.text.counts import first_of
 
 from ..data.literal import literal
 from ..data.names import short_arm
@@ -95,7 +96,7 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
         shown = other_stops(broke or stops, 1, MAX_TRIALS)
     changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
     others = len(changed_here) - 1
-    left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' * bool(more)}"] if others > 0 else []
+    left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' if more else ''}"] if others > 0 else []
     return [*shown, *(left if result.outcome == "worse here" else [])]
 
 
@@ -135,9 +136,7 @@ def _left_open(result: GateResult) -> list[str]:
         return []
     first = _shown(lost)
     others = [f"{short_arm(change.arm)}/{change.task}" for change in lost if change.trial != first.trial]
-    more = [f"and {len(others) - MAX_TRIALS} more"] * (len(others) > MAX_TRIALS)
-    likewise = [f"- likewise worse: {literal(', '.join([*others[:MAX_TRIALS], *more]))}"] * bool(others)
-    return likewise
+    return [f"- likewise worse: {literal(first_of(others, MAX_TRIALS))}"] if others else []
 
 
 def _hidden_arms(result: GateResult) -> Iterator[str]:

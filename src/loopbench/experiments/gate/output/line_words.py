@@ -36,11 +36,11 @@ def effect_in_words(line: GateLine, *, short: bool = False) -> str:
     """
     effect = line.effect
     if line.outcome == "identical":  # nothing differs, so there is nothing to estimate
-        return f"{'×' * line.is_ratio}{number_in_words(line, effect.value, sign=not line.is_ratio, short=short)}"
+        return f"{'×' if line.is_ratio else ''}{number_in_words(line, effect.value, sign=not line.is_ratio, short=short)}"
     value, low, high = (
         number_in_words(line, bound, sign=not line.is_ratio, short=short) for bound in (effect.value, effect.low, effect.high)
     )
-    return f"{'×' * line.is_ratio}{value} [{low}, {high}]"
+    return f"{'×' if line.is_ratio else ''}{value} [{low}, {high}]"
 
 
 def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = False) -> str:
@@ -49,7 +49,7 @@ def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = F
         return "–"
     if short and not line.is_ratio:
         return hundredths(value, sign=sign)
-    return f"{value:{'+' * sign}z.{2 if line.is_ratio else 3}f}"
+    return f"{value:{'+' if sign else ''}z.{2 if line.is_ratio else 3}f}"
 
 
 def margin_in_words(line: GateLine) -> str:

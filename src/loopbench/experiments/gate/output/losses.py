@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from loopbench.protocol.counts import counted
+from loopbench.text.counts import first_of
 
 from ..data.literal import literal
 from ..data.names import short_arm
@@ -51,9 +52,8 @@ def cause_title(group: Sequence[TaskChange]) -> str:
 def cause_text(group: Sequence[TaskChange]) -> str:
     """Return the first task with its command, and the names of some others."""
     first, *others = group
-    names = [literal(change.task) for change in others[:MAX_TASKS]]
-    more = [f"and {len(others) - len(names)} more"] * (len(others) > len(names))
-    return "\n".join([task_text(first), *([f"likewise: {', '.join([*names, *more])}"] if others else [])])
+    likewise = first_of([literal(change.task) for change in others], MAX_TASKS)
+    return "\n".join([task_text(first), *([f"likewise: {likewise}"] if others else [])])
 
 
 def stop_text(group: Sequence[StopChange]) -> str:

@@ -49,7 +49,7 @@ class NextStep:
 def let_through(result: GateResult, on_worse_here: OnWorseHere, on_undecided: str) -> GateResult:
     """Return the result with what lets it count as a pass, where that is so: losses here, or what is undecided."""
     held = result.held_as(on_worse_here)
-    by = [result.advice.option("on_worse_here", "pass")] * (held != result.outcome)
+    by = [result.advice.option("on_worse_here", "pass")] if held != result.outcome else []
     if held == "undecided":
         by = [*by, result.advice.option("on_undecided", "pass")] if on_undecided == "pass" else []
     return replace(result, advice=replace(result.advice, let_through=listed(by)))
@@ -123,8 +123,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
     if advice.let_through:
         yield NextStep(f"Let through by {advice.let_through}.")
     if any(arm.limit_alone for arm in result.arms):
-        fails = ", which fails until it is tested or blessed" * (advice.asker == "shell" and not advice.let_through)
-        gate = "; this gate tests it" * bool(advice.limited)
+        fails = ", which fails until it is tested or blessed" if advice.asker == "shell" and not advice.let_through else ""
+        gate = "; this gate tests it" if advice.limited else ""
         yield _commanded(f"No trial ran under the new default limit{fails}{gate}", advice.limited)
         if result.bless:
             yield NextStep("", (f"{result.bless} # if the new limit is meant",))
@@ -153,7 +153,7 @@ def _same_draws(result: GateResult) -> NextStep:
     if advice.only_the_seed:
         said = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
         return _commanded(f"{said} {under} a change is judged trial by trial", advice.paired)
-    differ = f"differ{'s' * (len(advice.differs) == 1)}"
+    differ = "differs" if len(advice.differs) == 1 else "differ"
     said = f"{names[0].upper()}{names[1:]} {differ} from the baseline's ({values}): other faults struck."
     return _commanded(f"{said} {under} each trial has its counterpart, which shows what the change did", advice.paired)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import counts, listed
+from loopbench.text.counts import Name, counts, first_of, listed
 
 from ..changes.altered import altered_in_words
 from ..changes.claims import claims_in_words
@@ -108,9 +108,9 @@ def tasks_in_words(result: GateResult) -> tuple[str, ...]:
     if not better and not decides:
         return ()
     lost = counted(worse, f"{result.unit} worse", f"{result.unit}s worse")
-    gained = f", {better} better" * bool(better)
+    gained = f", {better} better" if better else ""
     main = dict([*result.causes.items()][:1])
-    return tuple(dict.fromkeys(f"{lost}{f' ({counts(causes)})' * bool(causes)}{gained}" for causes in (result.causes, main)))
+    return tuple(dict.fromkeys(f"{lost}{_by(causes)}{gained}" for causes in (result.causes, main)))
 
 
 def _decisive(result: GateResult) -> list[GateLine]:
@@ -157,7 +157,8 @@ def _is_within(line: GateLine) -> bool:
 
 def held_to_its_margin(line: GateLine) -> str:
     """Return the change beside its margin; of a regression within it also why it is one."""
-    return f"{effect_in_words(line)}, margin {margin_in_words(line)}{f': {WITHIN}' * _is_within(line)}"
+    changed = f"{effect_in_words(line)}, margin {margin_in_words(line)}"
+    return f"{changed}: {WITHIN}" if _is_within(line) else changed
 
 
 def _passed(result: GateResult, named: int) -> Iterator[Part]:
@@ -165,17 +166,22 @@ def _passed(result: GateResult, named: int) -> Iterator[Part]:
     stayed = [line for line in result.lines if line.outcome == "unchanged"]
     passed = sorted((line for line in result.lines if line.outcome == "pass"), key=lambda line: line.metric != PRIMARY)
     better = [_with_change(line) for line in passed if is_shown(line) and line.better]
-    parts: dict[str, list[Part]] = {
-        "better here": [Part((_first(list(_gained(result)), "; ", named),))],
-        "unchanged": [Part(_same(result, stayed, named)), Part(("of other tasks this says nothing",))] if stayed else [],
-        "pass": [Part((f"better: {_first(better, ', ', named)}" * bool(better),))],
-    }
-    order = sorted(parts, key=lambda outcome: outcome != result.outcome)  # what the headline's word says stands first
-    yield from (part for outcome in order for part in parts[outcome] if any(part.texts))
+    gained = list(_gained(result))
+    of_gained = [Part((_first(gained, "; ", named),))] if gained else []
+    of_stayed = [Part(_same(result, stayed, named)), Part(("of other tasks this says nothing",))] if stayed else []
+    of_better = [Part((f"better: {_first(better, ', ', named)}",))] if better else []
+    if result.outcome == "pass":  # what the headline's word says stands first
+        yield from (*of_better, *of_gained, *of_stayed)
+    elif result.outcome == "unchanged":
+        yield from (*of_stayed, *of_gained, *of_better)
+    else:
+        yield from (*of_gained, *of_stayed, *of_better)
     if held := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
         yield Part((f"on these tasks within the margin: {_first(held, ', ', named)}",))
     if any(not (is_shown(line) or line.lost) for line in passed):
-        yield Part((f"{'all else is ' * bool(better or stayed)}within the margin{'s' * (len(result.lines) > 1)}",))
+        all_else = "all else is " if better or stayed else ""
+        margins = "margins" if len(result.lines) > 1 else "margin"
+        yield Part((f"{all_else}within the {margins}",))
     if lost := [line for line in passed if line.lost]:
         yield Part((f"worse here, but within the margin: {losses(result, lost)}",))
     if worse := [_with_change(line) for line in passed if is_shown(line) and line.worse and not line.lost]:
@@ -189,7 +195,7 @@ def _same(result: GateResult, stayed: Sequence[GateLine], named: int) -> tuple[s
     if not scores:
         return (f"every trial has the baseline's value of {names}",)
     said = f"every trial has {_stayed(result, stayed)}"
-    whole = f"{said}{f' ({names})' * (len(stayed) < len(result.lines))}"
+    whole = f"{said} ({names})" if len(stayed) < len(result.lines) else said
     return (whole, said) if len(scores) == len(result.arms) else (whole,)
 
 
@@ -199,7 +205,7 @@ def _gained(result: GateResult) -> Iterator[str]:
         if line.outcome == "better here":
             better = sum(change.arm == line.arm and change.became == "better" for change in result.tasks)
             low, high = (number_in_words(line, bound, sign=True) for bound in (line.effect.low, line.effect.high))
-            arm = f" ({short_arm(line.arm)})" * (len(result.lines) > 1)
+            arm = f" ({short_arm(line.arm)})" if len(result.lines) > 1 else ""
             yield (
                 f"{better} of {counted(line.tasks, 'task')} better, none worse{arm}; of other tasks this says nothing "
                 f"(between {low} and {high})"
@@ -212,9 +218,9 @@ def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
     lost = [change for change in result.tasks if change.arm in arms and change.became == "worse"]
     causes = Counter(change.cause for change in lost if change.cause is not None)
     others_gained = any(change.became == "better" for change in result.tasks)
-    where = f" in {listed([short_arm(arm) for arm in arms])}" * others_gained
+    where = f" in {listed([short_arm(arm) for arm in arms])}" if others_gained else ""
     unit = "task" if len(arms) == 1 else result.unit
-    return f"{counted(len(lost), unit)} lost, none gained{where}{f' ({counts(causes)})' * bool(causes)}"
+    return f"{counted(len(lost), unit)} lost, none gained{where}{_by(causes)}"
 
 
 def _with_change(line: GateLine) -> str:
@@ -230,5 +236,8 @@ def _stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
 
 
 def _first(items: Sequence[str], separator: str, most: int) -> str:
-    omitted = len(items) - most
-    return separator.join([*items[:most], *([f"{omitted} more"] if omitted > 0 else [])])
+    return first_of(items, most, separator, "{} more")
+
+
+def _by(causes: Mapping[Name, int]) -> str:
+    return f" ({counts(causes)})" if causes else ""

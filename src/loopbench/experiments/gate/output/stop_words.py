@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
 from loopbench.protocol.own_code import place_in
-from loopbench.text.counts import counts, listed
+from loopbench.text.counts import counts, first_of, listed, trials_of
 
 from ..data.names import short_arm
 from ..data.outcome import GateArm, GateResult, StopChange
@@ -59,7 +59,7 @@ def breaks_alone(result: GateResult) -> Iterator[str]:
         ("trial that hangs, where the baseline has none,", [arm for arm in result.arms if arm.hang_alone and not arm.hangs]),
     ):
         if arms:
-            where = f"{listed([short_arm(arm.arm) for arm in arms])}: " * (len(arms) < len(result.arms))
+            where = f"{listed([short_arm(arm.arm) for arm in arms])}: " if len(arms) < len(result.arms) else ""
             one = "A" if not where else "a"
             yield f"{where}{one} {what} is a regression, whatever the margins say."
 
@@ -96,7 +96,7 @@ def title(group: Sequence[StopChange]) -> str:
     first = group[0]
     if first.broke:
         return break_title(group)
-    score = " with the same score" * first.same_score
+    score = " with the same score" if first.same_score else ""
     raised = f" ({shortened(first.reason)})" if first.reason else ""
     return f"{short_arm(first.arm)}: {counted(len(group), 'trial')}{score}, {first.course}{raised}"
 
@@ -122,15 +122,13 @@ def break_title(group: Sequence[StopChange], trials_of_arm: int | None = None) -
     first = group[0]
     one, many = HANG if first.hangs else CRASH
     why = f" ({shortened(first.reason)})" if first.reason else ""
-    of = "" if trials_of_arm is None else f"of {trials_of_arm:,} "
-    broke = counted(len(group), f"{of}trial{'s' * bool(trials_of_arm and trials_of_arm > 1)} {one}", f"{of}trials {many}")
-    return f"{short_arm(first.arm)}: {broke} now{why}"
+    verb = one if len(group) == 1 else many
+    return f"{short_arm(first.arm)}: {trials_of(len(group), trials_of_arm)} {verb} now{why}"
 
 
 def trials(group: Sequence[StopChange], most: int) -> str:
     """Return the names of the first trials, task and repeat, and how many more there are."""
-    names = [f"{change.task}/{change.repeat}" for change in group[:most]]
-    return ", ".join([*names, *([f"and {len(group) - most} more"] if len(group) > most else [])])
+    return first_of([f"{change.task}/{change.repeat}" for change in group], most)
 
 
 def stop_lines(changes: Sequence[StopChange], most: int, most_trials: int) -> list[tuple[str, str]]:

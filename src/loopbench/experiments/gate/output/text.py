@@ -179,7 +179,7 @@ def remedies(result: GateResult) -> Iterator[str]:
         agreeing = agreeing_tasks(margin, result.alpha)
         if units < agreeing:
             borne = max(map(shown_margin, [line for line in shares if (line.margin, line.units) == (margin, units)]))
-            these = f"; these {units} pass at one of {borne:g}, which is to be chosen before a run, not after" * (borne < 1)
+            these = f"; these {units} pass at one of {borne:g}, which is to be chosen before a run, not after" if borne < 1 else ""
             at_this = f"At a margin of {margin:g}, {agreeing} tasks pass if all of them agree, and more are needed if some do not"
             yield f"{at_this}{these}."
 
@@ -196,13 +196,14 @@ def change_counts(result: GateResult) -> tuple[str, str]:
     tasks = same = ""
     if result.tasks:
         causes = f" ({counts(result.causes)})" if result.causes else ""
-        stops = f", {became['other']} with another stop only" * bool(became["other"])
+        stops = f", {became['other']} with another stop only" if became["other"] else ""
         tasks = f"{changed_unit(result)}: {became['worse']} worse{causes}, {became['better']} better{stops}."
     if result.same_result:
         other = listed(result.differs_in) if result.differs_in else "something else"
-        more, but = "more " * bool(result.tasks), "the same score and stop, but"
-        said = counted(result.same_result, f"{more}trial has {but} differs", f"{more}trials have {but} differ")
-        same = f"{said} in {other}."
+        more = "more " if result.tasks else ""
+        one = f"{more}trial has the same score and stop, but differs"
+        many = f"{more}trials have the same score and stop, but differ"
+        same = f"{counted(result.same_result, one, many)} in {other}."
     return tasks, same
 
 

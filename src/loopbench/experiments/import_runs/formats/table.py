@@ -220,7 +220,8 @@ def _read_as(columns: Mapping[str, str], blank: Sequence[str], reading: ReadingO
     nothing = f"; nothing is read of columns that are blank in every row: {names_in_a_line(blank)}" if blank else ""
     if not named:
         return f"columns read by their names: {', '.join(found)}{nothing}"
-    return f"columns read: {', '.join(named)}{'; by their names: ' * bool(found)}{', '.join(found)}{nothing}"
+    by_name = f"; by their names: {', '.join(found)}" if found else ""
+    return f"columns read: {', '.join(named)}{by_name}{nothing}"
 
 
 def _renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
