@@ -150,6 +150,30 @@ def test_its_designs_are_a_table_of_what_json_says(found: OptimizeAnswer) -> Non
     assert found.designs["cost.search.tokens"].tolist() == [row["cost"]["search"]["tokens"] for row in rows]
 
 
+def test_its_programs_are_a_table_of_what_json_says_and_its_text_is_printed(found: OptimizeAnswer) -> None:
+    rows = [row for design in found.finding.to_json()["designs"] for row in design["programs"]]
+    assert found.programs["program"].tolist() == [row["program"] for row in rows]
+    assert found.programs.groupby("design", sort=False)["kept"].sum().tolist() == [1, 1]
+    assert (found.programs["dev_scored"] <= found.programs["dev_tasks"]).all()
+    title, heading, *lines = str(found.tables[-1]).splitlines()
+    assert title.startswith("Programs that each search tried")
+    assert heading.split()[:3] == ["design", "program", "kept"]
+    assert len(lines) == len(rows)
+
+
+def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found: OptimizeAnswer) -> None:
+    pairs = loopbench.load(found).pairs
+    for design, row in found.designs.set_index("design").iterrows():
+        pair = pairs[(pairs["metric"] == "accuracy") & (pairs["a"] == f"{design}/teachable")]
+        (own,) = pair[pair["b"] == f"{design}@{OPTIMIZED}/teachable"].to_dict("records")
+        assert (-own["difference_high"], -own["difference_low"]) == (row["test.difference_low"], row["test.difference_high"])
+
+
+def test_a_number_of_calls_is_a_budget(found: OptimizeAnswer, tmp_path: Path) -> None:
+    same = loopbench.optimize(["finish", "bare"], runs=tmp_path, **SMALL | {"budget": 150})
+    assert same.finding.digest == found.finding.digest
+
+
 def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -196,6 +197,7 @@ def test_a_search_that_is_interrupted_and_then_killed_says_how_to_go_on_and_ends
     assert (cut.code, "incomplete" in cut.out) == (0, True)
     nothing = loopbench("show", str(run))
     assert (nothing.code, "no trial of the test split" in nothing.err) == (2, True)
+    assert re.search(r"; loopbench report \S+ -v shows its search", nothing.err)
 
     size = next(run.glob("designs/*/rollouts.jsonl")).stat().st_size
     killed = stopped("resume", str(run), "--quiet")

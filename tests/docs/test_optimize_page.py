@@ -72,6 +72,13 @@ def test_the_metric_on_the_page_steers_a_search(tmp_path: Path) -> None:
     assert re.search(r"^(Adopt the new|Keep the old) prompts of finish: ", said, re.MULTILINE)
 
 
+@pytest.mark.thorough
+def test_the_metric_of_five_arguments_on_the_page_is_one_that_gepa_takes() -> None:
+    (signature,) = re.findall(r"takes five arguments: `def short_and_right(\(.*?\))`", PAGE)
+    metric = eval(f"lambda {signature[1:-1]}: 1.0")  # of our own page
+    assert dspy.GEPA(metric=metric, reflection_lm=dspy.LM("openai/none"), max_metric_calls=1).metric_fn is metric
+
+
 def rows(head: str) -> dict[str, list[str]]:
     """The table below a row of headings: first cell → the others."""
     _, _, below = PAGE.partition(f"\n| {head} |")

@@ -151,6 +151,7 @@ def _interval(name: str) -> dict[str, str]:
 
 _RATIOS = ("test.token_ratio", "test.nominal_usd_ratio", "test.cost_usd_ratio")
 _SPENT = [f"cost.{part}" for part in ("search", "proposals", "evaluation")]
+_SOLVED = {"solved": "float64", "scored": "int64", "tasks": "int64"}
 _DESIGNS = {
     **dict.fromkeys(("design", "status", "reason", "program", "digest"), "string"),
     "unchanged": "bool",
@@ -162,9 +163,20 @@ _DESIGNS = {
     "test.verdict": "string",
     **{column: dtype for name in _RATIOS for column, dtype in _interval(name).items()},
     **_interval("optimism_interval"),
-    "advice": "string",
+    **dict.fromkeys(("advice", "cut_off"), "string"),
     **{f"{part}.{unit}": "Int64" for part in _SPENT for unit in ("calls", "tokens")},
     **{f"{part}.cost_usd": "float64" for part in _SPENT},
+}
+
+
+_PROGRAMS = {
+    "design": "string",
+    "program": "int64",
+    "digest": "string",
+    "kept": "bool",
+    **{f"{split}_{part}": dtype for split in ("dev", "train") for part, dtype in _SOLVED.items()},
+    **dict.fromkeys(("rollouts", "calls", "tokens"), "int64"),
+    "cost_usd": "float64",
 }
 
 
@@ -177,3 +189,9 @@ class OptimizeAnswer(Conclusion[OptimizationResult]):
         """A row per design: how its search ended, its scores on dev and test tasks, its gain, what to do, and what it cost."""
         rows = [flat(design.to_json()) for design in self.finding.designs]
         return rows_frame([{name: row.get(name) for name in _DESIGNS} for row in rows], _DESIGNS)
+
+    @property
+    def programs(self) -> pd.DataFrame:
+        """A row per program that a search tried: what it solved of how many dev and train tasks, its cost, whether it was kept."""
+        rows = [{"design": design.design, **program.to_json()} for design in self.finding.designs for program in design.tried]
+        return rows_frame(rows, _PROGRAMS)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from .comparison import Comparison, Pair, paired_test, pairs_of_family, with_outlook
+from .comparison import Comparison, Pair, paired_test, pairs_of_family
 from .measure import Measure
 from .paired import SCORES, PairedFlip
+from .planned_pairs import NOTHING, by_arm_of, planned_pairs
 from .record import Record
 from .statistics import ALPHA, Interval, independent_difference
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
@@ -186,21 +187,18 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     for name in (arm for design in designs for arm in (design.before, design.after)):
         if name not in accuracy:
             raise ValueError(f"no arm is called {name!r}")
-    by_arm = _by_arm(records)
+    by_arm = by_arm_of(records)
     values = {arm: task_values(found, METRICS[PRIMARY]) for arm, found in by_arm.items()}
     before = {design.design: values.get(design.before, NOTHING) for design in designs}
     after = {design.design: values.get(design.after, NOTHING) for design in designs}
-    tests = {(d.after, d.before): paired_test(PRIMARY, after[d.design], before[d.design], margin) for d in designs}
-    planned = with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
-    tested = {(pair.a, pair.b): pair for pair in planned}
+    tested = {pair.a: pair for pair in planned_pairs(records, [(d.before, d.after) for d in designs], alpha, margin)}
 
     def gain(design: Arms) -> Gain:
-        names = design.after, design.before
-        test = tests[names]
-        alone = None if test is None else test.flip.interval(alpha)
+        test = tested.get(design.after)
+        alone = None if test is None else _alone(after[design.design], before[design.design], margin, alpha)
         new, old = by_arm.get(design.after, []), by_arm.get(design.before, [])
         ratios = {} if test is None else {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
-        return Gain(design.design, accuracy[design.before], accuracy[design.after], tested.get(names), alone, **ratios)
+        return Gain(design.design, accuracy[design.before], accuracy[design.after], test, alone, **ratios)
 
     return Gains(
         tuple(map(gain, designs)),
@@ -211,18 +209,17 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     )
 
 
-NOTHING = TaskValues({}, {})
-
-
-def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
-    by_arm: dict[str, list[Record]] = {}
-    for record in records:
-        by_arm.setdefault(record.arm, []).append(record)
-    return by_arm
+def _alone(after: TaskValues, before: TaskValues, margin: float, alpha: float) -> Interval | None:
+    """Return the difference at the level of one design alone; None without a task in common."""
+    test = paired_test(PRIMARY, after, before, margin)
+    return None if test is None else test.flip.interval(alpha)
 
 
 def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:
-    """Return Σafter/Σbefore of a cost, over the tasks where it is known in both; None if there are none."""
+    """Return Σafter/Σbefore of a cost, over the tasks where it is known in both; None if there are none.
+
+    Tasks that are too few to bound it on either side give it no interval.
+    """
     new, old = (task_values(records, measure) for records in (after, before))
     tasks = [task for task in new.means if task in old.means]
     above, below = ([found.means[task] for task in tasks] for found in (new, old))
@@ -230,6 +227,8 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
         return None
     sums = PairedSums(above, below, [new.clusters[task] for task in tasks])
     low, high = sums.bounds(alpha / 2)
+    if low == 0 and math.isinf(high):
+        low = -math.inf
     return Interval(sums.value, low, high, len(tasks))
 
 

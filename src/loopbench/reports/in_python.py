@@ -64,7 +64,8 @@ def _as_setting(match: re.Match[str]) -> str:
         return f"{setting}={[value] if setting in FLAGS else value}"
     if value is not None and setting == "profiles" and _HYPHENED.fullmatch(value):
         return f"{setting}={[value]}"
-    if value is not None and (flag in _TAKES_WORDS or (setting not in FLAGS and value.startswith("'"))):
+    is_amount = value is not None and setting == "budget" and value[0].isdigit()
+    if value is not None and (flag in _TAKES_WORDS or is_amount or (setting not in FLAGS and value.startswith("'"))):
         return f"{setting}={value.strip(chr(39))!r}"
     return f"{setting}{rest}"
 

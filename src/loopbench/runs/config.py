@@ -22,6 +22,8 @@ from loopbench.protocol.names import is_local_model, nearest
 from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
 from loopbench.protocol.values import one_line
 
+from .typed_budgets import typed_limits
+
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=-MAX_SEED, le=MAX_SEED)]
@@ -54,7 +56,10 @@ class IfAbsent:
 
 
 class BudgetConfig(BaseModel):
-    """Limits on what may be spent. None means no limit."""
+    """Limits on what may be spent. None means no limit.
+
+    A number of calls, or a text such as `5000tokens`, stands for a table of limits.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -66,6 +71,11 @@ class BudgetConfig(BaseModel):
     """Maximum cost of the run in US dollars, as far as prices are known, counted over all its sessions."""
     seconds: Limit | None = None
     """Maximum running time of the run in seconds, counted over all its sessions."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_typed(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | BudgetConfig) else typed_limits(value)
 
 
 class TrialBudgetConfig(BudgetConfig):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,8 +21,7 @@ RUNS = Path("runs")
 def run_name(folder: Path) -> str:
     """Return a run's name in the folder of runs, however it was typed; `RUN/test` is the test of an optimization."""
     whole = folder.resolve()
-    is_test = whole.name == TEST and (whole.parent / MANIFEST).is_file() and is_optimization(whole.parent)
-    return f"{whole.parent.name}/{whole.name}" if is_test else whole.name
+    return f"{whole.parent.name}/{whole.name}" if is_test(whole) else whole.name
 
 
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
@@ -158,12 +158,17 @@ def is_optimization(folder: Path) -> bool:
     return read_manifest_json(folder).get("kind") == KIND
 
 
+def is_test(folder: Path) -> bool:
+    """Say whether a run directory is that of an optimization's test. Raises RunError for an unreadable manifest above it."""
+    whole = folder.resolve()
+    return whole.name == TEST and (whole.parent / MANIFEST).is_file() and is_optimization(whole.parent)
+
+
 def refuse_optimization(folder: Path, what: str) -> None:
     """Raise RunError for an optimization, and for its test, which is opened once; `what`: such as "extended"."""
-    parent = folder.resolve().parent
     if is_optimization(folder):
         raise RunError(f"{folder}: this is an optimization, which cannot be {what}; only comparisons can")
-    if folder.resolve().name == TEST and (parent / MANIFEST).is_file() and is_optimization(parent):
+    if is_test(folder):
         raise RunError(f"{folder}: this is the test of an optimization, which is opened once: it cannot be {what}")
 
 
@@ -172,5 +177,14 @@ def trials_folder(folder: Path) -> Path:
     if not is_optimization(folder):
         return folder
     if not (folder / TEST / MANIFEST).is_file():
-        raise RunError(f"{folder}: no trial of the test split was run yet")
+        raise RunError(f"{folder}: no trial of the test split was run yet; {_what_shows_a_search(folder)}")
     return folder / TEST
+
+
+def _what_shows_a_search(folder: Path) -> str:
+    """Return which commands show an optimization whose test was not begun."""
+    programs = sorted(folder.glob(f"designs/*/{OPTIMIZED}"))
+    report = f"loopbench report {shlex.quote(str(folder))} -v shows its search"
+    if not programs:
+        return report
+    return f"{report}, and loopbench diff LOOP {shlex.quote(str(programs[0]))} what changed in its prompts"

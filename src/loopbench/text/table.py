@@ -21,6 +21,13 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    def __str__(self) -> str:
+        """Return the table as a notebook's or a terminal's `print` shows it: the heading, then columns of equal width."""
+        lines = [[plain_line(cell) for cell in row] for row in (self.columns, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        shown = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines)
+        return "\n".join([plain_line(self.title), *shown])
+
 
 def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first: Sequence[str] = ()) -> str:
     """Return a page in Markdown: a heading, a list of first sentences, tables, and a list of notes."""

@@ -112,6 +112,25 @@ def test_where_no_gain_is_shown_the_cost_and_the_tasks_that_would_decide_are_tol
     assert re.search(r"; [\d,]+ tasks would decide \(chance about 8\d %\)$", line)
 
 
+@given(st.floats(0.05, 5), st.floats(0, 0.9), st.floats(0, 3))
+def test_as_many_are_only_what_is_shown_to_lie_within_a_tenth(value: float, below: float, above: float) -> None:
+    times = Interval(value, value * (1 - below), value + above, 60)
+    line = said(replace(gain_of(scores(30), scores(30)), token_ratio=times))
+    holds_1, is_narrow = times.low <= 1 <= times.high, times.low >= 0.9 and times.high <= 1.1
+    assert ("about as many tokens" in line) == (holds_1 and is_narrow)
+    assert ("not told apart from as many" in line) == (holds_1 and not is_narrow)
+    assert f"{value:.2f} " in line
+
+
+def test_a_ratio_of_a_few_tasks_has_no_interval_and_says_so() -> None:
+    records = gain_of(scores(2, 5), scores(3, 5), tokens=(1000, 2440))
+    assert records.token_ratio is not None
+    assert not records.token_ratio.is_known
+    line = said(records)
+    assert "the new ones take 2.44 times the tokens on 5 test tasks, which are too few for an interval; " in line
+    assert "∞" not in line
+
+
 def test_few_tasks_are_said_to_be_too_few() -> None:
     assert "too few to tell how many would decide" in said(gain_of([0.0, 1.0], [1.0, 1.0]))
 

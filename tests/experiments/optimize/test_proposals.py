@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.budgets import BudgetSpent
+from loopbench.experiments.optimize.budget_spent import BudgetSpent
 from loopbench.experiments.optimize.candidates import SearchCost
 from loopbench.experiments.optimize.event_loop_thread import Background
 from loopbench.experiments.optimize.proposals import Proposals

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.budgets import BudgetSpent
+from loopbench.experiments.optimize.budget_spent import BudgetSpent
 from loopbench.experiments.optimize.compiling import Uncaught
 from loopbench.experiments.optimize.raising import LEAST_ERRORS, Raising, watched_metric
 

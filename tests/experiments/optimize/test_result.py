@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_the_names_that_scripts_read_are_there(write):
     top = {"run", "digest", "complete", "state", "invalid", "optimizer", "budget", "splits", "designs", "ranking", "test"}
     assert made.keys() == top
     names = {"design", "status", "reason", "program", "digest", "unchanged", "candidates", "chosen", "dev", "test", "optimism"}
-    assert made["designs"][0].keys() == names | {"cost", "warnings", "optimism_interval", "advice"}
+    assert made["designs"][0].keys() == names | {"cost", "warnings", "optimism_interval", "advice", "cut_off", "programs"}
     spent = {"search", "proposals", "evaluation", "amortised"}
     uses = {"per_task_before", "per_task_after", "per_solved_before", "per_solved_after"}
     assert made["designs"][0]["cost"].keys() == spent | uses
@@ -117,7 +118,7 @@ def test_a_search_that_goes_on(write):
     assert (made["ranking"], made["test"], made["designs"][1]["dev"]) == (None, None, None)
     assert made["designs"][0]["dev"]["gain"] == 0.5
     assert verdicts(found) == []
-    assert [table.title for table in tables(found)] == ["Gains by COPRO, budget 100calls for each design", "Cost"]
+    assert [table.title for table in tables(found)] == ["Gains by COPRO, budget 100calls for each design", "Cost", PROGRAMS]
     assert found.state in to_markdown(found)
 
 
@@ -133,7 +134,9 @@ def test_a_test_that_was_opened_and_not_begun(write):
     for path in (folder / TEST).iterdir():
         path.unlink()
     assert optimization_result(folder).state == "incomplete: no trial of the test split was run yet"
-    with pytest.raises(RunError, match="no trial of the test split"):
+    program = folder / "designs/1-bare/optimized.json"
+    said = f"; loopbench report {folder} -v shows its search, and loopbench diff LOOP {program} what changed in its prompts"
+    with pytest.raises(RunError, match=f"no trial of the test split was run yet{re.escape(said)}$"):
         trials_folder(folder)
 
 
@@ -250,10 +253,12 @@ def test_an_end_that_cannot_be_read_is_told(write, text):
 
 # What is printed.
 
+PROGRAMS = "Programs that each search tried; a score of a part of the tasks is not that of all of them"
+
 
 def test_tables(write):
     found = shown(optimization_result(write(A, B)))
-    assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost"]
+    assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost", PROGRAMS]
     bare, finish = found["Gains by COPRO, budget 100calls for each design"]
     assert (bare["dev"], bare["verdict"]) == ("0.000 → 0.500", "better")
     assert bare["optimism"].startswith("0.000 [-")

@@ -17,7 +17,7 @@ import pytest
 from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam.program import LoopProgram, ProgramResult, SampledPrediction
-from loopbench.experiments.optimize.budgets import BudgetSpent
+from loopbench.experiments.optimize.budget_spent import BudgetSpent
 from loopbench.experiments.optimize.rollouts import Key, Rollouts, RunStopped
 from loopbench.protocol import (
     Model,

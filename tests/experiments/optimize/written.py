@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.optimize.candidates import SearchCost, SearchEnd
-from loopbench.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS
 from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
 from loopbench.experiments.optimize.result import OptimizationResult
 from loopbench.experiments.optimize.tables import tables
 from loopbench.metrics.record import Record
-from loopbench.protocol import Prompt, program_digest
+from loopbench.protocol import Program, Prompt, program_digest
 from loopbench.runs.store.files import read_manifest_json, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from tests.sealing import reseal
@@ -34,10 +34,12 @@ class Written:
     instructions: str = "Better."
     status: str = "finished"
     changes: Mapping[str, Any] = field(default_factory=dict)
+    left: tuple[tuple[str, float], ...] = ()
+    """Dev tasks that one more program had run when the search ended, and its scores."""
 
     @property
     def digest(self) -> str:
-        return program_digest({"decide": Prompt(self.instructions, {}, {})})
+        return program_digest(program_of(self.instructions))
 
     @property
     def ended(self) -> SearchEnd:
@@ -57,6 +59,8 @@ class Written:
         return replace(found, **self.changes)
 
 
+LEFT = "Own.\nAnd <b>better</b> still."
+"""The instructions of a program that the budget kept from being scored on all dev tasks."""
 ONCE = "optimization: rollouts + proposals + evaluation"
 A, B = Written("bare", 20, 50), Written("finish", 30, 32)
 Write = Callable[..., Path]
@@ -87,12 +91,39 @@ def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
     }
 
 
+def program_of(instructions: str) -> Program:
+    return {"decide": Prompt(instructions, {}, {})}
+
+
+def candidates_of(design: Written) -> list[Candidate]:
+    """The programs that a design tried: its own, the kept one, and what was left unfinished."""
+    own, kept = ("Own.", design.ended.before), (design.instructions, design.ended.after)
+    tried = {0: own, design.ended.chosen: kept} | ({4: (LEFT, dict(design.left))} if design.left else {})
+    return [_candidate(number, program_of(text), dev) for number, (text, dev) in tried.items()]
+
+
+def _candidate(number: int, program: Program, dev: Mapping[str, float]) -> Candidate:
+    return Candidate(number, program_digest(program), program, {"r1": 1.0}, dev)
+
+
+def rollout(program: str, task: str, *, beyond: bool = False) -> dict[str, Any]:
+    spent = SearchCost(1, 3, 300).to_json()
+    return {"key": [program, task, 0, None], "record": {}, "calls": [], "feedback": "", "spent": spent, "beyond": beyond}
+
+
 def write_design(folder: Path, design: Written) -> None:
     folder.mkdir(parents=True)
     log = JsonLinesLog(folder / ROLLOUTS)
     for task in ("d1", "d2"):
-        log.append({"key": [OWN, task, 0, None], "record": {}, "calls": [], "feedback": ""})
+        log.append(rollout(OWN, task))
+    for task, _ in design.left:
+        log.append(rollout(program_digest(program_of(LEFT)), task))
+    log.append(rollout(OWN, "d1", beyond=True))
     log.close()
+    (folder / CANDIDATES).write_text(
+        json.dumps({"candidates": [each.to_json() for each in candidates_of(design)]}), encoding="utf-8"
+    )
+    reseal(folder / CANDIDATES)
     program = {"decide": {"signature": {"instructions": design.instructions}, "demos": []}, "loopbench": {"loop": design.design}}
     (folder / PROGRAM).write_text(json.dumps(program), encoding="utf-8")
     reseal(folder / PROGRAM)

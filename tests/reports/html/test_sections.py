@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -19,10 +18,6 @@ from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.experiments.optimize.config import OptimizeConfig, SearchConfig
-from loopbench.experiments.optimize.prepare import prepare as prepare_optimization
-from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
-from loopbench.experiments.optimize.run import run as optimize
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.base_rates import doubts_in_words
 from loopbench.experiments.why.why import ArmLosses, why
@@ -43,14 +38,13 @@ from loopbench.reports.html.document import (
     Subsection,
     cell_text,
 )
-from loopbench.reports.html.page import optimization_html, report_html, sections
+from loopbench.reports.html.page import report_html, sections
 from loopbench.reports.html.side_by_side import MAX_PIECES, cut, side_by_side
 from loopbench.reports.html.verdict import verdict_section
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import TRACES
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
-from tests.sealing import reseal
 
 
 def of(found: Results, name: str, **options: Any) -> PageSection:
@@ -358,53 +352,6 @@ def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation
 
 def test_a_comparison_that_is_no_ablation_has_no_effects(breeze):
     assert "effects" not in {section.id for section in sections(breeze)}
-
-
-# --- optimizations ---
-
-
-@pytest.fixture(scope="module")
-def optimized(tmp_path_factory) -> OptimizationResult:
-    """One design, a few rollouts."""
-    folder = tmp_path_factory.mktemp("o")
-    compare = CompareConfig(
-        loops=("bare",), profiles=("teachable",), suite="arithmetic(size=60)", tasks=6, runs=folder, mlflow=False
-    )
-    made = prepare_optimization(OptimizeConfig(compare=compare, search=SearchConfig(train=4, dev=4)))
-    assert optimize(made) == ""
-    return optimization_result(made.folder)
-
-
-@pytest.mark.thorough
-def test_an_optimization_has_its_gains_before_its_test(optimized, safe):
-    found = safe(optimization_html(optimized))
-    headings = [element.text.strip() for element in found.named("h2")]
-    assert headings[:3] == ["Verdict", "Gains, ranking and cost", "Optimized programs"]
-    assert {"Test: Verdict", "Test: The arms in numbers", "Test: Pair by pair"} <= set(headings)
-    assert {"run", f"{optimized.folder.name}/test"} <= {element.text for element in found.named("th", "td")}
-    assert "What each design gained" in [element.text for element in found.named("title")]
-    assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
-
-
-@pytest.mark.thorough
-def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
-    designs = tuple(
-        replace(design, design=f"{design.design}{hostile}", warnings=(hostile,), ended=replace(design.ended, reason=hostile))
-        for design in optimized.designs
-    )
-    safe(optimization_html(replace(optimized, designs=designs)))
-
-
-@pytest.mark.thorough
-def test_an_optimization_without_its_test_has_a_page(optimized, safe, tmp_path):
-    shutil.copytree(optimized.folder, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "test")
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    manifest["splits"]["test"]["opened"] = None
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
-    reseal(tmp_path / "run" / "manifest.json")
-    found = safe(optimization_html(optimization_result(tmp_path / "run")))
-    assert "no trial of the test split was run yet" in found.named("main")[0].text
 
 
 # --- tables ---

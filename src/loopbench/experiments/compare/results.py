@@ -11,12 +11,14 @@ from typing import Any
 
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.harness import Harness, harness
+from loopbench.metrics.planned_pairs import with_planned_pairs
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike, columns, records_digest, trace_lengths, where
 from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.views import AtBudget, Views, at_budgets, views
 from loopbench.models.prices import read_tag
 from loopbench.protocol.counts import counted
+from loopbench.runs.folders import is_test
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
 from loopbench.runs.store.each_record import one_of
@@ -34,6 +36,13 @@ from .verdict.trial_limits import trial_limits
 
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
+
+
+PLANNED = (
+    "The pairs of a design's old and new prompts were planned: their p values and intervals are adjusted over the designs, "
+    "those of other pairs over all pairs."
+)
+"""What to say of the pairs of an optimization's test."""
 
 
 @dataclass(frozen=True)  # no slots, so that slow properties are cached
@@ -170,16 +179,25 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
     if are_mixed(arms):
         compared = replace(compared, pooled=())
+    planned = before_and_after(manifest) if is_test(folder) else []
+    compared = with_planned_pairs(compared, records, planned)
     compared = replace(
         compared,
         main_warnings=(*compared.main_warnings, *_warnings(folder, manifest, records)),
-        remarks=tuple(_remarks(manifest)),
+        remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=trial_limits(manifest.config, manifest.versions),
     )
     if at is not None:
         at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
         compared = replace(compared, remarks=(at.remark, *compared.remarks))
     return Results(folder, manifest, records, compared, at)
+
+
+def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
+    """Return the two arms of each design in an optimization's test: first all designs as they were, then with their programs."""
+    names = [arm.arm for arm in manifest.arms]
+    half = len(names) // 2
+    return list(zip(names[:half], names[half:], strict=False))
 
 
 def _warnings(folder: Path, manifest: Manifest, records: Sequence[Record]) -> Iterator[str]:

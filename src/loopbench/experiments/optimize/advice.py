@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from loopbench.experiments.compare.verdict.undecided import what_decides
 from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Gain
+from loopbench.metrics.gate import MORE
 from loopbench.metrics.statistics import Interval
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval
 
 
@@ -53,10 +55,15 @@ class _Cost:
     """As ` uncached`; empty where there is one way only."""
 
     def __str__(self) -> str:
-        times = interval(self.times, 2)
-        if self.times.low <= 1 <= self.times.high:
-            return f"about as many {self.counted}{self.counted_how} ({times} times)"
-        return f"{times} times the {self.counted}{self.counted_how}"
+        times, what = interval(self.times, 2), f"{self.counted}{self.counted_how}"
+        if not self.times.is_known:
+            tasks = counted(self.times.n, "test task, which is", "test tasks, which are")
+            return f"{self.times.value:.2f} times the {what} on {tasks} too few for an interval"
+        if not self.times.low <= 1 <= self.times.high:
+            return f"{times} times the {what}"
+        if self.times.low >= 1 - MORE and self.times.high <= 1 + MORE:
+            return f"about as many {what} ({times} times)"
+        return f"{times} times the {what}, not told apart from as many"
 
 
 def _costs(gain: Gain) -> list[_Cost]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, Self
 
 from loopbench.metrics.record import Record
-from loopbench.protocol import Program
+from loopbench.protocol import Program, Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,40 @@ class Candidate:
         """The mean over the dev tasks that it was scored on; None if there are none."""
         return mean_of(self.dev)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "number": self.number,
+            "digest": self.digest,
+            "train": dict(self.train),
+            "dev": dict(self.dev),
+            "counts": self.counts,
+            "program": {
+                name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
+                for name, prompt in self.program.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], like: Program) -> Self:
+        """Read plain JSON; `like`: a program whose predictors have the same fields, where these are known.
+
+        Raises KeyError, TypeError, ValueError or AttributeError for anything else.
+        """
+        program = {
+            name: replace(like.get(name, _FIELDS_UNKNOWN), instructions=state["instructions"], demos=tuple(state["demos"]))
+            for name, state in data["program"].items()
+        }
+        counts = data.get("counts", True)  # older runs do not tell
+        return cls(data["number"], data["digest"], program, data["train"], data["dev"], counts)
+
 
 def mean_of(scores: Mapping[str, float]) -> float | None:
     """Return the mean of scores by task; None if there are none."""
     return sum(scores.values()) / len(scores) if scores else None
 
+
+_FIELDS_UNKNOWN = Prompt("", {}, {})
 
 Status = Literal["finished", "budget", "failed"]
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from loopbench.experiments.optimize.budgets import Budget
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.names import nearest
 from loopbench.runs.config import (
@@ -39,9 +38,9 @@ class SearchConfig(BaseModel):
 
     optimizer: str = "BootstrapFewShot"
     """Optimizer (teleprompter), `name` or `name(option=value)`."""
-    budget: Budget = DEFAULT_BUDGET
+    budget: BudgetConfig = DEFAULT_BUDGET
     """Limits on what the rollouts of each design may spend."""
-    proposer_budget: Budget | None = None
+    proposer_budget: BudgetConfig | None = None
     """Limits on what the optimizer's own requests for each design may spend; if absent, the same as `budget`."""
     proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
     """Model that proposes prompts: a real one, or `scripted`."""

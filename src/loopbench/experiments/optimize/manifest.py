@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from loopbench.protocol.names import without_process
 from loopbench.runs.config import BudgetConfig, Positive, Repeats, Seed
-from loopbench.runs.folders import is_optimization
+from loopbench.runs.folders import RUNS, is_optimization
 from loopbench.runs.manifest import Count, ManifestPart, fitting
 from loopbench.runs.store.files import RunError
 
@@ -93,7 +93,9 @@ class CompareSettings(BaseModel):
     suite: str = ""
     models: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
+    tasks: Positive | None = None
     repeats: Repeats
+    runs: str = str(RUNS)
 
 
 class OptimizationSettings(BaseModel):

@@ -20,7 +20,7 @@ from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.values import error_text
 from loopbench.runs.store.files import RunError
 
-from .budgets import BudgetSpent
+from .budget_spent import BudgetSpent
 from .candidates import SearchCost
 from .event_loop_thread import Background
 from .log import JsonLinesLog, read_log

@@ -16,7 +16,7 @@ from typing import Any
 
 from loopbench.protocol.counts import counted
 
-from .budgets import BudgetSpent
+from .budget_spent import BudgetSpent
 from .compiling import Uncaught
 from .quiet_dspy import Warn, with_place
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.results import Results, before_and_after, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
 from loopbench.metrics.statistics import ALPHA, Interval
 from loopbench.protocol.counts import counted
@@ -18,9 +18,11 @@ from loopbench.runs.store.files import MANIFEST, RunError, read_document
 
 from .advice import advice
 from .candidates import SearchCost, SearchEnd
-from .files import ENDED, PROGRAM, ROLLOUTS, saved_digest
+from .cut_off import cut_off
+from .files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
 from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
+from .tried import TriedProgram, rolled_out, tasks_of, tried_programs
 
 EVERYTHING_RAN = "all trials are there, what MLflow lacks may be added"
 """What to say of a run that was cut off after its last trial."""
@@ -55,6 +57,10 @@ class DesignResult:
     warnings: tuple[str, ...]
     advice: str = ""
     """Whether to adopt its new prompts, in a sentence; empty without a whole and valid test."""
+    tried: tuple[TriedProgram, ...] = ()
+    """The programs that its search tried, its own first; empty while it is not done."""
+    cut_off: str = ""
+    """That the budget ended its search before a program that was ahead had run all dev tasks, in a sentence; else empty."""
 
     @property
     def status(self) -> str:
@@ -95,6 +101,8 @@ class DesignResult:
             "optimism": None if self.optimism is None else self.optimism.value,
             "optimism_interval": None if self.optimism is None else self.optimism.as_dict(),
             "advice": self.advice,
+            "cut_off": self.cut_off,
+            "programs": [program.to_json() for program in self.tried],
             "cost": {
                 **spent,
                 "per_task_before": None if before is None else before.per_task.to_json(),
@@ -197,8 +205,8 @@ def optimization_result(folder: Path) -> OptimizationResult:
         if test is not None and arms is not None:
             _check_arms(test, arms, {} if opened is None else opened.programs, designs)
         gained = None if test is None or arms is None else gains(test.comparison, test.records, arms)
-        tasks = manifest.settings.search.amortize
-        design_results = tuple(_design(design, place, arms, gained, test, tasks) for place, design in enumerate(designs))
+        tested = _Tested(test, arms, gained)
+        design_results = tuple(_design(design, place, tested, manifest) for place, design in enumerate(designs))
     except RunError:
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -216,6 +224,7 @@ class _DesignFiles:
         self.own = own
         self.ended = _ended(folder / ENDED)
         self.rollouts = folder / ROLLOUTS
+        self.candidates = folder / CANDIDATES
 
 
 def _ended(path: Path) -> SearchEnd | None:
@@ -228,30 +237,49 @@ def _ended(path: Path) -> SearchEnd | None:
 
 
 def _arms(test: Results, designs: Sequence[_DesignFiles]) -> list[Arms]:
-    """Return the arms of the test: first all designs as they were, then in the same order with their programs."""
-    names = [arm.arm for arm in test.manifest.arms]
-    if len(names) != 2 * len(designs):
-        raise RunError(f"{test.folder}: {counted(len(names), 'arm')} for {len(designs)} designs, which have two each")
-    return [
-        Arms(design.design, before, after)
-        for design, before, after in zip(designs, names[: len(designs)], names[len(designs) :], strict=True)
-    ]
+    """Return the arms of the test by design."""
+    arms = len(test.manifest.arms)
+    if arms != 2 * len(designs):
+        raise RunError(f"{test.folder}: {counted(arms, 'arm')} for {len(designs)} designs, which have two each")
+    return [Arms(design.design, *arms) for design, arms in zip(designs, before_and_after(test.manifest), strict=True)]
 
 
-def _design(
-    files: _DesignFiles, place: int, arms: Sequence[Arms] | None, gained: Gains | None, test: Results | None, tasks: int
-) -> DesignResult:
-    ended = files.ended
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """The test so far; each part is None where there is none."""
+
+    test: Results | None
+    arms: Sequence[Arms] | None
+    gains: Gains | None
+
+
+def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: OptimizationManifest) -> DesignResult:
+    ended, gained, test, arms = files.ended, tested.gains, tested.test, tested.arms
+    if ended is None:
+        return DesignResult(
+            files.design, files.folder, files.own, None, None, None if gained is None else gained.gains[place], None, ()
+        )
     alpha = ALPHA if gained is None else gained.alpha
     clusters = {} if gained is None else _clusters(files.rollouts)
-    dev = None if ended is None else dev_gain(ended.before, ended.after, clusters, alpha)
-    gain = None if gained is None else gained.gains[place]
-    cost = None if test is None or arms is None or ended is None else _cost(ended, arms[place], test, tasks)
-    warned, said = (() if ended is None else ended.warnings), ""
-    if gain is not None and ended is not None and test is not None and test.is_complete and not test.comparison.invalid:
+    gain, said = None if gained is None else gained.gains[place], ""
+    if gain is not None and test is not None and test.is_complete and not test.comparison.invalid:
         unchanged = ended.digest == files.own
         said = advice(gain, is_unchanged=unchanged, has_failed=ended.status == "failed", alpha=alpha)
-    return DesignResult(files.design, files.folder, files.own, ended, dev, gain, cost, warned, said)
+    search, rollouts = manifest.settings.search, rolled_out(files.rollouts)
+    tried = tried_programs(files.candidates, rollouts, ended, tasks_of(manifest))
+    return DesignResult(
+        files.design,
+        files.folder,
+        files.own,
+        ended,
+        dev_gain(ended.before, ended.after, clusters, alpha),
+        gain,
+        None if test is None or arms is None else _cost(ended, arms[place], test, search.amortize),
+        ended.warnings,
+        said,
+        tried,
+        cut_off(ended, tried, rollouts.last, search.budget),
+    )
 
 
 def _clusters(rollouts: Path) -> dict[str, str]:

@@ -33,7 +33,7 @@ from loopbench.runs.store.files import RunError
 from loopbench.runs.trial.setting import FinishedTrial, NotRun, TrialContext
 from loopbench.runs.trial.trial import run_trial
 
-from .budgets import BudgetSpent
+from .budget_spent import BudgetSpent
 from .candidates import Candidate, SearchCost, Watcher
 from .event_loop_thread import Background
 from .feedback import feedback

@@ -7,7 +7,6 @@ import json
 import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,6 @@ from loopbench.experiments.optimize.prepare import (
 )
 from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
-from loopbench.protocol import Program
 from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import readable
@@ -46,7 +44,7 @@ from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels, open_models
 from loopbench.text.plain_text import json_safe
 
-from .budgets import BudgetSpent
+from .budget_spent import BudgetSpent
 from .candidates import Candidate, SearchEnd, Status, Watcher
 from .compiling import OptimizerFailed, Workshop
 from .event_loop_thread import Background
@@ -258,23 +256,8 @@ def _save(setup: Optimization, design: DesignSearch, rollouts: Rollouts, ended: 
     }
     state = LoopProgram(loop_with(arm.loop, final.program)).dump_state()
     write_json(design.folder / PROGRAM, {**state, "metadata": {"dependency_versions": dependency_versions()}, ABOUT: about})
-    write_json(design.folder / CANDIDATES, {"candidates": [_candidate(item) for item in rollouts.candidates.values()]})
+    write_json(design.folder / CANDIDATES, {"candidates": [item.to_json() for item in rollouts.candidates.values()]})
     write_json(design.folder / ENDED, ended.to_json())
-
-
-def _candidate(item: Candidate) -> dict[str, Any]:
-    program = {
-        name: {"instructions": prompt.instructions, "demos": [dict(demo) for demo in prompt.demos]}
-        for name, prompt in item.program.items()
-    }
-    return {
-        "number": item.number,
-        "digest": item.digest,
-        "train": dict(item.train),
-        "dev": dict(item.dev),
-        "counts": item.counts,
-        "program": program,
-    }
 
 
 def _final_candidate(design: DesignSearch) -> Candidate:
@@ -282,16 +265,11 @@ def _final_candidate(design: DesignSearch) -> Candidate:
     path = design.folder / CANDIDATES
     try:
         items = read_document(path)["candidates"]
-        item = items[design.ended().chosen]
         own = design.arm.loop.predictors  # type: ignore[attr-defined]  # checked when it was looked up
-        program: Program = {
-            name: replace(own[name], instructions=state["instructions"], demos=tuple(state["demos"]))
-            for name, state in item["program"].items()
-        }
-        return Candidate(item["number"], item["digest"], program, item["train"], item["dev"])
+        return Candidate.from_json(items[design.ended().chosen], own)
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (AttributeError, ValueError, KeyError, IndexError, TypeError) as error:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 

@@ -9,29 +9,36 @@ from loopbench.metrics.gains import Amortised, Change, Cost, Gains, Ranked, Rank
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels as metric_labels
 from loopbench.protocol.counts import counted
+from loopbench.runs.typed_budgets import budget_text
 from loopbench.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 from loopbench.text.table import Table, markdown_page
 
-from .budgets import budget_text
 from .candidates import SearchCost
 from .result import DesignResult, OptimizationResult
+from .searched_prompts import UNKNOWN, programs_table
 
-UNKNOWN = "–"
 ONE_TIME = "rollouts + proposals + evaluation"
 """What an optimization spends once, in the order in which the table of costs adds it up."""
 
 
 def tables(result: OptimizationResult) -> tuple[Table, ...]:
+    """Return the tables of designs, ranking, cost and the programs that were tried, without empty ones."""
+    programs = programs_table(result)
+    return (*gain_tables(result), *([programs] if programs.rows else []))
+
+
+def gain_tables(result: OptimizationResult) -> tuple[Table, ...]:
     """Return the tables of designs, ranking and cost, without empty ones."""
-    candidates = [_designs(result), _ranking(result), _cost(result)]
-    return tuple(table for table in candidates if table.rows)
+    made = [_designs(result), _ranking(result), _cost(result)]
+    return tuple(table for table in made if table.rows)
 
 
 def verdicts(result: OptimizationResult) -> list[str]:
-    """Return the best loop before and after, by how much dev scores flattered, and for each design whether to adopt its prompts."""
-    if result.gains is None or result.invalid:
-        return []
-    return [line for line in (_best(result.gains), _overfitting(result), *(design.advice for design in result.designs)) if line]
+    """Return the best loop before and after, by how much dev scores flattered, and for each design whether to adopt its prompts;
+    then which searches the budget cut off before a program that was ahead had run all dev tasks."""
+    gains = None if result.invalid else result.gains
+    tested = [] if gains is None else [_best(gains), _overfitting(result), *(design.advice for design in result.designs)]
+    return [line for line in (*tested, *(design.cut_off for design in result.designs)) if line]
 
 
 UNCHANGED = "same program"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
 from .svg import element, percent
+
+if TYPE_CHECKING:
+    from loopbench.experiments.optimize.program_text import DiffLine
 
 _NUMBER = re.compile(r"[<>~≥≤]?[+\-−]?\$?\d[\d.,]*(?![\w-])")
 UNKNOWN = "–"
@@ -128,6 +131,13 @@ class Subsection:
 
 
 @dataclass(frozen=True, slots=True)
+class Diff:
+    """How one text differs from another, line by line."""
+
+    lines: tuple[DiffLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """One piece of a trace."""
 
@@ -156,7 +166,7 @@ class SideBySide:
     trials: tuple[SideView, SideView]
 
 
-Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code
+Block = Paragraph | Items | Banner | Grid | Figure | Folded | Subsection | SideBySide | Code | Diff
 
 
 def kind_of(block: Block) -> str:

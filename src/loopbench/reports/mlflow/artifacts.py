@@ -46,7 +46,8 @@ def note(result: Mapping[str, Any]) -> str:
     if result["invalid"]:
         lines.append("**Invalid: no verdict of this run holds.**")
     lines += [_gain(item) for item in result["designs"]]
-    if said := [f"- {markdown_cell(item['advice'])}" for item in result["designs"] if item["advice"]]:
+    sentences = [item[name] for name in ("advice", "cut_off") for item in result["designs"] if item[name]]
+    if said := [f"- {markdown_cell(sentence)}" for sentence in sentences]:
         lines += ["", *said]
     ranking = result["ranking"]
     if ranking is not None and ranking["highest_before"] is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
+from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd, mean_of
 from loopbench.experiments.optimize.files import CANDIDATES
 from loopbench.experiments.optimize.manifest import DesignEntry, OptimizationManifest
+from loopbench.experiments.optimize.tried import SearchTasks, tasks_of
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program
 from loopbench.runs.store.files import read_document
@@ -25,6 +26,8 @@ class CandidateRow:
     candidate: Candidate
     shown: bool
     """Whether it gets a run of its own."""
+    tasks: SearchTasks
+    """How many there are in all."""
     rollouts: int = 0
     calls: int = 0
     tokens: int = 0
@@ -33,10 +36,15 @@ class CandidateRow:
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        scores = self.candidate.train.values()
+        """Its metrics: `dev` and `train` are over all tasks of their split, so that candidates can be sorted by them."""
+        dev, train = self.candidate.dev, self.candidate.train
         return {
-            "dev": self.candidate.dev_mean,
-            "train": sum(scores) / len(scores) if scores else None,
+            "dev": mean_of(dev) if len(dev) >= self.tasks.dev else None,
+            "dev_so_far": mean_of(dev),
+            "dev_tasks": len(dev),
+            "train": mean_of(train) if len(train) >= self.tasks.train else None,
+            "train_so_far": mean_of(train),
+            "train_tasks": len(train),
             # a candidate that only its file tells of was rolled out in an earlier session
             "rollouts": self.rollouts or None,
             "calls": self.calls or None,
@@ -51,6 +59,8 @@ class DesignRow:
     design: str
     about: DesignEntry
     """The design's part of the manifest."""
+    tasks: SearchTasks
+    """How many the optimizer has."""
     rows: dict[int, CandidateRow] = field(default_factory=dict)
     """Number of a candidate → its row."""
     best: int | None = None
@@ -70,7 +80,7 @@ class DesignRow:
         """Return the candidate's row, brought up to date."""
         row = self.rows.get(candidate.number)
         if row is None:
-            row = self.rows[candidate.number] = CandidateRow(candidate, shown=False)
+            row = self.rows[candidate.number] = CandidateRow(candidate, shown=False, tasks=self.tasks)
             row.shown = candidate.counts and self.tried <= MAX_CHILDREN
         elif candidate.counts and not row.candidate.counts:
             row.shown = row.shown or self.tried < MAX_CHILDREN
@@ -78,9 +88,9 @@ class DesignRow:
         row.changed = self.changed = True
         return row
 
-    def judge(self, candidate: Candidate, dev_tasks: int) -> None:
+    def judge(self, candidate: Candidate) -> None:
         """Make a candidate the best one if its mean is the highest; of equal candidates the first stays the best."""
-        if self.ended is not None or candidate.dev_mean is None or len(candidate.dev) < dev_tasks:
+        if self.ended is not None or candidate.dev_mean is None or len(candidate.dev) < self.tasks.dev:
             return
         self._whole[candidate.number] = candidate.dev_mean
         best = max(self._whole, key=lambda number: (self._whole[number], -number))
@@ -133,7 +143,8 @@ class SearchBoard:
     def __init__(self, folder: Path, manifest: OptimizationManifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.designs = {about.design: DesignRow(about.design, about) for about in manifest.designs}
+        tasks = tasks_of(manifest)
+        self.designs = {about.design: DesignRow(about.design, about, tasks) for about in manifest.designs}
         self.result: Mapping[str, Any] | None = None
         self.page = ""
         """The page of the result."""
@@ -152,7 +163,7 @@ class SearchBoard:
         row.calls += record.lm_calls
         row.tokens += record.tokens
         found.search = search
-        found.judge(candidate, self.manifest.splits["dev"].tasks)
+        found.judge(candidate)
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.designs[design].proposals = proposals
@@ -171,16 +182,4 @@ class SearchBoard:
 
 def _tried(path: Path, like: Program) -> list[Candidate]:
     """Return all candidates of a design that ended in an earlier session. Raises OSError, ValueError and KeyError."""
-    return [
-        Candidate(
-            *(item["number"], item["digest"], _program(item["program"], like), item["train"], item["dev"]),
-            counts=item.get("counts", True),  # older runs do not tell
-        )
-        for item in read_document(path)["candidates"]
-    ]
-
-
-def _program(states: Mapping[str, Any], like: Program) -> Program:
-    return {
-        name: replace(like[name], instructions=state["instructions"], demos=tuple(state["demos"])) for name, state in states.items()
-    }
+    return [Candidate.from_json(item, like) for item in read_document(path)["candidates"]]

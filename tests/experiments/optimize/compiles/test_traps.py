@@ -21,7 +21,7 @@ from dspy.utils.parallelizer import ParallelExecutor
 
 from loopbench.dspy_seam import lm_of
 from loopbench.dspy_seam.program import LoopProgram, PredictorCall, loop_with
-from loopbench.experiments.optimize.budgets import BudgetSpent
+from loopbench.experiments.optimize.budget_spent import BudgetSpent
 from loopbench.experiments.optimize.compiling import OptimizerFailed, Workshop, judge
 from loopbench.experiments.optimize.optimizer import optimizer_named, unread_proposals_warning
 from loopbench.experiments.optimize.rollouts import Rollouts

@@ -20,6 +20,7 @@ from loopbench.experiments.optimize.manifest import (
     DesignEntry,
     OptimizationManifest,
 )
+from loopbench.experiments.optimize.tried import SearchTasks
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, program_digest
 from loopbench.protocol.names import parse_spec
@@ -122,7 +123,7 @@ class Made:
 def write_design(folder: Path, design: str, about: dict[str, Any]) -> None:
     folder.mkdir(parents=True)
     ended, kept = end_of(design)
-    row = board.DesignRow(design, DesignEntry.model_validate(about))
+    row = board.DesignRow(design, DesignEntry.model_validate(about), SearchTasks(5, len(TASKS)))
     (folder / PROGRAM).write_text(program_file(row, kept), encoding="utf-8")
     (folder / ENDED).write_text(json.dumps(ended.to_json()), encoding="utf-8")
     reseal(folder / ENDED)

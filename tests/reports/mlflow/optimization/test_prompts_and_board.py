@@ -72,7 +72,7 @@ ONE_DESIGN = OptimizationManifest(
     profiles={},
     optimizer=OptimizerEntry(spec="GEPA", name="GEPA", options={}),
     designs=(DesignEntry(design="x", folder="x", loop="x", options={}, program=""),),
-    splits={"dev": SplitEntry(tasks=len(TASKS), digest="b")},
+    splits={"train": SplitEntry(tasks=5, digest="a"), "dev": SplitEntry(tasks=len(TASKS), digest="b")},
     packages={},
     python="3.11",
     platform="Linux",

@@ -114,7 +114,9 @@ def test_a_design_that_ended_untracked_is_shown_from_its_files(light: Made, plai
     late, whole = ({row[0]: row for row in rows} for rows in (everything(client_of(light), "late"), plain))
     assert late.keys() == whole.keys()
     child = f"{TITLE} > {DESIGNS[0]} > candidate {CHOSEN}"
-    assert late[child][3] == {key: whole[child][3][key] for key in ("dev", "train")}
+    assert late[child][3] == {
+        key: whole[child][3][key] for key in ("dev", "dev_so_far", "dev_tasks", "train_so_far", "train_tasks")
+    }
 
 
 @pytest.mark.parametrize(("failing", "status"), [(1, "KILLED"), (2, "FAILED")])

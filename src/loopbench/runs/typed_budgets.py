@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator
-
-from loopbench.runs.config import BudgetConfig
+from typing import Any, Protocol
 
 _PART = re.compile(r"(\$?)\s*(\d+(?:\.\d+)?(?:e\+?\d{1,2}|e-\d{1,2})?)\s*([a-z]*)", re.ASCII)
 _UNITS = {
@@ -26,12 +23,32 @@ MAX = Decimal(10**15)
 _FORM = "write calls, tokens or dollars, such as 2000, 2000calls, 1.5e6tokens or $2.50, several with commas between"
 
 
-class BudgetSpent(BaseException):
-    """The design's budget is used up. No Exception: optimizers swallow those, and would go on."""
+class TypedLimits(Protocol):
+    """The limits of a budget that can be typed; None means no limit."""
+
+    @property
+    def calls(self) -> int | None: ...
+
+    @property
+    def tokens(self) -> int | None: ...
+
+    @property
+    def dollars(self) -> float | None: ...
 
 
-def parse_budget(text: str) -> BudgetConfig:
-    """Parse a budget. Raises ValueError with a one-line message."""
+def typed_limits(value: object) -> Mapping[str, Any]:
+    """Return the limits of a budget by name, from a text or from a number of calls.
+
+    Raises ValueError with a one-line message, for anything else too.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _parsed_budget(str(value))
+    if not isinstance(value, str):
+        raise ValueError(f"{_short(value)} is not a budget; {_FORM}")
+    return _parsed_budget(value)
+
+
+def _parsed_budget(text: str) -> dict[str, Any]:
     amounts: dict[str, Decimal] = {}
     for part in text.split(","):
         unit, amount = _parsed(part.strip())
@@ -40,7 +57,7 @@ def parse_budget(text: str) -> BudgetConfig:
         amounts[unit] = amount
     integers = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
     dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
-    return BudgetConfig.model_validate({**integers, **dollars})
+    return {**integers, **dollars}
 
 
 def _parsed(part: str) -> tuple[str, Decimal]:
@@ -55,21 +72,17 @@ def _parsed(part: str) -> tuple[str, Decimal]:
     return unit, amount
 
 
-def _read(value: Any) -> Any:
-    return parse_budget(value) if isinstance(value, str) else value
-
-
-Budget = Annotated[BudgetConfig, BeforeValidator(_read)]
-"""A budget as a text, or as a table of its limits: in a file, in Python and on the command line alike."""
 _KINDS = {"calls": "whole number", "tokens": "whole number", "dollars": "number"}
 _MIN = {"calls": "1", "tokens": "1", "dollars": "above 0"}
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:60]}…")
+def _short(value: object) -> str:
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else f"{value[:60]}…")
+    return f"a {type(value).__name__}"
 
 
-def budget_text(budget: BudgetConfig) -> str:
+def budget_text(budget: TypedLimits) -> str:
     """Return a budget as it is typed, without seconds, or `no limit`."""
     parts = []
     if budget.calls is not None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopbench.experiments.optimize.budgets import budget_text, parse_budget
 from loopbench.experiments.optimize.config import SearchConfig
-from loopbench.runs.config import BudgetConfig
+from loopbench.runs.config import BudgetConfig, CompareConfig
+from loopbench.runs.typed_budgets import budget_text, typed_limits
 
 COUNTS = st.none() | st.integers(1, 10**15)
 DOLLARS = st.none() | st.floats(1e-6, 1e15, allow_nan=False)
@@ -18,14 +18,14 @@ DOLLARS = st.none() | st.floats(1e-6, 1e15, allow_nan=False)
 def test_a_budget_comes_back_from_its_text(calls, tokens, dollars):
     assume((calls, tokens, dollars) != (None, None, None))
     budget = BudgetConfig(calls=calls, tokens=tokens, dollars=dollars)
-    assert parse_budget(budget_text(budget)) == budget
+    assert BudgetConfig(**typed_limits(budget_text(budget))) == budget
 
 
 @given(st.text() | st.text("0123456789.,e+-$ calstokendru", max_size=20))
 def test_any_text_is_a_budget_or_refused_in_one_line(text):
     found, said = None, ""
     try:
-        found = parse_budget(text)
+        found = BudgetConfig(**typed_limits(text))
     except ValueError as error:
         said = str(error)
     assert found != BudgetConfig()
@@ -49,7 +49,7 @@ def test_any_text_is_a_budget_or_refused_in_one_line(text):
     ],
 )
 def test_forms(text, budget):
-    assert parse_budget(text) == BudgetConfig(**budget)
+    assert typed_limits(text) == budget
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,26 @@ def test_forms(text, budget):
 )
 def test_refused(text, said):
     with pytest.raises(ValueError, match=said):
-        parse_budget(text)
+        typed_limits(text)
 
 
-@pytest.mark.parametrize("given", ["60calls", "60", {"calls": 60}])
-def test_a_setting_takes_a_text_or_a_table(given):
-    assert SearchConfig(budget=given, proposer_budget=given) == SearchConfig(
-        budget=BudgetConfig(calls=60), proposer_budget=BudgetConfig(calls=60)
-    )
+@pytest.mark.parametrize("given", ["60calls", "60", 60, {"calls": 60}])
+def test_every_setting_takes_a_text_a_number_of_calls_or_a_table(given):
+    sixty = BudgetConfig(calls=60)
+    assert SearchConfig(budget=given, proposer_budget=given) == SearchConfig(budget=sixty, proposer_budget=sixty)
+    compared = CompareConfig(budget=given, trial_budget=given)
+    assert (compared.budget, compared.trial_budget.calls) == (sixty, 60)
+
+
+@given(st.floats() | st.booleans() | st.lists(st.integers()) | st.none() | st.binary())
+def test_anything_else_is_refused_in_our_words(value):
+    with pytest.raises(
+        ValueError, match=rf"^a {type(value).__name__} is not a budget; write calls, tokens or dollars, such as 2000"
+    ):
+        typed_limits(value)
+
+
+@pytest.mark.parametrize("number", [0, -5])
+def test_a_number_of_calls_is_held_to_the_limits_of_its_text(number):
+    with pytest.raises(ValueError, match=r"is not a budget; write calls|a whole number from 1 to"):
+        typed_limits(number)
