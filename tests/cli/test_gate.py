@@ -42,7 +42,8 @@ def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
         "  arithmetic 2: 6 tasks × 1, seed 0",
         "  arm bare/clean: accuracy 1.000",
         "  arm finish/clean: accuracy 1.000",
-        "gate it with: loopbench gate --baseline gates/b.json --metric tokens=0.1 --metric false_success_rate=0.02",
+        "gate it with: loopbench gate --baseline gates/b.json --metric tokens=0.1 --metric false_success_rate=0.02 "
+        "--metric calls_doubled=0.02 --on-other-answers fail",
     ]
     assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean", "finish/clean"]
 

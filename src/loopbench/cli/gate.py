@@ -45,7 +45,7 @@ from loopbench.experiments.gate.output.junit import error_junit
 from loopbench.experiments.gate.output.next_steps import let_through, to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
-from loopbench.metrics.summary import PRIMARY, SHARES
+from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
 from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
@@ -97,8 +97,10 @@ class OnOtherAnswers(StrEnum):
     FAILED = "fail"
 
 
-HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN}
+HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN, "calls_doubled": MARGIN}
 """Metric that a baseline's command has judged beside accuracy → its margin."""
+MAX_SHORT_ANSWER = 40
+"""Characters of a text that is a short answer, such as a name or a date."""
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
 
 RERUN_FLAGS = ConfigFlags(
@@ -288,12 +290,20 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
 
 
 def _held_beside(found: Results) -> Iterator[str]:
-    """Yield the words that have the bill and wrong answers given as done judged, too, as the test does that `init` writes; none of
-    a metric that some trial does not have."""
+    """Yield the words that have the bill, wrong answers given as done and calls made once more judged, too, and hold short answers
+    to the blessed ones, as the test does that `init` writes; none of a metric that some trial does not have, though it should."""
     scored = [record for record in found.records if record.status == "scored"]
     for metric, margin in HELD_BESIDE.items():
-        if all(measured(record, metric) is not None for record in scored):
+        known = [measured(record, metric) is not None for record in scored]
+        if any(known) if METRICS[metric].of_some else all(known):
             yield from ("--metric", f"{metric}={margin:g}")
+    if found.manifest.imported is None and all(_is_short(record.answer) for record in scored):
+        yield from ("--on-other-answers", OnOtherAnswers.FAILED.value)
+
+
+def _is_short(answer: Any) -> bool:
+    """Whether an answer is none, a number or a short text, so that another one is no other wording."""
+    return answer is None or isinstance(answer, int | float) or (isinstance(answer, str) and len(answer) <= MAX_SHORT_ANSWER)
 
 
 def _again(found: Results) -> str:

@@ -12,6 +12,7 @@ from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.each_record import each_record, find_trial
 from loopbench.runs.store.files import read_manifest_json
+from loopbench.runs.store.step_limits import step_limits
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
@@ -39,7 +40,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
         _list_missed(folder, as_json=output.as_json, show_all=options.show_all)
         return
     record = find_trial(folder, options.trial)
-    trace = as_judged(read_trace(folder, record), record)
+    trace = as_judged(read_trace(folder, record), record, step_limits(folder).get(record.arm))
     if output.as_json:
         print(json.dumps(trace.to_json(), ensure_ascii=True))
     elif options.verbose or options.full:

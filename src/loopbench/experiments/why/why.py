@@ -24,6 +24,7 @@ from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.protocol.names import meant, several
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.store.files import RunError
+from loopbench.runs.store.step_limits import step_limits
 from loopbench.runs.store.traces import Traces
 
 from .base_rates import BaseRates, base_rates
@@ -212,7 +213,9 @@ def comparable(run: Results) -> list[tuple[str, str]]:
 def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
     (info,) = (arm.info for arm in run.comparison.arms if arm.info.arm == record.arm)
-    loss = explain(read_trial(Traces(run.folder).read(record), record)).of(info.subject)
+    loss = explain(read_trial(Traces(run.folder).read(record), record, limit=step_limits(run.folder).get(record.arm))).of(
+        info.subject
+    )
     groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
     same = [each for each in where(run.records, lambda each: each.task == record.task) if each.repeat == record.repeat]
     return LostTrial(record.task, record.repeat, record.stop, loss, _solved_by(same, record, groups))
@@ -289,6 +292,7 @@ class _Collected:
         self, traces: Traces, groups: Mapping[str, Group], pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None
     ) -> None:
         self.traces = traces
+        self.limits = step_limits(traces.folder)
         self.groups = groups
         self.pairs = pairs
         self.alone = alone
@@ -339,7 +343,7 @@ class _Collected:
             if record.arm in self._ended:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
-        trial = read_trial(self.traces.read(record), record)
+        trial = read_trial(self.traces.read(record), record, limit=self.limits.get(record.arm))
         subject = "agent" if self.groups[record.arm][1] == IMPORTED else "loop"
         loss = explain(trial).of(subject)
         trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)

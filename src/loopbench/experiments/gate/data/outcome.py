@@ -23,7 +23,7 @@ Became = Literal["worse", "better", "other"]
 OnWorseHere = Literal["fail", "pass"]
 OnOtherAnswers = Literal["fail", "pass"]
 OnUndecided = Literal["pass", "fail", "undecided"]
-AlteredCause = Literal["altered call", "altered answer"]
+AlteredCause = Literal["added call", "altered call", "altered answer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class MoreClaims:
 
 @dataclass(frozen=True, slots=True)
 class AlteredTrials:
-    """Trials of an arm in which the loop altered a call, or the answer, and the blessed loop did not."""
+    """Trials of an arm in which the loop altered a call or the answer, or made a call of its own, and the blessed loop did not."""
 
     arm: str
     """The arm's name in the run."""
@@ -288,7 +288,8 @@ class GateResult:
     """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
 
     altered: tuple[AlteredTrials, ...] = ()
-    """Trials in which the loop altered a call or the answer, and the blessed one did not, whatever their score."""
+    """Trials in which the loop altered a call or the answer, or made a call of its own, and the blessed one did not, whatever their
+    score."""
 
     ended: str = ""
     """That no trial of the baseline hung, and after how many of its trials the run ended, in words; empty where no loop hangs."""

@@ -54,9 +54,10 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes and hangs, the causes of
     lost tasks, and other stops.
 
-    An outcome that passes is a notice, or a warning where answers are others, the loop altered calls or answers, or more wrong ones
-    are given as done. A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests
-    on its arm. It counts all trials that crash, or hang, as the first line does, and marks the line in the user's code.
+    An outcome that passes is a notice, or a warning where answers are others, the loop altered calls or answers or made some of its
+    own, or more wrong answers are given as done. A new crash is a warning whatever the outcome is, and the first an error where the
+    outcome is one and rests on its arm. It counts all trials that crash, or hang, as the first line does, and marks the line in the
+    user's code.
     """
     outcome, on_undecided = result.held_as(on_worse_here), result.undecided_as(on_undecided)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
