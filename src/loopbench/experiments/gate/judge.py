@@ -22,7 +22,7 @@ from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, other_loops, tested_lines
-from .changes.unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
+from .changes.unseen import SEED_ALONE, changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .data.advice import Advice
@@ -95,6 +95,7 @@ def judge(
         paired=case.paired,
         common=case.only,
         bless=case.commands.bless() if may_be_meant else "",
+        changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
         lead=lead,
     )
 
@@ -240,7 +241,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
     (details if loops else notes).extend(_other_names(sides))
     notes += [*_caveats(case), *loops]
-    (details if outcome in PASSES else notes).extend(changed_files(sides, baseline.arms, manifest.arms))
+    (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
     if outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += same_code(case)
     judged = {arm.arm for arm in arms}
