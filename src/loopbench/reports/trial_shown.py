@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from loopbench.experiments.compare.results import Results, find_record
 from loopbench.metrics.record import Record
-from loopbench.runs.store.step_limits import step_limits
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.output import OutputLine, Prose
 from loopbench.text.trace_text import JudgedTrace, as_judged
@@ -48,4 +47,4 @@ class ShownTrial:
 def shown_trial(run: Results, trial: str) -> ShownTrial:
     """Return one trial, by its name or a unique part of it. Raises RunError if none or several match, or it has no trace."""
     record = find_record(run, trial)
-    return ShownTrial(record, as_judged(read_trace(run.folder, record), record, step_limits(run.folder).get(record.arm)))
+    return ShownTrial(record, as_judged(read_trace(run.folder, record), record, run.manifest.step_limits.get(record.arm)))

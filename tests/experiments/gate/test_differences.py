@@ -17,7 +17,6 @@ from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWER
 from loopbench.experiments.gate.data.sides import TrialPair
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
-from loopbench.runs.store.step_limits import step_limits
 from loopbench.runs.store.traces import read_trace
 
 UNREAD = 'messages.append(Message("user", f"Error: {error}"))\n                continue'
@@ -54,7 +53,7 @@ def test_a_loop_that_gives_up_at_a_reply_it_cannot_read_is_told_as_show_tells_it
     made.loop.write_text(text.replace(UNREAD, "return Outcome(None, StopReason.MAX_STEPS, step + 1)"))
     sys.modules.pop("gives_up", None)
     found = fresh(**asked)
-    limits = step_limits(found.folder)
+    limits = found.manifest.step_limits
     trials = {one.key: read_trial(read_trace(found.folder, one), one, limit=limits[one.arm]) for one in found.records}
     lost = [change for change in judge(found, blessed).tasks if change.became == "worse"]
     assert len(lost) >= 3

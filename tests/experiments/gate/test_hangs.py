@@ -54,9 +54,11 @@ def begun(record: Record) -> Record | None:
     return hanging(record) if record.repeat == 0 and record.task in (task(1), task(2), task(3)) else None
 
 
-def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, baseline):
+def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, baseline, tmp_path, monkeypatch):
     """One that was interrupted does; one of a quiet end may have been slow, and where blessed trials hung it is no news."""
     sure = "it let nothing else run for 11.0 s, and was interrupted at my_loop.py:156"
+    monkeypatch.chdir(tmp_path)
+    Path("my_loop.py").write_text("pass\n")
     found = altered(lambda record: replace(record, reason=sure) if (record := begun(record)) and record.arm == ARM else record)
     ran = f"interrupted after {len(found.records)} of {found.scheduled} trials"
     known = interrupted_run(found, baseline)

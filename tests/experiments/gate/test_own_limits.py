@@ -39,8 +39,8 @@ def of_ten(wind) -> Baseline:
 def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten):
     judged = judge(limited(wind, 4), of_ten)
     assert judged.outcome == "undecided"
-    assert headline(judged) == f"untested limit: {SAID}; gate it as bare(max_steps=4)"
-    assert further_lines(judged) == ["Gate it as finish(max_steps=4)."]
+    assert headline(judged) == f"untested limit: {SAID}"
+    assert further_lines(judged) == ["Gate it as bare(max_steps=4).", "Gate it as finish(max_steps=4)."]
     assert f'message="untested limit: {SAID}; gate it as bare(max_steps=4)"' in to_junit(judged)
     assert all(arm.limit_alone and arm.identical for arm in judged.arms)
     data = judged.to_json()

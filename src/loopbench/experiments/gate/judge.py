@@ -64,12 +64,11 @@ def judge(
         refuse_unknown(sides, margins)
     told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
     stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
-    tasks = changes(run.folder, told, paired=case.paired)
+    tasks = changes(run.folder, told, run.manifest.step_limits, paired=case.paired)
     arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
     reasons = reasons if arms else case.troubles()
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
-    lead = _lead(outcome, case.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
     may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms)
     answers = other_answers(other) if case.fixed else ""
@@ -96,7 +95,7 @@ def judge(
         common=case.only,
         bless=case.commands.bless() if may_be_meant else "",
         changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
-        lead=lead,
+        lead=_lead(outcome, case.code, seed_alone=only_the_seed),
     )
 
 

@@ -24,7 +24,6 @@ from loopbench.metrics.trajectory.trajectory import TracedStep, course
 from loopbench.protocol.names import meant, several
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.store.files import RunError
-from loopbench.runs.store.step_limits import step_limits
 from loopbench.runs.store.traces import Traces
 
 from .base_rates import BaseRates, base_rates
@@ -185,9 +184,8 @@ def why(
     selected = paired | set(alone)
     groups = {(info.suite, info.profile) for info in infos if info.arm in selected}
     met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
-    collected = _Collected(
-        Traces(run.folder), {name: (info.suite, info.profile) for name, info in met.items()}, matched, alone, most
-    )
+    names = {name: (info.suite, info.profile) for name, info in met.items()}
+    collected = _Collected(Traces(run.folder), names, matched, alone, most, run.manifest.step_limits)
     for cell in _cells(records if len(met) > 1 else where(records, lambda record: not _is_solved(record)), collected.groups):
         collected.add(cell)
     findings = task_findings(where(records, lambda record: record.arm in met), list(met.values()), alpha=run.comparison.alpha)
@@ -213,7 +211,7 @@ def comparable(run: Results) -> list[tuple[str, str]]:
 def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
     (info,) = (arm.info for arm in run.comparison.arms if arm.info.arm == record.arm)
-    loss = explain(read_trial(Traces(run.folder).read(record), record, limit=step_limits(run.folder).get(record.arm))).of(
+    loss = explain(read_trial(Traces(run.folder).read(record), record, limit=run.manifest.step_limits.get(record.arm))).of(
         info.subject
     )
     groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
@@ -289,10 +287,16 @@ class _Collected:
     """The causes collected so far."""
 
     def __init__(
-        self, traces: Traces, groups: Mapping[str, Group], pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None
+        self,
+        traces: Traces,
+        groups: Mapping[str, Group],
+        pairs: Sequence[tuple[str, str]],
+        alone: Sequence[str],
+        most: int | None,
+        limits: Mapping[str, int],
     ) -> None:
         self.traces = traces
-        self.limits = step_limits(traces.folder)
+        self.limits = limits
         self.groups = groups
         self.pairs = pairs
         self.alone = alone

@@ -97,10 +97,7 @@ def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
 
 
 def read_trial(trace: Trace, record: Record, other: Sequence[str] = (), limit: int | None = None) -> TracedTrial:
-    """Return a trial as its trace tells it, held against a course of which the signatures are known.
-
-    `limit`: the step limit that was set for its loop, where the loop may end by itself before it.
-    """
+    """Return a trial as its trace tells it, held against a course of these signatures. `limit`: see `TracedTrial`."""
     return TracedTrial(trace, course(trace), record, other, limit=limit)
 
 

@@ -13,7 +13,6 @@ from loopbench.metrics.trajectory.losses import Loss
 from loopbench.metrics.trajectory.trajectory import shortened, signatures
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
-from loopbench.runs.store.step_limits import step_limits
 from loopbench.runs.store.traces import read_trace
 
 from ..data.baseline import TaskLine, measured
@@ -26,9 +25,8 @@ NO_STEP = 0
 _WORST_FIRST: tuple[Became, ...] = ("worse", "better", "other")
 
 
-def changes(folder: Path, sides: Iterable[Sides], *, paired: bool) -> tuple[TaskChange, ...]:
-    """Return the changed tasks, the worst first; `folder` is the run's directory."""
-    limits = step_limits(folder)
+def changes(folder: Path, sides: Iterable[Sides], limits: Mapping[str, int], *, paired: bool) -> tuple[TaskChange, ...]:
+    """Return the changed tasks, the worst first. `folder`: the run's directory; `limits`: arm → the step limit set for its loop."""
     unsorted = (change for side in sides for change in _changes(folder, side, limits.get(side.arm), paired=paired))
     return tuple(sorted(unsorted, key=lambda change: _WORST_FIRST.index(change.became)))
 

@@ -15,7 +15,7 @@ SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
-class Cure:
+class BaselineCure:
     """What to do about a baseline that cannot be read."""
 
     command: str = ""
@@ -34,10 +34,10 @@ class Cure:
 class DamagedBaseline(ValueError):
     """A file that is, or once was, a baseline cannot be read as one; the text says why in one line, and names the file."""
 
-    def __init__(self, path: Path, reason: str, cure: Cure | None = None) -> None:
+    def __init__(self, path: Path, reason: str, cure: BaselineCure | None = None) -> None:
         self.path = path
         self.reason = " ".join(reason.split())
-        self.cure = cure or Cure()
+        self.cure = cure or BaselineCure()
         super().__init__(" ".join(f"{path}: {reason}; {self.cure.words}".split()))
 
 
@@ -46,16 +46,18 @@ def has_conflict(text: bytes) -> bool:
     return text.startswith(CONFLICT) or b"\n" + CONFLICT in text
 
 
-def cure_of(path: Path, text: bytes) -> Cure:
+def cure_of(path: Path, text: bytes) -> BaselineCure:
     """Return what to do about a damaged file with this text: within a repository, what was committed is there still."""
     file = shlex.quote(str(path))
     if has_conflict(text):
         one_side = " (or --theirs) takes one side while the merge is under way"
-        return Cure(f"git checkout --ours -- {file}", one_side, f"once it is committed, {ANEW}")
+        return BaselineCure(f"git checkout --ours -- {file}", one_side, f"once it is committed, {ANEW}")
     if not any((folder / ".git").exists() for folder in path.absolute().parents):
-        return Cure()
+        return BaselineCure()
     older = f"git log -- {file} lists its commits, and git checkout GOOD -- {file} takes it from the commit GOOD"
-    return Cure(f"git checkout -- {file}", " brings back the committed one", f"if that is damaged, too, {older}; else {ANEW}")
+    return BaselineCure(
+        f"git checkout -- {file}", " brings back the committed one", f"if that is damaged, too, {older}; else {ANEW}"
+    )
 
 
 def check_suffix(setting: str, path: Path) -> None:
