@@ -52,7 +52,8 @@ class Change:
     seed: int = 0
 
 
-OUTCOMES = ("pass", "regression", "worse here", "undecided")
+OTHER_ANSWERS = "other answers"
+OUTCOMES = ("pass", "regression", "worse here", "undecided", OTHER_ANSWERS)
 CHANGES = (
     Change("nothing"),
     Change("other words in the prompt", words=1),
@@ -83,14 +84,16 @@ def rows(seeds: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         write_project(Path(), "bare")
         asked, profiles = settings(Path())
-        metrics = asked.pop("metrics")
+        metrics, on_other_answers = asked.pop("metrics"), asked.pop("on_other_answers")
         for profile in profiles:
             baselines = {seed: bless(made(asked, profile, seed)) for seed in range(seeds)}
             for change in CHANGES:
                 found, bills = Counter[str](), []
                 for seed, baseline in baselines.items():
                     judged = judge(made(asked, profile, seed + change.seed, change.words), baseline, metrics=metrics)
-                    found["pass" if judged.outcome in PASSES else judged.outcome] += 1
+                    fails_for_answers = judged.with_answers_held(on_other_answers).fails_for_answers
+                    passed = OTHER_ANSWERS if fails_for_answers else "pass"
+                    found[passed if judged.outcome in PASSES else judged.outcome] += 1
                     bills += [line.effect.value for line in judged.lines if line.metric == "tokens"]
                 bill = f"×{sum(bills) / seeds:.2f}"
                 yield row(profile, change.name, seeds, bill, *(share(found[outcome], seeds) for outcome in OUTCOMES))

@@ -42,7 +42,8 @@ def test_bless_writes_the_file_and_says_what_it_holds(loopbench, compare, here):
         "  arithmetic 2: 6 tasks × 1, seed 0",
         "  arm bare/clean: accuracy 1.000",
         "  arm finish/clean: accuracy 1.000",
-        "gate it with: loopbench gate --baseline gates/b.json --metric tokens=0.1 --metric false_success_rate=0.02",
+        "gate it with: loopbench gate --baseline gates/b.json --metric tokens=0.1 --metric false_success_rate=0.02 "
+        "--metric calls_doubled=0.02 --on-other-answers fail",
     ]
     assert list(read_baseline(here / "gates/b.json").arms) == ["bare/clean", "finish/clean"]
 
@@ -363,8 +364,14 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
         "        await asyncio.sleep(1)\n"  # the first Ctrl-C lets it end
     )
     rules = ("--metric", "tokens=0.25", "--on-undecided", "pass")
-    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine", *rules)
+    targets = ("--junit", "gate.xml", "--summary", "page.md", "--annotations")
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--loop", "mine:Mine", *rules, *targets)
     assert ended.code == 130
+    said = re.search(r"interrupted after \d+ of 12 trials", ended.err)
+    assert said is not None, ended.err
+    assert f"not judged: {said[0]}" in (here / "gate.xml").read_text()
+    assert said[0] in (here / "page.md").read_text()
+    assert f"::error title=loopbench gate%3A not judged::{said[0]}" in ended.err
     resume, gate = re.findall(r"loopbench ((?:resume|gate) runs/\S+ .*?)(?:,|\n)", ended.err)
     assert resume.endswith(" --allow mine:Mine")
     assert gate.endswith(" --baseline b.json --metric tokens=0.25 --on-undecided pass")

@@ -266,12 +266,15 @@ def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
 def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, blessed):
     blessed.write_text("", "utf-8")
     (pytester.path / ".git").mkdir()
-    back = "git checkout -- *test_mine.test_agent.json brings back the committed one; *takes it from the commit GOOD"
-    anew = "else bless it again: pytest --loop-bless test_mine.py::test_agent"
-    run(pytester).stdout.fnmatch_lines([f"loop_gate: *: it is empty; {back}; {anew}"])
+    file, bless = "baselines/test_mine.test_agent.json", "    pytest --loop-bless test_mine.py::test_agent"
+    older = f"git log -- {file} lists its commits, and git checkout GOOD -- {file} takes it from the commit GOOD"
+    back = f"which brings back the committed one; if that is damaged, too, {older}; else bless it again:"
+    said = [f"loop_gate: {file}: not a baseline: it is empty", f"    git checkout -- {file}", back, bless]
+    run(pytester).stdout.fnmatch_lines(said)
     blessed.write_text("<<<<<<< HEAD\n", "utf-8")
-    cure = f"git checkout --ours *; once it is committed, {anew.removeprefix('else ')}"
-    run(pytester).stdout.fnmatch_lines([f"loop_gate: *: git could not merge two versions of it, and left both in it; {cure}"])
+    both = f"loop_gate: {file}: git could not merge two versions of it, and left both in it"
+    side = "which (or --theirs) takes one side while the merge is under way; once it is committed, bless it again:"
+    run(pytester).stdout.fnmatch_lines([both, f"    git checkout --ours -- {file}", side, bless])
 
 
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):

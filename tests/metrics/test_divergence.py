@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -160,6 +161,20 @@ def test_a_fault_that_was_put_right_is_no_cause():
     talk = begun().unreadable(fault="wire.empty").call("add", **ADD).ran("14")
     loss = cause_of(read(talk.ends(None, "max_steps")), record(landed("wire.empty", "decide:c2", recovered=True)))
     assert loss.cause == "termination"
+
+
+@given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 12))
+def test_a_limit_is_said_to_be_reached_only_where_as_many_steps_were_made(limit, steps, calls):
+    """A loop counts its replies or its calls; where nobody knows its limit, its own word is taken."""
+    lost = read(begun().unreadable().ends(None, "max_steps"))
+    made = replace(record(), steps=steps, tool_calls=calls)
+    said = explain(read_trial(lost, made, limit=limit)).detail
+    left = limit - max(steps, calls)
+    assert ("then the limit was reached" in said) == (left <= 0)
+    assert (f"then the loop ended (max_steps) {left} step{'s' * (left > 1)} before its limit" in said) == (left > 0)
+    assert "then the limit was reached" in explain(read_trial(lost, made)).detail
+    finished = read(begun().answer(12).ends(12))
+    assert read_trial(finished, made, limit=limit).steps_left == 0
 
 
 def test_what_was_stuck_last_counts_not_what_was_overcome():

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -40,19 +40,22 @@ from loopbench.experiments.gate.comparable import check_accuracy_margin
 from loopbench.experiments.gate.data.baseline import measured
 from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.data.outcome import PASSES
-from loopbench.experiments.gate.output.github import append_error, append_summary, error_annotation, in_actions, step_summary
+from loopbench.experiments.gate.interrupted import interrupted_run
+from loopbench.experiments.gate.output.github import append_error, append_summary, in_actions, step_summary, unjudged_annotation
 from loopbench.experiments.gate.output.junit import error_junit
 from loopbench.experiments.gate.output.next_steps import let_through, to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
-from loopbench.metrics.summary import PRIMARY, SHARES
+from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
+from loopbench.protocol.own_code import raised_in
 from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.folders import RUNS, run_folder
 from loopbench.runs.permissions import Permissions, resume_flags
+from loopbench.runs.store.files import RunError
 from loopbench.text.plain_text import plain
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
@@ -97,8 +100,10 @@ class OnOtherAnswers(StrEnum):
     FAILED = "fail"
 
 
-HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN}
+HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN, "calls_doubled": MARGIN}
 """Metric that a baseline's command has judged beside accuracy → its margin."""
+MAX_SHORT_ANSWER = 40
+"""Characters of a text that is a short answer, such as a name or a date."""
 CODES = {OnUndecided.PASSED: DONE, OnUndecided.FAILED: FAILED, OnUndecided.UNDECIDED: UNDECIDED}
 
 RERUN_FLAGS = ConfigFlags(
@@ -211,7 +216,7 @@ def _judged(
             flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked
         )
         rules = Rules(margins, options.alpha, options.common_tasks)
-        experiment = _run_again(known, options.baseline, settings, (*rules.words(), *targets.flags()), quiet=output.quiet)
+        experiment = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
         found = read_run(experiment.folder)
         with quiet_loops(), own_prints_aside():
             repeated = run_doubtful_again(experiment, found, known, rules)
@@ -288,12 +293,20 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
 
 
 def _held_beside(found: Results) -> Iterator[str]:
-    """Yield the words that have the bill and wrong answers given as done judged, too, as the test does that `init` writes; none of
-    a metric that some trial does not have."""
+    """Yield the words that have the bill, wrong answers given as done and calls made once more judged, too, and hold short answers
+    to the blessed ones, as the test does that `init` writes; none of a metric that some trial does not have, though it should."""
     scored = [record for record in found.records if record.status == "scored"]
     for metric, margin in HELD_BESIDE.items():
-        if all(measured(record, metric) is not None for record in scored):
+        known = [measured(record, metric) is not None for record in scored]
+        if any(known) if METRICS[metric].of_some else all(known):
             yield from ("--metric", f"{metric}={margin:g}")
+    if found.manifest.imported is None and all(_is_short(record.answer) for record in scored):
+        yield from ("--on-other-answers", OnOtherAnswers.FAILED.value)
+
+
+def _is_short(answer: Any) -> bool:
+    """Whether an answer is none, a number or a short text, so that another one is no other wording."""
+    return answer is None or isinstance(answer, int | float) or (isinstance(answer, str) and len(answer) <= MAX_SHORT_ANSWER)
 
 
 def _again(found: Results) -> str:
@@ -324,10 +337,9 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     return found
 
 
-def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Sequence[str], *, quiet: bool) -> Experiment:
-    """Run the baseline's configuration and return what was run. An interrupted run can be resumed, and judged then.
-
-    `judging`: the flags with which it is to be judged.
+def _run_again(baseline: Baseline, path: Path, again: RerunSettings, rules: Rules, targets: _Targets, *, quiet: bool) -> Experiment:
+    """Run the baseline's configuration and return what was run. An interrupted run can be resumed, and judged then; what is known
+    of it is written to the targets.
     """
     with own_prints_aside():
         experiment = prepare_again(baseline, path, again)
@@ -337,6 +349,11 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, judging: Se
     except KeyboardInterrupt:
         folder = shlex.quote(str(experiment.folder))
         words = [folder, *resume_flags(experiment.config)]
+        judging = [*rules.words(), *targets.flags()]
+        with suppress(RunError):
+            known = interrupted_run(read_run(experiment.folder), baseline)
+            targets.write_unjudged(known.said, known.place)
+            say(plain(known.said))
         say(f"interrupted; go on with loopbench resume {' '.join(words)}, then")
         say(f"  {shlex.join(['loopbench', 'gate', str(experiment.folder), '--baseline', str(path), *judging])}")
         raise typer.Exit(INTERRUPTED) from None
@@ -380,7 +397,11 @@ class _Targets:
                 check_writable(flag, path, "nothing was judged")
 
     def write_error(self, error: Exception, message: str) -> None:
-        """Write an error that keeps the gate from judging. A file that cannot be written is left out."""
+        """Write an error that keeps the gate from judging."""
+        self.write_unjudged(message, raised_in(error))
+
+    def write_unjudged(self, message: str, place: tuple[str | Path, int] | None) -> None:
+        """Write what keeps the gate from judging, and annotate its place. A file that cannot be written is left out."""
         if self.junit is not None:
             with suppress(OSError):
                 self.junit.write_text(error_junit(message), encoding="utf-8")
@@ -388,7 +409,7 @@ class _Targets:
             with suppress(OSError):
                 append_error(self.summary, message)
         if self.annotations:
-            print(error_annotation(error, message), file=sys.stderr)
+            print(unjudged_annotation(message, place), file=sys.stderr)
 
     def write(self, judged: GateResult) -> None:
         """Write the outcome to the files, and print the annotations."""

@@ -58,7 +58,7 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
 
 
 def _first_lines(judged: GateResult, width: int, named: int) -> Iterator[Text]:
-    yield from _wrapped(headline(judged, named), width, STYLES.get(judged.outcome, WORST))
+    yield from _wrapped(headline(judged, named), width, STYLES.get(judged.word, WORST))
     for line in further_lines(judged, named):
         yield from _line(line, width)
 

@@ -10,8 +10,9 @@ import typer
 
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
+from loopbench.runs.manifest import read_manifest
 from loopbench.runs.store.each_record import each_record, find_trial
-from loopbench.runs.store.files import read_manifest_json
+from loopbench.runs.store.files import RunError, read_manifest_json
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
@@ -30,6 +31,14 @@ class ShowOptions(OptionGroup):
     """List every trial that was not solved, not only how many each arm has."""
 
 
+def _step_limit(folder: Path, record: Record) -> int | None:
+    """Return the step limit that was set for a trial's loop; None where it is not known, as of no comparison."""
+    try:
+        return read_manifest(folder).step_limits.get(record.arm)
+    except RunError:
+        return None
+
+
 @with_options()
 def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> None:
     """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
@@ -39,7 +48,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
         _list_missed(folder, as_json=output.as_json, show_all=options.show_all)
         return
     record = find_trial(folder, options.trial)
-    trace = as_judged(read_trace(folder, record), record)
+    trace = as_judged(read_trace(folder, record), record, _step_limit(folder, record))
     if output.as_json:
         print(json.dumps(trace.to_json(), ensure_ascii=True))
     elif options.verbose or options.full:

@@ -194,10 +194,13 @@ def overall(lines: Sequence[GateLine]) -> RunOutcome:
     """Return the outcome of all lines together: a regression if any line is one, else a loss here, else undecided if a line is, or
     if there is no line.
 
-    A line that is `within here` stands beside a score that got better, so that the whole is `better here`.
+    A line that is `within here` stands beside a score that got better, so that the whole is `better here`. It is `unchanged` only
+    where accuracy is, and not where another metric alone stayed in every trial: that passes.
     """
     outcomes = {line.outcome for line in lines} or {"undecided"}
     gravest = next(outcome for outcome in GRAVEST_FIRST if outcome in outcomes)
+    if gravest == "unchanged" and any(line.metric == PRIMARY and line.outcome == "pass" for line in lines):
+        return "pass"
     return "better here" if gravest == "within here" else gravest
 
 

@@ -28,7 +28,7 @@ def steps(found: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
     for line in end.text.split("\n"):
         yield Prose(line, indent="   ")
     if record.status == "scored" and not record.is_solved and not is_blank:
-        loss = explain(read_trial(found.trace, record))
+        loss = explain(read_trial(found.trace, record, limit=found.limit))
         yield Prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
 
 

@@ -47,4 +47,4 @@ class ShownTrial:
 def shown_trial(run: Results, trial: str) -> ShownTrial:
     """Return one trial, by its name or a unique part of it. Raises RunError if none or several match, or it has no trace."""
     record = find_record(run, trial)
-    return ShownTrial(record, as_judged(read_trace(run.folder, record), record))
+    return ShownTrial(record, as_judged(read_trace(run.folder, record), record, run.manifest.step_limits.get(record.arm)))

@@ -312,6 +312,13 @@ class Manifest(ManifestPart):
     def is_ablation(self) -> bool:
         return "ablation" in self.model_fields_set
 
+    @property
+    def step_limits(self) -> dict[str, int]:
+        """Arm → the step limit that was set for its loop; none of a built-in loop, which ends at no other place, nor of one whose
+        limit was typed as its option."""
+        limit = self.suite.max_tool_steps
+        return {} if limit is None else {arm.arm: limit for arm in self.arms if arm.own_limits}
+
     def arm(self, name: str) -> ArmEntry | None:
         """Return the arm of a name, or None."""
         return next((arm for arm in self.arms if arm.arm == name), None)

@@ -34,18 +34,20 @@ class JudgedTrace:
     """Whether the answer was judged again after the trial ran."""
     is_imported: bool = False
     """Whether another tool ran the trial, whose log may not say what was expected."""
+    limit: int | None = None
+    """The step limit that was set for its loop, where the loop may end by itself before it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return self.trace.to_json() | ({"judged_again": True} if self.judged_again else {})
 
 
-def as_judged(trace: Trace, record: Record) -> JudgedTrace:
+def as_judged(trace: Trace, record: Record, limit: int | None = None) -> JudgedTrace:
     """Return a trial's trace with the scores of its record: the answer may have been judged again since the trial ran."""
     if trace.head.scores == record.scores:
-        return JudgedTrace(trace, judged_again=False, is_imported=bool(record.unknown))
+        return JudgedTrace(trace, judged_again=False, is_imported=bool(record.unknown), limit=limit)
     head = replace(trace.head, scores=dict(record.scores), status=record.status, reason=record.reason)
-    return JudgedTrace(replace(trace, head=head), judged_again=True, is_imported=bool(record.unknown))
+    return JudgedTrace(replace(trace, head=head), judged_again=True, is_imported=bool(record.unknown), limit=limit)
 
 
 def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_imported: bool = False) -> Iterator[Block]:

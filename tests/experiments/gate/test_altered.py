@@ -1,4 +1,4 @@
-"""Calls that a loop alters: told where its trials kept their score, and a regression where so the faults did not land."""
+"""Calls that a loop alters, or makes of its own: told where trials kept their score, and a regression where faults did not land."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from loopbench.checks.loop.scaffold import new_loop
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, GateResult, bless, github_annotations, headline, judge, text, to_junit, to_markdown
+from loopbench.experiments.gate.data.outcome import PASSES
+from loopbench.experiments.gate.output.next_steps import next_steps
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, arm_of, failing
@@ -20,6 +22,7 @@ CALL = "await tools.call(move.calls[0])"
 """How a first loop makes the call that the model wrote."""
 ONE_MORE = "{name: value + 1 for name, value in move.calls[0].arguments.items() if isinstance(value, (int, float))}"
 ONCE = "await tools.call(ToolCall('no_such_tool', {}) if step == 0 else move.calls[0])"
+TWICE = f"[{CALL}, {CALL}][1]"
 ALWAYS = f"await tools.call(ToolCall(move.calls[0].name, {{**move.calls[0].arguments, **{ONE_MORE}}}))"
 
 
@@ -49,7 +52,9 @@ def test_trials_that_got_over_an_altered_call_are_told_and_warned_of(changed):
     kept = [change for change in judged.tasks if change.became == "worse"]
     assert found.trials > len(kept), "some of them kept their score"
     said, command = further_lines(judged)[:2]
-    assert said.startswith(f"The loop altered a call in {found.trials} trials, and the blessed one did not, such as {found.trial}")
+    assert said.startswith(
+        f"The loop altered a call in {found.trials} of {found.of} trials, and the blessed one did not, such as {found.trial}"
+    )
     assert "the loop called no_such_tool(), where the model wrote " in said
     assert command == found.command
     assert command.startswith("loopbench show ")
@@ -58,13 +63,44 @@ def test_trials_that_got_over_an_altered_call_are_told_and_warned_of(changed):
         line.startswith(f"::warning title={titled}") and found.trial.split("/")[2] in line for line in github_annotations(judged)
     )
     for page in (to_junit(judged), to_markdown(judged).replace("\\", ""), text(judged)):
-        assert f"altered a call in {found.trials}" in page
+        assert f"altered a call in {found.trials} of {found.of}" in page
         assert command in page
     assert judged.to_json()["altered"] == [found.to_json()]
 
 
-def test_what_the_blessed_loop_altered_too_is_not_told(changed):
-    found, _ = changed(ONCE)
+def test_calls_that_are_made_twice_are_told_and_no_better_run(changed):
+    """Where no metric judges them; a retry of what failed is the loop's own affair."""
+    judged = judge(*changed(TWICE))
+    assert judged.outcome in PASSES
+    (found,) = judged.altered
+    assert (found.cause, found.trials > 0.9 * found.of) == ("added call", True)
+    said, command = further_lines(judged)[:2]
+    assert said.startswith(
+        f"The loop made a call of its own in {found.trials} of {found.of} trials, and the blessed one did not, such"
+    )
+    assert " again by itself, though it had given a result." in said
+    assert command == found.command
+    outcome, added, *_ = github_annotations(judged)
+    assert outcome.startswith(f"::warning title=loopbench gate%3A {judged.outcome}::")
+    assert f" the loop made a call of its own in {found.trials} of " in added
+    assert f"made a call of its own in {found.trials}" in to_junit(judged)
+    assert judged.to_json()["altered"] == [found.to_json()]
+    steps = "".join(line for step in next_steps(judged) for line in step.lines)
+    assert ("only if it is meant that the loop made a call of its own" in steps) == bool(judged.bless)
+    assert "to hold later changes to this run" not in steps
+
+
+def test_calls_that_are_made_twice_are_a_regression_of_their_metric(changed):
+    found, blessed = changed(TWICE)
+    judged = judge(found, blessed, metrics={"calls_doubled": 0.02})
+    assert judged.outcome == "regression"
+    assert " in calls_doubled +" in headline(judged)
+    assert judge(found, bless(found), metrics={"calls_doubled": 0.02}).outcome == "identical"
+
+
+@pytest.mark.parametrize("call", [ONCE, TWICE])
+def test_what_the_blessed_loop_altered_too_is_not_told(changed, call):
+    found, _ = changed(call)
     assert judge(found, bless(found)).altered == ()
     dearer = replace(found, records=tuple(replace(record, input_tokens=record.input_tokens + 1) for record in found.records))
     judged = judge(dearer, bless(found))

@@ -205,6 +205,34 @@ def test_a_changed_tool_is_refused_by_its_file(wind, baseline):
         assert "same.py" not in str(said.value)
 
 
+def with_loop_files(found: Any, digest: str) -> Any:
+    """The run or the baseline with a file that its loops are made of."""
+    own = {"code": digest * 64, "files": {"my_loop.py": digest}}
+    if isinstance(found, Baseline):
+        return found.model_copy(update={"arms": {name: arm.model_copy(update=own) for name, arm in found.arms.items()}})
+    arms = tuple(arm.model_copy(update=own) for arm in found.manifest.arms)
+    return replace(found, manifest=found.manifest.model_copy(update={"arms": arms}))
+
+
+@pytest.mark.parametrize("now", ["a", "b"])
+def test_where_tools_changed_the_loop_as_it_was_is_what_git_has_of_it(wind, baseline, now):
+    was = with_loop_files(with_files(baseline, {"loop_tools.py": "a"}), "a")
+    found = with_loop_files(with_files(wind, {"loop_tools.py": "b"}), now)
+    with pytest.raises(Incomparable) as said:
+        judge(found, was)
+    cure = str(said.value).partition("the loop is not judged: ")[2]
+    if now == "a":
+        assert cure == "bless a run of the loop, which has not changed"
+    else:
+        assert cure.startswith("bless a run of the loop as it was, with loop_tools.py as it is now: git stash push -- my_loop.py ")
+
+
+def test_files_of_the_loop_that_changed_nothing_are_named(wind, baseline):
+    said = headline(judge(with_loop_files(wind, "b"), with_loop_files(baseline, "a")))
+    assert said == "identical: behaviour unchanged in all 96 trials, though my_loop.py changed"
+    assert headline(judge(with_loop_files(wind, "a"), with_loop_files(baseline, "a"))) == said.partition(", though")[0]
+
+
 def test_a_file_that_holds_tools_and_loop_leads_what_is_held_against_the_loop(altered, baseline):
     """Nobody can tell which of the two changed, so it is judged, and said first."""
     loops = {"bare": "my_agent.loops:Bare"}

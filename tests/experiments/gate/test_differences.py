@@ -53,7 +53,8 @@ def test_a_loop_that_gives_up_at_a_reply_it_cannot_read_is_told_as_show_tells_it
     made.loop.write_text(text.replace(UNREAD, "return Outcome(None, StopReason.MAX_STEPS, step + 1)"))
     sys.modules.pop("gives_up", None)
     found = fresh(**asked)
-    trials = {one.key: read_trial(read_trace(found.folder, one), one) for one in found.records}
+    limits = found.manifest.step_limits
+    trials = {one.key: read_trial(read_trace(found.folder, one), one, limit=limits[one.arm]) for one in found.records}
     lost = [change for change in judge(found, blessed).tasks if change.became == "worse"]
     assert len(lost) >= 3
     for change in lost:
@@ -61,6 +62,7 @@ def test_a_loop_that_gives_up_at_a_reply_it_cannot_read_is_told_as_show_tells_it
         assert ended_unread(alone)
         assert (change.cause, change.step) == ("parse", explain(alone).step)
         assert change.detail.startswith(explain(alone).detail)
+        assert f"then the loop ended (max_steps) {alone.steps_left} step" in change.detail
 
 
 def test_answers_that_are_others_are_told_beside_moves(wind: Results, baseline: Baseline):

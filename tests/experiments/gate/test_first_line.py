@@ -45,6 +45,7 @@ def test_scores_are_said_to_stay_only_where_accuracy_did(altered):
     said = headline(judged)
     assert "has the score" not in "".join(further_lines(judged))
     assert {line.outcome for line in judged.lines if line.metric == "accuracy"} == {"pass"}
+    assert judged.outcome == "pass", "and not unchanged, since tasks got better"
     assert "has the score" not in said
     assert said.endswith(" task-arm pairs better, none worse")
 

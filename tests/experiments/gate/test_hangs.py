@@ -25,6 +25,7 @@ from loopbench.experiments.gate import (
     to_markdown,
 )
 from loopbench.experiments.gate.data.hangs import HANG_TRIALS, hung
+from loopbench.experiments.gate.interrupted import interrupted_run
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.experiments.gate.rerun import RerunSettings
 from loopbench.experiments.gate.running import with_stall_limit
@@ -51,6 +52,21 @@ def quick(found: Baseline) -> Baseline:
 def begun(record: Record) -> Record | None:
     """A run that ends after three tasks."""
     return hanging(record) if record.repeat == 0 and record.task in (task(1), task(2), task(3)) else None
+
+
+def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, baseline, tmp_path, monkeypatch):
+    """One that was interrupted does; one of a quiet end may have been slow, and where blessed trials hung it is no news."""
+    sure = "it let nothing else run for 11.0 s, and was interrupted at my_loop.py:156"
+    monkeypatch.chdir(tmp_path)
+    Path("my_loop.py").write_text("pass\n")
+    found = altered(lambda record: replace(record, reason=sure) if (record := begun(record)) and record.arm == ARM else record)
+    ran = f"interrupted after {len(found.records)} of {found.scheduled} trials"
+    known = interrupted_run(found, baseline)
+    assert known.said == f"{ran}; 3 trials hang, where none of the baseline did, such as {ARM}/{task(1)}/0 ({sure})"
+    assert known.place == ("my_loop.py", 156)
+    assert interrupted_run(found, None).said == f"{ran}; 3 trials hang, such as {ARM}/{task(1)}/0 ({sure})"
+    assert interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).said == ran
+    assert interrupted_run(altered(begun), baseline).said == ran
 
 
 def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):

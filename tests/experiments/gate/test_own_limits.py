@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.gate import Baseline, headline, judge, to_junit
+from loopbench.experiments.gate import Baseline, headline, judge, to_junit, to_markdown
 from loopbench.experiments.gate.data.baseline import bless, read_baseline, write_baseline
+from loopbench.experiments.gate.output.brief import rows
 from loopbench.experiments.gate.output.github import github_annotations
 from loopbench.experiments.gate.output.next_steps import next_steps
 from loopbench.experiments.gate.output.sentences import further_lines
@@ -38,10 +39,14 @@ def of_ten(wind) -> Baseline:
 def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten):
     judged = judge(limited(wind, 4), of_ten)
     assert judged.outcome == "undecided"
-    assert headline(judged) == f"undecided: {SAID}; gate it as bare(max_steps=4)"
-    assert further_lines(judged) == ["Gate it as finish(max_steps=4)."]
-    assert f'message="undecided: {SAID}; gate it as bare(max_steps=4)"' in to_junit(judged)
+    assert headline(judged) == f"untested limit: {SAID}"
+    assert further_lines(judged) == ["Gate it as bare(max_steps=4).", "Gate it as finish(max_steps=4)."]
+    assert f'message="untested limit: {SAID}; gate it as bare(max_steps=4)"' in to_junit(judged)
     assert all(arm.limit_alone and arm.identical for arm in judged.arms)
+    data = judged.to_json()
+    assert (data["outcome"], data["word"]) == ("undecided", "untested limit"), "a program reads on what it read before"
+    assert {row[-1] for row in rows(judged, short=False)[1:]} == {"untested limit"}
+    assert to_markdown(judged).startswith("## Gate: untested limit")
     assert judged.bless
     assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
     tested, _ = next_steps(judged)
@@ -49,7 +54,7 @@ def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten)
     words = shlex.split(tested.commands[0])
     assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == ["bare(max_steps=4)", "finish(max_steps=4)"]
     assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
-    assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A undecided::{SAID}")
+    assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A untested limit::{SAID}")
     assert github_annotations(judged, "pass")[0].startswith("::notice ")
     assert [judged.undecided_as(asked) for asked in ("undecided", "fail", "pass")] == ["fail", "fail", "pass"]
     assert "<failure" in to_junit(judged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,9 @@ from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed
 
-from .changes.changed_code import CodeChange, code_change
+from .changes.changed_code import CodeChange, code_change, other_loop_files
 from .changes.changed_profile import changed_fields
+from .changes.unseen import is_changed
 from .data.baseline import Baseline
 from .data.changed_suite import TaskSets
 from .data.names import short_arm
@@ -145,8 +147,26 @@ def _refuse_other_code(questions: _Questions) -> None:
     if change is not None and change.apart_from_loops:
         raise Incomparable(
             f"{questions.folder}: {change.named} changed since the baseline; tools or scorers are made of it, so every task is "
-            "another, and the loop is not judged: bless a run of the loop as it was, with this file as it is now"
+            f"another, and the loop is not judged: {_with_new_code(questions, change)}"
         )
+
+
+def _with_new_code(questions: _Questions, change: CodeChange) -> str:
+    """Return how to bless the loop as it was with the changed code of the tasks: by git, where files of the loop changed, too."""
+    matched = match_arms(questions.manifest, questions.baseline)
+    pairs = [
+        (questions.baseline.arms[old], entry) for old, arm in matched.items() if arm and (entry := questions.manifest.arm(arm))
+    ]
+    if not any(is_changed(was, now) for was, now in pairs):
+        return "bless a run of the loop, which has not changed"
+    loops = sorted({name for was, now in pairs for name in other_loop_files(was, now)} - {*change.files})
+    as_it_was = f"bless a run of the loop as it was, with {change.named} as it is now"
+    if not loops:
+        return as_it_was
+    files = shlex.join(loops)
+    aside = f"git stash push -- {files} puts the loop's change aside, and git stash pop brings it back after that"
+    committed = f"git checkout GOOD -- {files}, of the commit GOOD before it, and then git checkout HEAD -- {files}"
+    return f"{as_it_was}: {aside}; of a change that is committed, {committed}"
 
 
 def _refuse(folder: Path, settings: Iterable[tuple[str, Any, Any]]) -> None:
@@ -180,6 +200,8 @@ def _refuse_other_suite(questions: _Questions) -> None:
     shared = f"the tools or the data that all its tasks share{files}" if questions.shares_other else ""
     what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
     cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
+    if questions.code is not None and files and shared:
+        cure = f"where that is meant, {_with_new_code(questions, questions.code)}"
     raise Incomparable(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -33,9 +34,18 @@ from .data.damaged import SUFFIX, DamagedBaseline
 from .data.literal import literal
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
+from .interrupted import interrupted_run
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
-from .output.github import append_summary, error_annotation, github_annotations, in_actions, step_summary
+from .output.github import (
+    append_error,
+    append_summary,
+    error_annotation,
+    github_annotations,
+    in_actions,
+    step_summary,
+    unjudged_annotation,
+)
 from .output.next_steps import let_through, next_steps
 from .output.sentences import further_lines, headline
 from .rerun import refuse_before_it_runs
@@ -112,15 +122,20 @@ class LoopGate:
     def _mistake(self, error: ValueError | OSError | SystemExit) -> str:
         """Return the error in words, with the command that blesses where a baseline is damaged or of something else; within GitHub
         Actions it is annotated."""
-        cure = ""
         if isinstance(error, DamagedBaseline):
-            cure = f": {self._bless_command()}"
-        elif isinstance(error, Incomparable):
-            cure = f"; to bless: {self._bless_command()}"
-        mistake = f"{_mistake(error)}{cure}"
+            mistake = self._damaged(error)
+        else:
+            mistake = f"{_mistake(error)}{f'; to bless: {self._bless_command()}' * isinstance(error, Incomparable)}"
         if in_actions():
             self.annotate(error_annotation(error, mistake))
         return mistake
+
+    def _damaged(self, error: DamagedBaseline) -> str:
+        """Return what is wrong with a baseline, and what to do about it: the command that is tried first has a line of its own."""
+        cure = error.cure
+        first = f"\n    {cure.command}\nwhich{cure.effect}" if cure.command else ""
+        said = f"{error.path}: {error.reason}{first}; {cure.otherwise}:\n    {self._bless_command()}"
+        return said.replace(str(error.path), self._from_here(error.path))
 
     def _bless_command(self) -> str:
         return shlex.join(self._pytest("--loop-bless"))
@@ -149,10 +164,24 @@ class LoopGate:
         return prepare(config_from(data, self.item.nodeid), is_compared=False)
 
     def _run(self, experiment: Experiment, baseline: Baseline | None) -> Results:
-        stopped = run_unless_it_hangs(experiment, _Told(self.tell), baseline)
+        try:
+            stopped = run_unless_it_hangs(experiment, _Told(self.tell), baseline)
+        except KeyboardInterrupt:
+            self._tell_interrupted(experiment, baseline)
+            raise
         if stopped:
             pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
         return results(experiment.folder)
+
+    def _tell_interrupted(self, experiment: Experiment, baseline: Baseline | None) -> None:
+        """Say what is known of an interrupted run, and show it to GitHub Actions."""
+        with suppress(ValueError, OSError):
+            known = interrupted_run(results(experiment.folder), baseline)
+            self.say(literal(known.said))
+            if in_actions():
+                self.annotate(unjudged_annotation(known.said, known.place))
+            if (summary := step_summary()) is not None:
+                append_error(summary, known.said)
 
     def _check_free(self, path: Path) -> None:
         """Raise ValueError if another call wrote this file: one baseline cannot serve two calls."""
@@ -186,7 +215,7 @@ class LoopGate:
             pytest.fail(text(judged), pytrace=False)
         if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
             return
-        if outcome == "undecided" and on_undecided == "skip":
+        if outcome == "undecided" and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided":
             raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
         pytest.fail(text(judged), pytrace=False)
 

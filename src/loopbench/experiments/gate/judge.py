@@ -22,7 +22,7 @@ from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, other_loops, tested_lines
-from .changes.unseen import SEED_ALONE, changed_files, loop_differences, only_the_seed_differs, unseen
+from .changes.unseen import SEED_ALONE, changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .data.advice import Advice
@@ -64,12 +64,11 @@ def judge(
         refuse_unknown(sides, margins)
     told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
     stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
-    tasks = changes(run.folder, told, paired=case.paired)
+    tasks = changes(run.folder, told, run.manifest.step_limits, paired=case.paired)
     arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
     reasons = reasons if arms else case.troubles()
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
-    lead = _lead(outcome, case.code, seed_alone=only_the_seed)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
     may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms)
     answers = other_answers(other) if case.fixed else ""
@@ -95,7 +94,8 @@ def judge(
         paired=case.paired,
         common=case.only,
         bless=case.commands.bless() if may_be_meant else "",
-        lead=lead,
+        changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
+        lead=_lead(outcome, case.code, seed_alone=only_the_seed),
     )
 
 
@@ -240,7 +240,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
     (details if loops else notes).extend(_other_names(sides))
     notes += [*_caveats(case), *loops]
-    (details if outcome in PASSES else notes).extend(changed_files(sides, baseline.arms, manifest.arms))
+    (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
     if outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += same_code(case)
     judged = {arm.arm for arm in arms}

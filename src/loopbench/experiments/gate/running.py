@@ -113,7 +113,7 @@ def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Ba
     arms = [arm.name for arm in experiment.arms]
     if baseline is not None:
         matched = match_arms(experiment.manifest, baseline)
-        arms = [arm for old, arm in matched.items() if arm is not None and not _ever_hung(baseline, old)]
+        arms = [arm for old, arm in matched.items() if arm is not None and not ever_hung(baseline, old)]
     try:
         watching = _Watching(progress, arms, _limit_words(experiment, baseline), counts_all=_is_scripted(experiment, baseline))
         return run(experiment, watching)
@@ -127,5 +127,6 @@ def _is_scripted(experiment: Experiment, baseline: Baseline | None) -> bool:
     return baseline is not None and not experiment.config.opened_models and not experiment.config.real_time
 
 
-def _ever_hung(baseline: Baseline, arm: str) -> bool:
+def ever_hung(baseline: Baseline, arm: str) -> bool:
+    """Whether a trial of one of the baseline's arms ended at its time limit."""
     return any(StopReason.TIMEOUT in line.stop for line in baseline.arms[arm].tasks.values())

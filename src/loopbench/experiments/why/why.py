@@ -184,9 +184,8 @@ def why(
     selected = paired | set(alone)
     groups = {(info.suite, info.profile) for info in infos if info.arm in selected}
     met = {info.arm: info for info in infos if (info.suite, info.profile) in groups}
-    collected = _Collected(
-        Traces(run.folder), {name: (info.suite, info.profile) for name, info in met.items()}, matched, alone, most
-    )
+    names = {name: (info.suite, info.profile) for name, info in met.items()}
+    collected = _Collected(Traces(run.folder), names, matched, alone, most, run.manifest.step_limits)
     for cell in _cells(records if len(met) > 1 else where(records, lambda record: not record.is_solved), collected.groups):
         collected.add(cell)
     findings = task_findings(where(records, lambda record: record.arm in met), list(met.values()), alpha=run.comparison.alpha)
@@ -212,7 +211,9 @@ def comparable(run: Results) -> list[tuple[str, str]]:
 def lost_trial(run: Results, record: Record) -> LostTrial:
     """Explain the loss of a trial on its own. Raises RunError if it has no valid trace."""
     (info,) = (arm.info for arm in run.comparison.arms if arm.info.arm == record.arm)
-    loss = explain(read_trial(Traces(run.folder).read(record), record)).of(info.subject)
+    loss = explain(read_trial(Traces(run.folder).read(record), record, limit=run.manifest.step_limits.get(record.arm))).of(
+        info.subject
+    )
     groups = {arm.info.arm: (arm.info.suite, arm.info.profile) for arm in run.comparison.arms}
     same = [each for each in where(run.records, lambda each: each.task == record.task) if each.repeat == record.repeat]
     return LostTrial(record.task, record.repeat, record.stop, loss, _solved_by(same, record, groups))
@@ -282,9 +283,16 @@ class _Collected:
     """The causes collected so far."""
 
     def __init__(
-        self, traces: Traces, groups: Mapping[str, Group], pairs: Sequence[tuple[str, str]], alone: Sequence[str], most: int | None
+        self,
+        traces: Traces,
+        groups: Mapping[str, Group],
+        pairs: Sequence[tuple[str, str]],
+        alone: Sequence[str],
+        most: int | None,
+        limits: Mapping[str, int],
     ) -> None:
         self.traces = traces
+        self.limits = limits
         self.groups = groups
         self.pairs = pairs
         self.alone = alone
@@ -335,7 +343,7 @@ class _Collected:
             if record.arm in self._ended:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
-        trial = read_trial(self.traces.read(record), record)
+        trial = read_trial(self.traces.read(record), record, limit=self.limits.get(record.arm))
         subject = "agent" if self.groups[record.arm][1] == IMPORTED else "loop"
         loss = explain(trial).of(subject)
         trial_alone = LostTrial(record.task, record.repeat, record.stop, loss, solved_by)

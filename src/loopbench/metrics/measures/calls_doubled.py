@@ -6,5 +6,12 @@ from ..calls import calls_share
 from ..measure import Measure
 
 MEASURE = Measure(
-    partial(calls_share, part="doubled"), order=17, digits=3, label="calls doubled", is_share=True, is_harm=True, table="calls"
+    partial(calls_share, part="doubled"),
+    order=17,
+    digits=3,
+    label="calls doubled",
+    is_share=True,
+    is_harm=True,
+    of_some=True,
+    table="calls",
 )

@@ -40,7 +40,7 @@ from loopbench.protocol.receipts import strip_receipts
 from ..trace import NO_CONTENT, ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
-from .failure_text import BROKEN, SPENT, counted, damaged_source, in_words, quoted, reply, times
+from .failure_text import BROKEN, SPENT, counted, damaged_source, gave_up_early, in_words, quoted, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .losses import Divergence, Loss
 from .prompts_sent import shows
@@ -96,9 +96,9 @@ def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
     return explain(read_trial(trace, record, other))
 
 
-def read_trial(trace: Trace, record: Record, other: Sequence[str] = ()) -> TracedTrial:
-    """Return a trial as its trace tells it, held against a course of which the signatures are known."""
-    return TracedTrial(trace, course(trace), record, other)
+def read_trial(trace: Trace, record: Record, other: Sequence[str] = (), limit: int | None = None) -> TracedTrial:
+    """Return a trial as its trace tells it, held against a course of these signatures. `limit`: see `TracedTrial`."""
+    return TracedTrial(trace, course(trace), record, other, limit=limit)
 
 
 def explain(trial: TracedTrial) -> Loss:
@@ -375,7 +375,7 @@ def _ended(trial: TracedTrial) -> _Found | None:
         said = f"the trace does not say how the run ended{f' after {last}' if trial.replies else ''}{_used_up(trial)}"
         return _Found("other", NO_CONTENT if trial.trace.lacks_content else said)
     if not trial.is_finished:
-        how = _STOPS.get(stop, f"the run ended with stop {stop}")
+        how = gave_up_early(trial) if trial.steps_left else _STOPS.get(stop, f"the run ended with stop {stop}")
         at = f" at {last}" if trial.replies else ""
         return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
     left, fewer = _left(trial), len(trial.other) - len(trial.course)

@@ -141,9 +141,14 @@ def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Whether the model was told, and asked again; and how much more often in the other course."""
     told = "" if all(was_told(trial, setback) for setback in same) else "; the next prompt did not show the error"
     gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
-    ending = _ENDINGS.get(trial.head.stop or "", gave_up)
+    ending = f"then {gave_up_early(trial)}" if trial.steps_left else _ENDINGS.get(trial.head.stop or "", gave_up)
     ended = "" if was_asked_again(trial, same[-1]) else f"; {ending}"
     return f"{told}{ended}{_other_tries(trial, same)}"
+
+
+def gave_up_early(trial: TracedTrial) -> str:
+    """Return that a loop ended by itself before the limit that it says it reached."""
+    return f"the loop ended ({trial.head.stop}) {counted(trial.steps_left, 'step', 'steps')} before its limit"
 
 
 def _other_tries(trial: TracedTrial, same: Sequence[Setback]) -> str:

@@ -50,6 +50,8 @@ class TracedTrial:
     """Signatures of the other course; empty: there is none."""
     other_course: Sequence[TracedStep] = ()
     """The other course itself, where more than its signatures is known."""
+    limit: int | None = None
+    """The step limit that was set for a loop which may end by itself before it; None where none was, or where nobody knows."""
     known: dict[Callable[[TracedTrial], Any], Any] = field(default_factory=dict, compare=False, repr=False)
     """What `once` has read: the same against any other course."""
 
@@ -115,6 +117,16 @@ class TracedTrial:
         """The last request, with its event."""
         asked = self.once(_asked)
         return asked[-1] if asked else (None, None)
+
+    @property
+    def steps_left(self) -> int:
+        """How many steps before its limit the loop ended, though it says that it reached it; 0 where it did, or nobody knows.
+
+        A loop may count its replies or its calls: the larger number counts.
+        """
+        if self.limit is None or self.head.stop != StopReason.MAX_STEPS.value:
+            return 0
+        return max(0, self.limit - max(self.record.steps, self.record.tool_calls))
 
     @property
     def replies(self) -> int:

@@ -1,8 +1,10 @@
-"""Calls and answers that the loop altered and the blessed one did not: the score of a trial that got over it does not show it."""
+"""Calls and answers that the loop altered, and calls that it made of its own, where the blessed one did not: the score of a trial
+that got over it does not show it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -17,13 +19,17 @@ from ..data.names import short_arm
 from ..data.outcome import AlteredCause, AlteredTrials, GateResult
 from ..data.sides import Sides, TrialPair, show_command
 
-ALTERED = {"altered call": "a call", "altered answer": "the answer"}
-"""Cause → what the loop altered, in words."""
+ALTERED: Mapping[AlteredCause, str] = {
+    "added call": "made a call of its own",
+    "altered call": "altered a call",
+    "altered answer": "altered the answer",
+}
+"""Cause → what the loop did, in words."""
 
 
 def altered_trials(folder: Path, sides: Iterable[Sides], *, paired: bool) -> tuple[AlteredTrials, ...]:
-    """Return the trials in which the loop altered a call or an answer, and the blessed one did not, those of an arm and a cause
-    together.
+    """Return the trials in which the loop altered a call or an answer, or made a call of its own, and the blessed one did not,
+    those of an arm and a cause together.
 
     `folder`: the run's directory. Where trials have no counterparts (`paired`), nobody knows what the blessed loop did there.
     """
@@ -50,17 +56,23 @@ def _of_arm(traces: Traces, side: Sides) -> Iterator[AlteredTrials]:
 
 
 def _new(traces: Traces, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
-    """Yield what the loop altered in a trial, at a step that the blessed trial does not have; nothing of one without a trace."""
+    """Yield what the loop altered in a trial, at a step that the blessed trial does not have; nothing of one without a trace.
+
+    A call that is made once more is the same step once more: of an added call there have to be more than in the blessed trial.
+    """
     if pair.line.course is None:
         return
-    blessed = frozenset(signatures(pair.line.course[pair.record.repeat]))
+    blessed = Counter(signatures(pair.line.course[pair.record.repeat]))
     try:
         trial = read_trial(traces.read(pair.record), pair.record, tuple(blessed))
     except ValueError:
         return
+    made = Counter(step.signature for step in trial.course)
     for altered in alterations(trial):
         number, step = _step_of(trial.course, altered.event)
-        if altered.cause in ALTERED and step.signature not in blessed:
+        had = blessed[step.signature]
+        is_new = made[step.signature] > had if altered.cause == "added call" else had == 0
+        if altered.cause in ALTERED and is_new:
             yield altered, number
 
 
@@ -71,13 +83,14 @@ def _step_of(steps: Iterable[TracedStep], event: int) -> tuple[int, TracedStep]:
 
 
 def altered_in_words(result: GateResult) -> Iterator[tuple[str, str]]:
-    """Yield that trials have an altered call, or answer, with one of them, and the command that shows it."""
+    """Yield that trials have an added or altered call, or another answer, with one of them, and the command that shows it."""
     for cause in get_args(AlteredCause):
         found = [each for each in result.altered if each.cause == cause]
         if found:
             first, trials = found[0], sum(each.trials for each in found)
+            of = sum(each.of for each in found) if len(found) == len(result.arms) else None
             others = f", such as {short_arm(first.arm)}/{first.trial.removeprefix(f'{first.arm}/')} at step {first.step}"
-            yield f"{_altered(trials, cause)}{others}: {first.detail}", first.command
+            yield f"{_altered(trials, cause, of)}{others}: {first.detail}", first.command
 
 
 def altered_title(found: AlteredTrials) -> str:
@@ -92,4 +105,4 @@ def altered_text(found: AlteredTrials) -> str:
 
 
 def _altered(trials: int, cause: AlteredCause, of: int | None = None) -> str:
-    return f"the loop altered {ALTERED[cause]} in {trials_of(trials, of)}, and the blessed one did not"
+    return f"the loop {ALTERED[cause]} in {trials_of(trials, of)}, and the blessed one did not"

@@ -25,13 +25,13 @@ NO_STEP = 0
 _WORST_FIRST: tuple[Became, ...] = ("worse", "better", "other")
 
 
-def changes(folder: Path, sides: Iterable[Sides], *, paired: bool) -> tuple[TaskChange, ...]:
-    """Return the changed tasks, the worst first; `folder` is the run's directory."""
-    unsorted = (change for side in sides for change in _changes(folder, side, paired=paired))
+def changes(folder: Path, sides: Iterable[Sides], limits: Mapping[str, int], *, paired: bool) -> tuple[TaskChange, ...]:
+    """Return the changed tasks, the worst first. `folder`: the run's directory; `limits`: arm → the step limit set for its loop."""
+    unsorted = (change for side in sides for change in _changes(folder, side, limits.get(side.arm), paired=paired))
     return tuple(sorted(unsorted, key=lambda change: _WORST_FIRST.index(change.became)))
 
 
-def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange]:
+def _changes(folder: Path, sides: Sides, limit: int | None, *, paired: bool) -> Iterator[TaskChange]:
     for task, line in sides.old.items():
         records = sides.new.get(task, {})
         was, now = Side(line.stop, line.accuracy), _side(records)
@@ -39,7 +39,7 @@ def _changes(folder: Path, sides: Sides, *, paired: bool) -> Iterator[TaskChange
         if trial is None:
             continue
         record = records[trial.repeat]
-        parts_at, loss = _divergence(folder, record, line, trial.counterpart, lost=_fell(was, now))
+        parts_at, loss = _divergence(folder, record, line, trial.counterpart, limit, lost=_fell(was, now))
         step, cause, detail = (None, None, "") if loss is None else (loss.step or None, loss.cause, loss.detail)
         command = show_command(folder, sides.arm, record)
         yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
@@ -126,11 +126,13 @@ def _scored(side: Side) -> Iterator[tuple[int, tuple[float, str | None]]]:
 # --- the first different step, and the cause ---
 
 
-def _divergence(folder: Path, record: Record, line: TaskLine, counterpart: int, *, lost: bool) -> tuple[int | None, Loss | None]:
+def _divergence(
+    folder: Path, record: Record, line: TaskLine, counterpart: int, limit: int | None, *, lost: bool
+) -> tuple[int | None, Loss | None]:
     """Return where the trial parts from its counterpart, and why it was lost; None for what no readable trace shows."""
     baseline_steps = () if line.course is None else signatures(line.course[counterpart])
     try:
-        trial = read_trial(read_trace(folder, record), record, baseline_steps)
+        trial = read_trial(read_trace(folder, record), record, baseline_steps, limit)
         loss = explain(trial) if lost else None
         own = [step.signature for step in trial.course]
         if lost and not ended_unread(trial) and (early := _ended_early(record, baseline_steps, own)) is not None:

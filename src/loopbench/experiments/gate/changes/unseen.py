@@ -50,12 +50,16 @@ def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], 
     yield from dict.fromkeys(said for said in found if said is not None)
 
 
-def changed_files(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
-    """Yield which files of the loops, what these import included, changed since the baseline."""
+def changed_files(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> tuple[str, ...]:
+    """Return the files of the loops, what these import included, that changed since the baseline, sorted."""
     entries = {arm.arm: arm for arm in now}
-    changed = {name for side in sides for name in other_loop_files(before[side.baseline_arm], entries[side.arm])}
-    if changed:
-        yield f"Changed since the baseline, of the files that the loop is made of: {listed(sorted(changed))}."
+    return tuple(sorted({name for side in sides for name in other_loop_files(before[side.baseline_arm], entries[side.arm])}))
+
+
+def changed_files_sentence(files: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence that names these files; nothing where there are none."""
+    if files:
+        yield f"Changed since the baseline, of the files that the loop is made of: {listed(list(files))}."
 
 
 def is_changed(before: BaselineArm, now: ArmEntry) -> bool:

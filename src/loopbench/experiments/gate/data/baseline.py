@@ -32,7 +32,7 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
-from .damaged import ANEW, CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
+from .damaged import ANEW, CONFLICT, POINTER, BaselineCure, DamagedBaseline, cure_of, has_conflict
 from .hangs import slowest_s
 from .troubles import by_arm_of, troubles
 
@@ -380,7 +380,9 @@ def read_baseline(path: Path) -> Baseline:
     if not text.strip():
         raise DamagedBaseline(path, "not a baseline: it is empty", cure_of(path, text))
     if text.startswith(POINTER):
-        raise DamagedBaseline(path, "not a baseline, but a pointer of Git LFS to one", f"git lfs pull fetches it; else {ANEW}")
+        raise DamagedBaseline(
+            path, "not a baseline, but a pointer of Git LFS to one", BaselineCure("git lfs pull", " fetches it", f"else {ANEW}")
+        )
     if has_conflict(text) and (text.startswith(CONFLICT) or NAME in text):
         raise DamagedBaseline(path, "git could not merge two versions of it, and left both in it", cure_of(path, text))
     if NAME not in text[:MAX_HEAD_BYTES]:

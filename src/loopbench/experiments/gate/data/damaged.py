@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 ANEW = "bless it again"
@@ -13,13 +14,31 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 SUFFIX = ".json"
 
 
+@dataclass(frozen=True, slots=True)
+class BaselineCure:
+    """What to do about a baseline that cannot be read."""
+
+    command: str = ""
+    """The command that is tried first; empty where there is none but to bless again."""
+    effect: str = ""
+    """What it does, as it follows on the command."""
+    otherwise: str = ANEW
+    """What to do after it or instead, the last thing being to bless it again."""
+
+    @property
+    def words(self) -> str:
+        """The whole in one line."""
+        return f"{self.command}{self.effect}; {self.otherwise}" if self.command else self.otherwise
+
+
 class DamagedBaseline(ValueError):
     """A file that is, or once was, a baseline cannot be read as one; the text says why in one line, and names the file."""
 
-    def __init__(self, path: Path, reason: str, cure: str = ANEW) -> None:
-        """`cure`: what to do about it, the last thing being to bless it again."""
-        super().__init__(" ".join(f"{path}: {reason}; {cure}".split()))
-        self.reason = reason
+    def __init__(self, path: Path, reason: str, cure: BaselineCure | None = None) -> None:
+        self.path = path
+        self.reason = " ".join(reason.split())
+        self.cure = cure or BaselineCure()
+        super().__init__(" ".join(f"{path}: {reason}; {self.cure.words}".split()))
 
 
 def has_conflict(text: bytes) -> bool:
@@ -27,16 +46,18 @@ def has_conflict(text: bytes) -> bool:
     return text.startswith(CONFLICT) or b"\n" + CONFLICT in text
 
 
-def cure_of(path: Path, text: bytes) -> str:
+def cure_of(path: Path, text: bytes) -> BaselineCure:
     """Return what to do about a damaged file with this text: within a repository, what was committed is there still."""
     file = shlex.quote(str(path))
     if has_conflict(text):
-        sides = f"git checkout --ours -- {file}, or --theirs, takes one side while the merge is under way"
-        return f"{sides}; once it is committed, {ANEW}"
+        one_side = " (or --theirs) takes one side while the merge is under way"
+        return BaselineCure(f"git checkout --ours -- {file}", one_side, f"once it is committed, {ANEW}")
     if not any((folder / ".git").exists() for folder in path.absolute().parents):
-        return ANEW
-    back = f"git checkout -- {file} brings back the committed one; if that is damaged, too, git log -- {file} lists its commits"
-    return f"{back}, and git checkout GOOD -- {file} takes it from the commit GOOD; else {ANEW}"
+        return BaselineCure()
+    older = f"git log -- {file} lists its commits, and git checkout GOOD -- {file} takes it from the commit GOOD"
+    return BaselineCure(
+        f"git checkout -- {file}", " brings back the committed one", f"if that is damaged, too, {older}; else {ANEW}"
+    )
 
 
 def check_suffix(setting: str, path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loopbench.metrics.gate import GateLine
+from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import StopReason
 
@@ -17,13 +18,15 @@ from .changed_suite import TaskSets
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
+UNTESTED_LIMIT = "untested limit"
+"""What an undecided outcome is called that rests on a default limit which no trial tests: it fails, and no more tasks decide it."""
 PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
 Became = Literal["worse", "better", "other"]
 OnWorseHere = Literal["fail", "pass"]
 OnOtherAnswers = Literal["fail", "pass"]
 OnUndecided = Literal["pass", "fail", "undecided"]
-AlteredCause = Literal["altered call", "altered answer"]
+AlteredCause = Literal["added call", "altered call", "altered answer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +186,7 @@ class MoreClaims:
 
 @dataclass(frozen=True, slots=True)
 class AlteredTrials:
-    """Trials of an arm in which the loop altered a call, or the answer, and the blessed loop did not."""
+    """Trials of an arm in which the loop altered a call or the answer, or made a call of its own, and the blessed loop did not."""
 
     arm: str
     """The arm's name in the run."""
@@ -288,7 +291,8 @@ class GateResult:
     """Trials of the same score with another stop, and trials that crash or hang now and did not: these first, then graver ends."""
 
     altered: tuple[AlteredTrials, ...] = ()
-    """Trials in which the loop altered a call or the answer, and the blessed one did not, whatever their score."""
+    """Trials in which the loop altered a call or the answer, or made a call of its own, and the blessed one did not, whatever their
+    score."""
 
     ended: str = ""
     """That no trial of the baseline hung, and after how many of its trials the run ended, in words; empty where no loop hangs."""
@@ -306,6 +310,9 @@ class GateResult:
 
     unit: str = "task"
     """What is counted where tasks are: of several arms a task counts once in each of them."""
+
+    changed_files: tuple[str, ...] = ()
+    """The files of the loops, what these import included, that changed since the baseline."""
 
     lead: str = ""
     """What the first line begins with: that a cause beside the loop is likely; empty otherwise."""
@@ -332,6 +339,17 @@ class GateResult:
         return "fail" if asked == "undecided" and any(arm.limit_alone for arm in self.arms) else asked
 
     @property
+    def word(self) -> str:
+        """What people call the outcome: the same, or `untested limit`."""
+        limited = self.outcome == "undecided" and any(arm.limit_alone for arm in self.arms)
+        return UNTESTED_LIMIT if limited else self.outcome
+
+    def word_of(self, line: GateLine) -> str:
+        """Return what people call a line's outcome: the same, or `untested limit`."""
+        limited = {arm.arm for arm in self.arms if arm.limit_alone}
+        return UNTESTED_LIMIT if line.metric == PRIMARY and line.arm in limited else line.outcome
+
+    @property
     def arms_behind(self) -> frozenset[str]:
         """The arms that the outcome rests on: those with a line of it, and those that hang; all where none is known."""
         behind = {line.arm for line in self.lines if line.outcome == self.outcome} | {arm.arm for arm in self.arms if arm.hangs}
@@ -346,6 +364,7 @@ class GateResult:
         """Return the object that `gate --json` prints; its names are stable."""
         return {
             "outcome": self.outcome,
+            "word": self.word,
             "reasons": list(self.reasons),
             "run": str(self.run.resolve()),
             "baseline": None if self.baseline is None else str(self.baseline.resolve()),

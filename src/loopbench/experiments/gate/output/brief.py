@@ -38,12 +38,12 @@ def deciding(arm: GateArm) -> GateLine:
 def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
     """Return a heading and a row per arm, the gravest outcomes first; `short`: shares with two digits."""
     ordered = sorted((deciding(arm) for arm in result.arms if arm.lines), key=lambda line: GRAVEST_FIRST.index(line.outcome))
-    return [HEADING, *(_row(line, short=short) for line in ordered[:MAX_ARMS])]
+    return [HEADING, *(_row(result, line, short=short) for line in ordered[:MAX_ARMS])]
 
 
-def _row(line: GateLine, *, short: bool) -> tuple[str, ...]:
+def _row(result: GateResult, line: GateLine, *, short: bool) -> tuple[str, ...]:
     course = " → ".join(value_in_words(line, value, short=short) for value in (line.baseline, line.run))
-    return (literal(short_arm(line.arm)), line.metric, course, effect_in_words(line, short=short), outcome_in_words(line))
+    return (literal(short_arm(line.arm)), line.metric, course, effect_in_words(line, short=short), outcome_in_words(result, line))
 
 
 def margins(result: GateResult) -> str:

@@ -54,9 +54,10 @@ def github_annotations(
     """Return GitHub workflow commands: the outcome, then what it rests on, the gravest first: new crashes and hangs, the causes of
     lost tasks, and other stops.
 
-    An outcome that passes is a notice, or a warning where answers are others, the loop altered calls or answers, or more wrong ones
-    are given as done. A new crash is a warning whatever the outcome is, and the first an error where the outcome is one and rests
-    on its arm. It counts all trials that crash, or hang, as the first line does, and marks the line in the user's code.
+    An outcome that passes is a notice, or a warning where answers are others, the loop altered calls or answers or made some of its
+    own, or more wrong answers are given as done. A new crash is a warning whatever the outcome is, and the first an error where the
+    outcome is one and rests on its arm. It counts all trials that crash, or hang, as the first line does, and marks the line in the
+    user's code.
     """
     outcome, on_undecided = result.held_as(on_worse_here), result.undecided_as(on_undecided)
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
@@ -68,7 +69,7 @@ def github_annotations(
     if result.fails_for_answers:
         kind = "error"
     result = _from_the_repository(result)
-    first = _command(kind, f"loopbench gate: {result.outcome}", "\n".join([*explanation(result), *for_a_server(result)]))
+    first = _command(kind, f"loopbench gate: {result.word}", "\n".join([*explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
     groups = sorted(break_groups(result), key=lambda found: found[0].arm not in result.arms_behind)  # stable: the largest first
     decides = kind == "error" and bool(groups) and groups[0][0].arm in result.arms_behind
@@ -96,7 +97,12 @@ def _beside_breaks(result: GateResult) -> Iterable[str]:
 def error_annotation(error: BaseException, message: str) -> str:
     """Return the workflow command for an error that keeps the gate from judging; where it came up in a file of the user's, such as
     a syntax error in a loop, that file and line are marked."""
-    return _command("error", "loopbench gate: not judged", message, raised_in(error))
+    return unjudged_annotation(message, raised_in(error))
+
+
+def unjudged_annotation(message: str, place: tuple[str | Path, int] | None) -> str:
+    """Return the workflow command for what keeps the gate from judging, at a place in a file."""
+    return _command("error", "loopbench gate: not judged", message, place)
 
 
 def _from_the_repository(result: GateResult) -> GateResult:

@@ -80,7 +80,7 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     for line in arm.lines:
         case, kind = junit.add_case(suite, arm.arm, line.metric), kind_of.get(line.outcome)
         if kind is not None:
-            junit.add_result(case, kind, f"{line.outcome}: {_message(own, arm, line)}", causes)
+            junit.add_result(case, kind, f"{own.word_of(line)}: {_message(own, arm, line)}", causes)
     tasks = "\n".join(map(task_text, own.tasks))
     junit.add_output(
         suite, "\n".join([headline(result), *further_lines(result), *for_a_server(own), *other_stops(shown_stops(own)), tasks])

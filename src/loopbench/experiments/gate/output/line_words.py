@@ -8,14 +8,16 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
 from loopbench.text.numbers import hundredths
 
+from ..data.outcome import GateResult
+
 SLIGHT = 0.01
 """A change of an amount by a smaller share is shown, at times, and of no interest to anybody."""
 
 
-def outcome_in_words(line: GateLine, worse: str = "worse") -> str:
+def outcome_in_words(result: GateResult, line: GateLine, worse: str = "worse") -> str:
     """Return the outcome, of a line that passes with what is shown besides: `pass, better`, or `pass, ` and the words for worse."""
     shown = "worse here" if line.lost else "" if not is_shown(line) else worse if line.worse else "better"
-    return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else line.outcome
+    return f"{line.outcome}, {shown}" if line.outcome == "pass" and shown else result.word_of(line)
 
 
 def is_shown(line: GateLine) -> bool:

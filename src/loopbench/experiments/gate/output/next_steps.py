@@ -13,6 +13,7 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words, dollars
 
+from ..changes.altered import ALTERED
 from ..data.advice import Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
 from .sentences import further_lines, headline
@@ -187,12 +188,19 @@ def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
 
 def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     if result.bless:
-        why = "to hold later changes to this run" if result.common is None else "soon: the tasks that changed are not judged"
-        yield NextStep("", (f"{result.bless} # {why}",))
+        yield NextStep("", (f"{result.bless} # {_why_bless(result)}",))
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
         yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")
     if result.advice.unseen:
         yield _not_met(result.advice)
+
+
+def _why_bless(result: GateResult) -> str:
+    """Return when a run that passes is to be blessed: one whose loop altered calls or answers is no better one for that."""
+    if result.altered:
+        did = listed([ALTERED[cause] for cause in dict.fromkeys(found.cause for found in result.altered)])
+        return f"only if it is meant that the loop {did}"
+    return "to hold later changes to this run" if result.common is None else "soon: the tasks that changed are not judged"
 
 
 def _not_met(advice: Advice) -> NextStep:

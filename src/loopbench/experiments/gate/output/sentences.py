@@ -16,12 +16,14 @@ from ..changes.claims import claims_in_words
 from ..changes.other_changes import unjudged_in_brief
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, GateResult
+from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words
 from .stop_words import breaks
 
 MAX_NAMED = 4
 """Maximum number of arms and metrics that a sentence names."""
+MAX_FILES = 2
+"""Maximum number of files that the first line names."""
 MAX_FIRST = 140
 """Characters of the first line, where what it has to say can be said in so few."""
 
@@ -38,7 +40,7 @@ class Part:
 
 def headline(result: GateResult, named: int = MAX_NAMED) -> str:
     """Return the outcome in one line that starts with its word, and names at most so many arms and metrics."""
-    return literal(f"{result.outcome}: {explanation(result, named)[0]}")
+    return literal(f"{result.word}: {explanation(result, named)[0]}")
 
 
 def further_lines(result: GateResult, named: int = MAX_NAMED) -> list[str]:
@@ -49,7 +51,7 @@ def further_lines(result: GateResult, named: int = MAX_NAMED) -> list[str]:
 def explanation(result: GateResult, named: int = MAX_NAMED) -> list[str]:
     """Return what the outcome rests on, as the first line has it without its word, and then the lines below it."""
     first, *rest = [part for part in _parts(result, named) if any(part.texts)] or [Part(("",))]
-    room = MAX_FIRST - len(f"{result.outcome}: ")
+    room = MAX_FIRST - len(f"{result.word}: ")
     fitting = [text for text in first.texts if len(text) <= room] or [first.texts[-1]]
     said = next((text for text in fitting if _joined(text, rest, room)), fitting[0])
     while joined := _joined(said, rest, room):
@@ -73,7 +75,7 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     """Yield what is to be said, by its weight; loops that hang or crash now, and did not, stand first whatever the outcome is."""
     limits = [Part((said,)) for said in dict.fromkeys(said for arm in result.arms for limit in arm.limits for said in limit)]
     whole = {arm.arm for arm in result.arms if arm.hangs}
-    untested = result.outcome == "undecided" and any(arm.limit_alone for arm in result.arms)
+    untested = result.word == UNTESTED_LIMIT
     held = result.advice.option("on_other_answers", "fail")
     yield Part((f"some answers are others than the blessed ones, which {held} forbids",) if result.fails_for_answers else ())
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
@@ -127,13 +129,19 @@ def _reason(result: GateResult, named: int) -> Iterator[Part]:
     elif result.outcome == "identical":
         unscored = sum(arm.trials - arm.scored for arm in result.arms)
         without = f", {unscored:,} of them without a score on both sides" if unscored else ""
-        yield Part((f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}",))
+        files = f", though {_files(result.changed_files)} changed" * bool(result.changed_files)
+        yield Part((f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}{files}",))
     elif result.outcome in ("pass", "unchanged", "better here"):
         yield from _passed(result, named)
     elif result.outcome == "worse here":
         yield Part((losses(result, [line for line in result.lines if line.outcome == "worse here"]),))
     else:
         yield from _held(_decisive(result), named)
+
+
+def _files(names: Sequence[str]) -> str:
+    """Return the names of a few files, or how many there are."""
+    return listed(list(names)) if len(names) <= MAX_FILES else counted(len(names), "file")
 
 
 def _held(lines: Sequence[GateLine], named: int) -> Iterator[Part]:

@@ -35,7 +35,7 @@ STOP_COLUMNS = ("trial", "score", "was", "is", "what it says", "to see it")
 
 def table(result: GateResult) -> Table:
     """Return a table with a row per arm and metric."""
-    rows, place = [_row(line) for line in result.lines], COLUMNS.index(TYPICAL)
+    rows, place = [_row(result, line) for line in result.lines], COLUMNS.index(TYPICAL)
     known = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
     columns = tuple(COLUMNS[at] for at in known)
     return Table(f"Run against baseline; {brackets(result)}", columns, tuple(tuple(row[at] for at in known) for row in rows))
@@ -133,7 +133,7 @@ def to_markdown(result: GateResult) -> str:
         name = f"Trials with another stop ({len(shown)} of {len(stops)})"
         tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown))))
     sizes = [*remedies(result)] if result.outcome == "undecided" else []
-    head, _, body = markdown_page(f"Gate: {result.outcome}", tables, _facts(result, sizes)).partition("\n\n")
+    head, _, body = markdown_page(f"Gate: {result.word}", tables, _facts(result, sizes)).partition("\n\n")
     said = [headline(result), *further_lines(result)]
     return "\n\n".join([head, *map(markdown_item, said), *_step_blocks(result), body])
 
@@ -150,7 +150,7 @@ def _step_blocks(result: GateResult) -> Iterator[str]:
 # --- text ---
 
 
-def _row(line: GateLine) -> tuple[str, ...]:
+def _row(result: GateResult, line: GateLine) -> tuple[str, ...]:
     return (
         literal(short_arm(line.arm)),
         line.metric,
@@ -161,7 +161,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         margin_in_words(line),
         str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'cluster')}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
-        outcome_in_words(line, worse="worse within the margin"),
+        outcome_in_words(result, line, worse="worse within the margin"),
     )
 
 
