@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from loopbench.metrics.comparison import too_few_units
+from loopbench.metrics.few_units import too_few_units
 from loopbench.metrics.statistics import ALPHA
 
 from .columns import COLUMNS
