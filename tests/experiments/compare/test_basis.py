@@ -122,19 +122,19 @@ def test_means_and_medians_are_judged_each_by_itself_and_never_pooled(compared):
     assert are_mixed(infos)
     lines = answer(found).sentences
     assert lines[0] == f"{MEANS} holds means over models and {MEDIANS} medians: two estimates of one thing, each judged by itself"
-    assert f"Adopt finish under {MEANS}; which loop to adopt is undecided under {MEDIANS}" in lines
+    robust = "under both profiles, none is shown to beat finish: take it if you do not know which profile is yours"
+    assert f"Adopt finish under {MEANS}; which loop to adopt is undecided under {MEDIANS}; {robust}" in lines
     assert any(line.startswith(f"Under {MEANS}: Adopt finish (") for line in lines)
     assert any(line.startswith(f"Under {MEDIANS}: Nothing is decided") for line in lines)
     assert not any("together" in line for line in lines)
 
 
 def test_where_profiles_differ_the_headline_ends_with_what_holds_under_each(compared):
-    made = answer(compared([MEANS, MEDIANS], {FINISH: [9, 5], BARE: [5, 9], NATIVE: [9, 8]}))
-    native = "bare(decision_format=native)"
-    assert made.robust == (native,)
+    made = answer(compared([MEANS, MEDIANS], {FINISH: [9, 8], BARE: [5, 9]}))
+    assert made.robust == ("finish",)
     (headline,) = [line for line in made.sentences if line.startswith("Adopt ")]
     assert headline.endswith(
-        f"; under both profiles, none is shown to beat {native}: take it if you do not know which profile is yours"
+        "; under both profiles, none is shown to beat finish: take it if you do not know which profile is yours"
     )
     assert not any(line.startswith("Under both profiles no loop") for line in made.sentences)
     assert answer(compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 5]})).robust == ()
@@ -143,6 +143,8 @@ def test_where_profiles_differ_the_headline_ends_with_what_holds_under_each(comp
 def test_over_profiles_judged_by_themselves_a_line_closes_the_verdicts_and_costs_stand_for_each(compared):
     found = compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 5]})
     assert "Under both profiles finish has the highest accuracy" in answer(found).sentences
+    others = answer(compared([MEANS, MEDIANS], {FINISH: [9, 5], BARE: [5, 9], NATIVE: [8, 8]})).sentences
+    assert "Under both profiles no loop is shown to beat bare(decision_format=native)" in others
     equals = answer(compared([MEANS, MEDIANS], {FINISH: [9, 9], BARE: [5, 9], NATIVE: [9, 9]})).sentences
     assert "Under both profiles no loop is shown to beat finish and bare(decision_format=native)" in equals
     met = "finish and bare(decision_format=native) met native-2024 and native-2024-median (native calls)"
