@@ -175,12 +175,12 @@ class Verdicts:
         narrowly, surely = evidence.narrowly(), evidence.surely()
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
-            better = f"{narrowly}{harm}: better than every other {self.found.subject}{every}{surely}"
+            better = f"{narrowly}{harm}: better than every other {self.found.subject}{every}"
             brief = f"Adopt {named[0].loop}{better}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(f"Adopt {names}{better}{cheaper}", brief, adopts=named[0].loop)
-        worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}{surely}"
+            return AnswerSentence(f"Adopt {names}{better}{surely}{cheaper}", brief, adopts=named[0].loop)
+        worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
         brief = f"Adopt {named[0].loop}{narrowly}{harm}: {worse}{prices.saved(named[0])}{alone}"
-        return AnswerSentence(f"Adopt {names}{narrowly}{harm}: {worse}{cheaper}", brief, adopts=named[0].loop)
+        return AnswerSentence(f"Adopt {names}{narrowly}{harm}: {worse}{surely}{cheaper}", brief, adopts=named[0].loop)
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
