@@ -8,6 +8,7 @@ A Markdown table to stdout; --write renews it in docs/results.md.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ def settings() -> dict[str, str | tuple[str, ...]]:
 def row(found: Results) -> tuple[str, ...]:
     """Return what one run says of the two loops."""
     said = next(each for each in found.answer.said if not each.is_basis)
-    verdict = said.brief.partition(":")[0]
+    verdict = re.match(r"(?:[^:(]|\([^)]*\))*", said.brief)[0]  # what is in brackets may have a colon
     pair = next(
         turned for pair in found.comparison.pooled for turned in (pair, pair.turned) if (turned.a, turned.b) == (FIRST, SECOND)
     )

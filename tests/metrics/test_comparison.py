@@ -230,7 +230,7 @@ def test_what_may_decide_is_the_size_of_a_run_of_the_two_alone():
 
 
 def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
-    cached = [*outcomes("a", [1.0] * 9 + [0.0], cost_usd=0.0, nominal_usd=0.1), *outcomes("b", [1.0] * 10, cost_usd=0.3)]
+    cached = [*outcomes("a", [1.0] * 19 + [0.0], cost_usd=0.0, nominal_usd=0.1), *outcomes("b", [1.0] * 20, cost_usd=0.3)]
     found = pair(compare(cached, [arm("a"), arm("b")])).outlook
     assert found is not None
     assert found.fewer.cost_usd == pytest.approx(0.2 * found.fewer.trials)

@@ -87,6 +87,22 @@ def test_of_two_loops_that_did_the_same_the_plain_one_is_taken(record):
     assert not others
 
 
+@pytest.mark.parametrize("tasks", [7, 19, 20])
+def test_few_tasks_on_which_loops_did_the_same_decide_nothing_of_others(record, tasks):
+    others = answer(compared(record, {WRAPPED: 0.5, "a": 0.5}, {WRAPPED: "a"}, n=tasks)).sentences[1:]
+    nothing = "Of other tasks that decides nothing; for a choice that holds for others, run about 50"
+    assert others == ((nothing,) if tasks < 20 else ())
+
+
+@pytest.mark.parametrize(("profile", "has_none"), [("text-2024-median", True), ("text-2024", False), ("my-own", False)])
+def test_a_loop_that_reads_fences_did_the_same_where_the_profile_has_none(record, profile, has_none):
+    loops = {"bare": {}, "bare(fences=read)": {"fences": "read"}}
+    infos = [ArmInfo(f"{loop}/{profile}", "bare", options, "scripted", profile, "s") for loop, options in loops.items()]
+    same = [each for info in infos for each in trials(record, info.arm, [True] * 30, "same")]
+    why = f", as {profile} has no fenced replies (wire.fenced), which fences=read is for" if has_none else ""
+    assert answer(compare(same, infos)).sentences[0].startswith(f"bare(fences=read) did the same as bare in all 30 trials{why};")
+
+
 def test_without_traces_equal_numbers_are_no_copies(record):
     found = compared(record, {"a": 0.5, "b": 0.5}, {})
     assert found.same == ()

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import compare
+from loopbench.metrics.statistics import highest_share
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
 from loopbench.metrics.within_tasks import paired_within_tasks, unpaired_within_tasks
@@ -168,25 +169,50 @@ def test_the_first_sentence_names_what_is_never_solved_and_who_exceeds_the_limit
 def test_loops_that_repeats_do_not_tell_apart_are_not_ranked(record):
     scores = {"a": [True] * 40 + [False] * 20, "b": [False] * 20 + [True] * 40}
     made = answer(compared(record, scores))
-    assert made.sentences[0] == (
-        "On these 3 tasks no loop is told from another by its repeats: a solved 40 of 60 trials and b 40; "
-        "even 1,000 repeats are not likely to tell them apart"
+    assert made.sentences[:2] == (
+        "On these 3 tasks no loop is told from another by its repeats: a solved 40 of 60 trials and b 40",
+        "Even 1,000 repeats are not likely to tell one loop from another if they go on so",
     )
     assert not any(each.adopts for each in made.said)
 
 
 def test_where_repeats_told_nothing_it_is_said_what_more_of_them_would(record):
-    same = answer(compared(record, {"a": [True] * 40 + [False] * 20, "b": [True] * 40 + [False] * 20})).sentences[0]
-    assert same.endswith("; more repeats cannot tell them apart, as they solved the same in every trial")
     scores = {"a": [True] * 36 + [False] * 24, "b": [True] * 32 + [False] * 28}
-    close = answer(compared(record, scores)).sentences[0]
-    found = re.search(r"; about --repeats (\d+) would tell a from b if they go on so \(chance about 80 %\)$", close)
+    close = answer(compared(record, scores)).sentences[1]
+    found = re.fullmatch(r"About --repeats (\d+) would tell a from b if they go on so \(chance about 80 %\)", close)
     assert found is not None
     times = int(found[1]) / 20
     more = {loop: own * math.ceil(times) for loop, own in scores.items()}
     shown = paired_within_tasks(*(trials(record, arm, more[arm], tasks=3) for arm in "ab"))
     assert shown is not None
     assert shown.is_apart(0.05)
+
+
+SAME = re.compile(
+    r"(a and b|a, b and c|a, b, c and d) solved the same in all (\d+) trials; up to about ([\d.]+) % of trials may still differ "
+    r"\(rule of three at 95 %\); about --repeats (\d+) would tell (the two|two of them) apart if so many do, all in favour of "
+    r"one loop \(chance about 80 %\)"
+)
+
+
+@given(st.integers(1, 8), st.integers(2, 30), st.integers(2, 4))
+def test_loops_that_solved_the_same_may_still_differ_and_as_many_repeats_as_are_told_would_show_it(record, tasks, repeats, loops):
+    """By the exact law of the test where the share that is told differs, always for the same loop."""
+    trials = tasks * repeats
+    scores = {name: [n % 3 > 0 for n in range(trials)] for name in "abcd"[:loops]}
+    (found,) = filter(None, map(SAME.fullmatch, answer(compared(record, scores, tasks=tasks)).sentences))
+    assert (found[1] == "a and b") == (found[5] == "the two") == (loops == 2)
+    share = highest_share(trials)
+    assert int(found[2]) == trials
+    assert int(found[3]) == round(100 * share)
+    assert binom.pmf(0, trials, share) == pytest.approx(0.05)
+    needed = next(k for k in itertools.count(1) if math.comb(loops, 2) * 2 / 2**k < 0.05)
+    chances = [float(binom.sf(needed - 1, tasks * (int(found[4]) - fewer), share)) for fewer in (0, 1)]
+    assert chances[0] >= 0.8 > chances[1]
+
+
+def test_of_many_trials_it_is_the_rule_of_three():
+    assert highest_share(1_000) == pytest.approx(3 / 1_000, rel=0.01)
 
 
 def test_where_tasks_are_enough_what_they_show_of_others_is_told_too(record):

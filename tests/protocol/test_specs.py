@@ -64,6 +64,7 @@ def test_any_text_is_a_spec_or_a_value_error(text):
         ("x(a='''it's, ok''', b=1)", "x", {"a": "it's, ok", "b": 1}),
         ("my.module:Loop(n=inf)", "my.module:Loop", {"n": math.inf}),
         ("retry(loop=finish(n=0, m=[1, 2]), times=2)", "retry", {"loop": "finish(n=0, m=[1, 2])", "times": 2}),
+        ("retry(loop=my.module:Loop, times=2)", "retry", {"loop": "my.module:Loop", "times": 2}),
         ("retry(loop=guard(loop=my.module:Loop(n=1)))", "retry", {"loop": "guard(loop=my.module:Loop(n=1))"}),
     ],
 )
@@ -82,6 +83,8 @@ def test_what_can_be_written(text, name, options):
         ("bare(a b=3)", "write option=value"),
         ("bare(n=)", "not a TOML value"),
         ("bare(n=two words)", "'two words' is not a TOML value; if it is text, write \"two words\"$"),
+        ("retry(loop=my.module:)", "is not a TOML value; if it is text, write"),
+        ("retry(loop=http://here:80)", "is not a TOML value; if it is text, write"),
         ("retry(loop=finish(n=0)", "not a name"),
         ("retry(loop=finish(0))", "is not a TOML value; if it is text, write"),
         ("bare(n=1 # the rest)", "not a TOML value"),

@@ -21,6 +21,7 @@ from .arm_info import ArmInfo, are_imported
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
 from .families import judge_family
 from .few_tasks import MAX_FEW_TASKS, OnTask, on_few_tasks
+from .few_units import are_too_few_to_plan, too_few_units
 from .left_out import excluded_warnings, most_frequent, overlap_warnings
 from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip
@@ -110,7 +111,8 @@ class Pair:
     """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
     p_holm >= alpha."""
     outlook: Outlook | None = None
-    """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed."""
+    """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed, and where
+    units are too few to plan with."""
     look: int | None = None
     """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
     over_templates: Interval | None = None
@@ -354,12 +356,13 @@ def with_outlook(
 ) -> list[Pair]:
     """Return the pairs; each undecided one with the sizes at which a run of its two arms alone may decide it.
 
-    A pair with too few units to show any difference stays without: nothing that is known of it tells a size.
+    A pair with too few units to plan with stays without: nothing that is known of it tells a size.
     """
     prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
     completed = []
     for pair in pairs:
-        is_open = pair.verdict.word == "undecided" and not too_few_units(pair.units, alpha)
+        is_few = are_too_few_to_plan(pair.units, alpha, is_clustered=pair.units < pair.difference.n)
+        is_open = pair.verdict.word == "undecided" and not is_few
         varies = spread(scores[pair.a], scores[pair.b]) if is_open else None
         if varies is not None:
             a, b = prices[pair.a], prices[pair.b]
@@ -416,11 +419,6 @@ def _under_same_conditions(arms: Sequence[ArmResult]) -> list[tuple[str, str]]:
 def _common(matched: Sequence[tuple[str, str]], pairs: Sequence[Pair]) -> dict[tuple[str, str], int]:
     """Return how many tasks are scored in both arms of each pair."""
     return dict.fromkeys(matched, 0) | {(pair.a, pair.b): pair.difference.n for pair in pairs if pair.metric == PRIMARY}
-
-
-def too_few_units(units: int, alpha: float) -> bool:
-    """Tell whether the sign-flip test over so many units cannot show any difference: its smallest p, 2/2ⁿ, is alpha or more."""
-    return 2 * 0.5**units >= alpha
 
 
 def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:

@@ -114,6 +114,15 @@ def event_rate(events: int, n: int, alpha: float = ALPHA) -> Interval | None:
     return Interval(events / n, low, high, n)
 
 
+def highest_share(trials: float, alpha: float = ALPHA) -> float:
+    """Return the largest share of independent trials in which something may happen that happened in none of them, 1 - alpha sure.
+
+    Of many trials and at 0.05 it is 3 of their number, the rule of three (Hanley & Lippman-Hand 1983). Where chances are not the
+    same in all trials, it bounds their mean.
+    """
+    return float(-np.expm1(math.log(alpha) / trials))
+
+
 def fisher_greater(one: tuple[int, int], other: tuple[int, int]) -> float:
     """One-sided p-value of Fisher's exact test (1935): the chance that one share is this much larger, were both equal.
 
@@ -237,14 +246,19 @@ def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: f
     return Verdict("equivalent" if within else "undecided", within)
 
 
+def clearance(difference: Interval) -> float:
+    """Return how far the end of an interval next to 0 is away from it, in widths of the interval; negative where it holds 0."""
+    distance, width = max(difference.low, -difference.high), difference.high - difference.low
+    return distance / width if 0 < width < math.inf else math.copysign(math.inf, distance)
+
+
 def is_narrow(difference: Interval) -> bool:
     """Whether a difference is shown, its interval being on one side of 0, and yet is close to not being shown.
 
     That is so where the end next to 0 is less than `NARROW` of the interval's width away from it. Were the estimate true, a fresh
     run of the same size would show the difference again with a chance of 50 % (an end at 0) to about two in three.
     """
-    distance = max(difference.low, -difference.high)
-    return 0 < distance < NARROW * (difference.high - difference.low)
+    return 0 < clearance(difference) < NARROW
 
 
 def chance_again(difference: Interval) -> float:

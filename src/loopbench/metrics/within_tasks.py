@@ -44,6 +44,11 @@ class WithinTasks:
     """Number of pairs that `p` is adjusted for (Bonferroni)."""
 
     @property
+    def trials(self) -> float:
+        """Number of paired trials."""
+        return self.tasks * self.repeats
+
+    @property
     def turned(self) -> WithinTasks:
         """The same with b as the first arm."""
         return replace(self, a=self.b, b=self.a, excess=-self.excess)

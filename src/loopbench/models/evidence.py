@@ -52,6 +52,11 @@ class FewModelsFault:
     median: float
 
 
+def without_rate(names: Iterable[str], kind: str) -> list[str]:
+    """Return those of the names that are built-in profiles under which a kind of fault never happens."""
+    return [profile.name for profile in _built_in(names) if not profile.by_form and not profile.rates.get(kind)]
+
+
 def faults_of_few_models(name: str) -> list[FewModelsFault]:
     """Return the kinds of a built-in profile of means whose mean is far above the median, the farthest first."""
     other = other_estimate(name)

@@ -23,6 +23,8 @@ from .own_code import import_own, raised_at
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
 """A word or a path, which needs no quotes."""
+_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""The user's code, `package.module:Name`, which needs no quotes either."""
 _TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
 LOCAL, LOCAL_FILE = "local", "local:"
 """The model of the installed weights, and what stands before the file of others: both run in this process."""
@@ -112,7 +114,7 @@ def _value(text: str, whole: str) -> Any:
         if made.keys() == {"value"} and len(made["value"]) == 1:
             return made["value"][0]
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
-        if _BARE_WORD.fullmatch(text) or _is_spec(text):
+        if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text) or _is_spec(text):
             return text
     cure = f"; if it is text, write {_quoted(text)}" if text and len(text) <= MAX_SHOWN and text.isprintable() else ""
     raise ValueError(f"{_short(whole)}: {_short(text)} is not a TOML value{cure}")

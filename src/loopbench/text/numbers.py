@@ -57,21 +57,9 @@ def verdict(pair: Pair) -> str:
     return f"a is {found}" + (", within the margin" if pair.verdict.within_margin else "")
 
 
-def narrowly(pairs: Sequence[Pair], comma: str = ",") -> str:
+def narrowly(pairs: Sequence[Pair]) -> str:
     """Return that one of these verdicts was close; empty where none was."""
-    return f"{comma} narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
-
-
-def narrowly_by(pairs: Sequence[Pair]) -> str:
-    """Return the same with the closest of the differences, and the chance that a fresh run shows it again.
-
-    `, narrowly (by 0.062 [0.0001, 0.126]; chance that a fresh run shows it again, if this is the true difference: about 50 %)`.
-    """
-    close = [pair.difference for pair in pairs if is_narrow(pair.difference)]
-    if not close:
-        return ""
-    nearest = min(close, key=lambda difference: abs(difference.value))
-    return f", narrowly (by {interval(nearest, 3)}; {shown_again(nearest)})"
+    return " narrowly" if any(is_narrow(pair.difference) for pair in pairs) else ""
 
 
 def shown_again(difference: Interval) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
@@ -21,43 +20,11 @@ from loopbench.experiments.compare.tables import tables
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer, answer
 from loopbench.experiments.compare.verdict.matrix import places
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence
-from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.statistics import Interval, chance_again, is_narrow
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
-
-PROFILES = ("calm", "rough")
-Shares = Mapping[str, Sequence[float]]
-"""Loop → share of tasks that it solves, by profile."""
-
-
-@pytest.fixture(scope="session")
-def compared(record) -> Callable[..., Comparison]:
-    """Compares loops that solve given shares of n tasks at a given number of tokens."""
-
-    def make(shares: Shares, tokens: Mapping[str, int] | None = None, n: int = 100) -> Comparison:
-        infos, records = [], []
-        for loop, by_profile in shares.items():
-            for profile, share in zip(PROFILES, by_profile, strict=False):
-                infos.append(ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s"))
-                for task in range(n):
-                    right = float((task * 37 % n) < share * n)
-                    cost = (tokens or {}).get(loop, 100) + task % 3
-                    records.append(
-                        record(
-                            arm=f"{loop}/{profile}",
-                            task=f"t{task:03}",
-                            scores={"accuracy": right},
-                            input_tokens=cost,
-                            output_tokens=0,
-                        )
-                    )
-        return compare(records, infos)
-
-    return make
-
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5)
 
@@ -310,9 +277,7 @@ def test_an_answer_says_what_kind_of_air_it_comes_from(compared, profiles, ends)
         else {"a": (0.9, 0.9), "b": (0.9, 0.9), "c": (0.2, 0.2)}
     )
     tokens = {"a": 100, "b": 300, "c": 100}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.experiments.compare.test_answer.PROFILES", profiles)
-        first = said(compared({loop: by[: len(profiles)] for loop, by in shares.items()}, tokens))[0]
+    first = said(compared({loop: by[: len(profiles)] for loop, by in shares.items()}, tokens, profiles=profiles))[0]
     assert first.endswith(ends)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.experiments.compare.verdict.each_profile import ProfilesVerdict, agreed, headline
+from loopbench.experiments.compare.verdict.each_profile import ProfilesVerdict, agreed, differ, headline
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence
 
 LOOPS = ("finish", "bare", "phased")
@@ -44,6 +44,19 @@ def test_a_headline_says_where_profiles_differ():
     ]
     assert told(verdict("a", ("finish",)), verdict("b", ())) == ["Adopt finish under a; which loop to adopt is undecided under b"]
     assert told(verdict("a", ()), verdict("b", ())) == ["Which loop to adopt is undecided under both profiles"]
+
+
+@given(st.lists(ADOPTED, min_size=2, max_size=5), ADOPTED)
+def test_a_headline_ends_with_the_robust_choice_where_profiles_differ_alone(loops, robust):
+    verdicts = [verdict(f"profile-{place}", own) for place, own in enumerate(loops)]
+    (line,) = headline(verdicts, robust)
+    (without,) = headline(verdicts)
+    assert (line.text != without.text) == (differ(verdicts) and bool(robust))
+    if line.text != without.text:
+        every = "both profiles" if len(loops) == 2 else f"each of the {len(loops)} profiles"
+        take = "it" if len(robust) == 1 else "one of these"
+        beat = f"; under {every}, none is shown to beat {' and '.join(robust)}"
+        assert line.text == f"{without.text}{beat}: take {take} if you do not know which profile is yours"
 
 
 def test_a_headline_says_of_which_tasks_it_is():

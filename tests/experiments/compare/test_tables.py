@@ -243,7 +243,7 @@ def test_tables_show_arms_troubles_and_pairs(compared):
 
 
 def test_an_undecided_pair_shows_the_size_that_would_decide_it(compared):
-    comparison = compared(["a", "b"], n=7)
+    comparison = compared(["a", "b"], n=20)
     (pair,) = [pair for pair in comparison.pairs if pair.family == "primary"]
     assert pair.outlook is not None
     (_, _, primary, _) = tables(comparison)

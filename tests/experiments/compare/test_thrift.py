@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
-from loopbench.experiments.compare.verdict.claims import claims_in_words
+from loopbench.experiments.compare.verdict.claims import RATE, claims_in_words
+from loopbench.experiments.compare.verdict.matrix import AnswerRow
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 
@@ -149,6 +151,24 @@ def test_the_adopted_loop_is_named_with_its_share_where_it_gave_more_wrong_answe
     assert told.text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 5 [2, 11], b 3 [1, 9]"
     fewer = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims | {"a": (2, 0)}))
     assert fewer.said[-1].text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 2"
+
+
+def on_few_tasks(row: AnswerRow, tasks: int) -> AnswerRow:
+    """Return a row of one column whose wrong answers given as done are of so many tasks."""
+    (cell,) = row.cells
+    assert cell is not None
+    rate = cell.arm.summary.false_success_rate
+    assert rate is not None
+    summary = replace(cell.arm.summary, means={**cell.arm.summary.means, RATE: replace(rate, n=tasks)})
+    return replace(row, cells=(replace(cell, arm=replace(cell.arm, summary=summary)),))
+
+
+@pytest.mark.parametrize("tasks", [7, 19, 20])
+def test_of_few_tasks_counts_have_no_interval_and_the_sentence_says_why(priced, tasks):
+    made = answer(priced({"a": (0.5,), "b": (0.5,)}, {"a": 100, "b": 100}, 0.02, {"a": (3, 0), "b": (0, 0)}))
+    told, _ = claims_in_words([on_few_tasks(row, tasks) for row in made.rows], ["calm"], ("a",))
+    few = f"a 3, b none; {tasks} tasks are too few for an interval"
+    assert told.endswith(few if tasks < 20 else "a 3 [1, 9], b none [0, 4]")
 
 
 def test_a_paired_test_tells_wrong_answers_apart_where_intervals_overlap(priced):

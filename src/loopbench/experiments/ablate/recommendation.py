@@ -23,7 +23,7 @@ from loopbench.experiments.compare.verdict.trial_limits import limits_sentences
 from loopbench.experiments.compare.verdict.undecided import likelier_equivalent
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
-from loopbench.metrics.statistics import Interval, VerdictWord, is_narrow
+from loopbench.metrics.statistics import Interval, VerdictWord, clearance, is_narrow
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import Spec, parse_spec, parse_values, value_text
 from loopbench.text.counts import listed, tasks_in_words
@@ -154,7 +154,8 @@ class _Choosing:
             found = [self._standing(effect, chosen) for effect in self._mains(f"{factor.name}: {a} → {b}", PRIMARY)]
             if found:
                 word = _together([word for word, _ in found])
-                is_close = any(is_narrow(difference) for _, difference in found)
+                shown = [difference for own_word, difference in found if own_word in SHOWN]
+                is_close = bool(shown) and is_narrow(max(shown, key=clearance))
                 relations[b, a] = Relation(word, is_close)
                 relations[a, b] = Relation(OPPOSITE.get(word, word), is_close)
         return relations
@@ -268,20 +269,23 @@ def _loop(result: AblationResult, chosen: Sequence[Choice]) -> tuple[str, bool]:
 
 def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: OpenValues) -> Iterator[AnswerSentence]:
     """Yield which run is likely to decide soonest between a chosen value and another one, in a setting where the two differ."""
-    plans = [
-        (pair.outlook, pair, choice, value)
+    found = [
+        (pair, choice, value)
         for choice in chosen
         if not choice.is_idle
         for value in choice.against("undecided")
         for pair in open_values.deciding_pairs(choice.factor, value)
-        if pair.outlook is not None
+        if pair.verdict.word == "undecided"
     ]
-    if not plans or _is_still(result):
+    if not found or _is_still(result):
         return
-    outlook, pair, choice, value = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))
-    if few := too_few_to_plan([pair], result.results.comparison.alpha):
+    if few := too_few_to_plan([pair for pair, _, _ in found], result.results.comparison.alpha):
         yield AnswerSentence(few)
         return
+    plans = [(pair.outlook, pair, choice, value) for pair, choice, value in found if pair.outlook is not None]
+    if not plans:
+        return
+    outlook, pair, choice, value = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))
     own, other, size = f"{choice.factor}={choice.value}", f"{choice.factor}={value}", outlook.more
     settings = {arm.info.arm: setting(arm) for arm in result.results.comparison.arms}
     under = f" under {settings[pair.a]}" if len({*settings.values()}) > 1 else ""

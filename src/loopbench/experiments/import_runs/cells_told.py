@@ -54,4 +54,5 @@ def answers_cut(answers: Iterable[tuple[str, Any]], column: str = "") -> Iterato
     if cut:
         where = cut[0] if len(cut) == 1 else f"the first: {cut[0]}"
         number = counted(len(cut), "answer is", "answers are")
-        yield f"{f'column {shown(column)}: ' * bool(column)}{number} cut to {MAX_ANSWER_CHARS:,} characters ({where})"
+        of = f"column {shown(column)}: " if column else ""
+        yield f"{of}{number} cut to {MAX_ANSWER_CHARS:,} characters ({where})"

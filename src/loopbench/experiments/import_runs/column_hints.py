@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loopbench.metrics.comparison import too_few_units
+from loopbench.metrics.few_units import too_few_units
 from loopbench.metrics.statistics import ALPHA
 from loopbench.text.counts import listed
 

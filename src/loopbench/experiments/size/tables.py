@@ -6,7 +6,8 @@ import math
 import shlex
 
 from loopbench.datasets.generating import MAX_SIZE
-from loopbench.experiments.compare.verdict.paired import FIRST_TASKS, are_too_few_to_plan
+from loopbench.experiments.compare.verdict.paired import FIRST_TASKS
+from loopbench.metrics.few_units import are_too_few_to_plan
 from loopbench.protocol.counts import counted, joined
 from loopbench.text.numbers import duration
 from loopbench.text.table import Table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loopbench.metrics.comparison import Comparison, Pair, too_few_units
+from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.few_units import too_few_units
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.text.numbers import short_name
@@ -14,13 +15,13 @@ from .air import every_profile
 from .basis import basis
 from .best_against_others import best_against_others
 from .claims import RATE, claims_in_words
-from .each_profile import ProfilesVerdict, headline
+from .each_profile import ProfilesVerdict, differ, headline
 from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
 from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, AnswerMatrix, matrix_of
 from .measured_forms import are_mixed, are_of_different_replies, fitting
-from .over_estimates import over_estimates
+from .over_estimates import over_estimates, robust_choice
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
 from .prices import Prices
@@ -44,6 +45,8 @@ class ComparisonAnswer(AnswerMatrix):
     """What each loop did on each task, where these are few and have repeats."""
     verdicts: tuple[ProfilesVerdict, ...] = ()
     """The verdict on all profiles together, or one on each that is judged by itself."""
+    robust: tuple[str, ...] = ()
+    """Where the verdicts on several profiles differ, the loops that none is shown to beat under any of them."""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -67,11 +70,12 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     distinct = without_copies(comparison)
     judged = _judged(distinct)
     made = _profiles_verdicts(judged, is_apart=are_mixed(infos))
+    robust = robust_choice(_matrix(distinct), tasks) if differ(made) else ()
     verdicts = (
         [
-            *headline(made),
+            *headline(made, robust),
             *_each_by_itself(judged, every_profile(whole)),
-            *(replace(each, opens=True) for each in over_estimates(_matrix(distinct), tasks)),
+            *(replace(each, opens=True) for each in over_estimates(_matrix(distinct), tasks) if not robust),
         ]
         if are_mixed(infos)
         else [*next(iter(judged.values()), ())]
@@ -87,7 +91,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *unreadable_replies(comparison.arms),
         *rests_on,
         *verdicts,
-        *same_sentences(comparison),
+        *same_sentences(comparison, whole),
         *tighter_limits(whole, budgets, adopted),
         *fits,
         *_claims(whole, _pairs(comparison, RATE), named),
@@ -95,7 +99,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     )
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
         said = tuple(replace(each, brief="") for each in said)
-    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks, made)
+    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks, made, robust)
 
 
 def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:

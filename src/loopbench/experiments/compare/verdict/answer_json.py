@@ -18,14 +18,15 @@ def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -
     `cost` is the mean over suites and profiles, in `unit`, and `costs` has that of each; where profiles are judged by themselves,
     `cost` is None.
 
-    `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials. The
-    place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendations` has an
-    entry for each profile that is judged by itself, and a single one for profiles that are judged together: the loops to adopt,
-    one or another, and the sentence that says so. `recommendation` is the sentence for all of them, the first that says which loop
-    to adopt, else the first after those that say what it rests on; None where profiles recommend different loops, and where there
-    is none, as of an invalid run. `limits`: the run's own to each trial, in words. `tasks` has an entry for each loop, column and
-    task where tasks are few and have repeats: its scored trials, how many were solved and how many went over the run's limit (None
-    where it set none), and their mean cost.
+    `cost_per_solved` is the mean cost of a trial by the mean accuracy, None where nothing was solved; `crashed` counts trials.
+    The place `does not apply` is that of a loop under a profile that was measured of calls in another form. `recommendations` has
+    an entry for each profile that is judged by itself, and a single one for profiles that are judged together: the loops to
+    adopt, one or another, and the sentence that says so. `recommendation` is the sentence for all of them, the first that says
+    which loop to adopt, else the first after those that say what it rests on; None where profiles recommend different loops, and
+    where there is none, as of an invalid run. `robust` names the loops that none is shown to beat under any profile, where
+    profiles recommend different loops and some other loop is beaten; else it is empty. `limits`: the run's own to each trial, in
+    words. `tasks` has an entry for each loop, column and task where tasks are few and have repeats: its scored trials, how many
+    were solved and how many went over the run's limit (None where it set none), and their mean cost.
     """
     made = answer(comparison) if known is None else known
     recommendation = agreed(made.verdicts, made.said)
@@ -33,6 +34,7 @@ def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -
     return {
         "recommendation": None if recommendation is None else recommendation.in_full,
         "recommendations": [each.to_json() for each in made.verdicts],
+        "robust": list(made.robust),
         "sentences": list(made.sentences),
         "limits": comparison.limits.words or None,
         "margin": comparison.margin,

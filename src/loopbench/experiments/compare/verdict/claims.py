@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.statistics import Interval
+from loopbench.metrics.few_units import are_too_few_to_plan
+from loopbench.metrics.statistics import ALPHA, Interval
+from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES
 from loopbench.text.numbers import interval, p_value
 
@@ -48,9 +50,11 @@ def claims_in_words(
     all_of_them = [each for each in together if each is not None]
     brief = f"Wrong answers given as done{_range(all_of_them, adopted)}{tested_brief}"
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
-        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{tested}", brief
+        few = _without_intervals([all_of_them], adopted)
+        return f"Wrong answers given as done{_counts(all_of_them, adopted)}{few}{tested}", brief
+    few = _without_intervals([found for _, found in differing], adopted)
     parts = "; ".join(f"under {heading}{_counts(found, adopted)}" for heading, found in differing)
-    return f"Wrong answers given as done {parts}{tested}", brief
+    return f"Wrong answers given as done {parts}{few}{tested}", brief
 
 
 def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
@@ -118,11 +122,25 @@ def _weighed(found: Sequence[FalseClaims], adopted: Sequence[str]) -> list[False
 
 
 def _interval(claims: FalseClaims) -> str:
-    """Return ` [8, 24]`: so many of as many trials, by the interval of the share."""
-    if claims.rate is None:
+    """Return ` [8, 24]`: so many of as many trials, by the interval of the share; empty where tasks are too few for one."""
+    if claims.rate is None or _few_units(claims.rate):
         return ""
     low, high = (round(end * claims.scored) for end in (claims.rate.low, claims.rate.high))
     return f" [{low:,}, {high:,}]"
+
+
+def _few_units(rate: Interval) -> str:
+    """Return the tasks of a share, or their clusters, where they are too few for its interval to be told; else empty."""
+    units = rate.n if rate.units is None else rate.units
+    if not are_too_few_to_plan(units, ALPHA, is_clustered=rate.units is not None):
+        return ""
+    return counted(units, "task") if rate.units is None else counted(units, "cluster")
+
+
+def _without_intervals(found: Sequence[Sequence[FalseClaims]], adopted: Sequence[str]) -> str:
+    """Return why counts stand without the intervals that they would else have, as a clause. `found`: the claims of each column."""
+    few = [said for each in found for claims in _weighed(each, adopted) if claims.rate and (said := _few_units(claims.rate))]
+    return f"; {few[0]} are too few for an interval" if few else ""
 
 
 def _named_too(shown: Sequence[FalseClaims], named: Sequence[FalseClaims], weighed: Sequence[FalseClaims] = ()) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.protocol.counts import joined
+from loopbench.text.counts import listed
 
 from .sentence import AnswerSentence
 
@@ -39,28 +40,44 @@ def each_of(profiles: Sequence[Any]) -> str:
     return "both profiles" if len(profiles) == 2 else f"each of the {len(profiles)} profiles"
 
 
-def headline(verdicts: Sequence[ProfilesVerdict]) -> Iterator[AnswerSentence]:
+def differ(verdicts: Sequence[ProfilesVerdict]) -> bool:
+    """Whether profiles that are judged by themselves recommend different loops, or of different tasks."""
+    return len({_recommended(each) for each in verdicts}) > 1
+
+
+def _recommended(verdict: ProfilesVerdict) -> tuple[frozenset[str], str]:
+    """Return which loops a verdict recommends, and of which tasks."""
+    recommendation = verdict.recommendation
+    return frozenset(recommendation.loops), recommendation.of_tasks if recommendation.adopts else ""
+
+
+def headline(verdicts: Sequence[ProfilesVerdict], robust: Sequence[str] = ()) -> Iterator[AnswerSentence]:
     """Yield which loops to adopt under which of several profiles that are judged by themselves.
 
-    Nothing where there are no two of them, and where all give one recommendation in the same words, which then is the headline.
+    `robust`: the loops to take if you do not know which profile is yours, which is said where the profiles differ. Nothing where
+    there are no two of them, and where all give one recommendation in the same words, which then is the headline.
     """
     if len(verdicts) < 2 or len({each.recommendation.text for each in verdicts}) == 1:
         return
     said: dict[tuple[frozenset[str], str], AnswerSentence] = {}
     profiles: dict[tuple[frozenset[str], str], list[str]] = {}
     for verdict in verdicts:
-        recommendation = verdict.recommendation
-        key = frozenset(recommendation.loops), recommendation.of_tasks if recommendation.adopts else ""
-        said.setdefault(key, recommendation)
+        key = _recommended(verdict)
+        said.setdefault(key, verdict.recommendation)
         profiles.setdefault(key, []).extend(verdict.profiles)
-    if len(said) == 1:
+    if not differ(verdicts):
         yield _agreed(verdicts[0].recommendation, each_of(verdicts))
         return
     adopted = [(_named(said[key]), joined(profiles[key], "and")) for key in said if said[key].adopts]
     parts = [f"{loops} under {under}" for loops, under in adopted]
     is_simple = len(parts) == 2 and not any(" or " in loops or " and " in under for loops, under in adopted)
     opens = [f"which loop to adopt is undecided under {joined(profiles[key], 'and')}" for key in said if not said[key].adopts]
-    yield AnswerSentence("; ".join([f"Adopt {(' and ' if is_simple else '; ').join(parts)}", *opens]))
+    ends = [f"under {each_of(verdicts)}, none is shown to beat {listed(robust)}: {_take(robust)}"] if robust else []
+    yield AnswerSentence("; ".join([f"Adopt {(' and ' if is_simple else '; ').join(parts)}", *opens, *ends]))
+
+
+def _take(robust: Sequence[str]) -> str:
+    return f"take {'it' if len(robust) == 1 else 'one of these'} if you do not know which profile is yours"
 
 
 def _agreed(recommendation: AnswerSentence, every: str) -> AnswerSentence:
@@ -81,8 +98,7 @@ def agreed(verdicts: Sequence[ProfilesVerdict], said: Sequence[AnswerSentence]) 
 
     `said`: all sentences of the answer. Without any verdict the first of them stands that is no basis of one, if there is one.
     """
-    of_all = {(frozenset(each.recommendation.loops), each.recommendation.of_tasks) for each in verdicts}
-    if len(of_all) > 1:
+    if differ(verdicts):
         return None
     own = [each for each in said if not each.is_basis]
     return next((each for each in own if each.adopts), next(iter(own), None))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import count
 
 from loopbench.metrics.comparison import Pair
-from loopbench.metrics.special import ndtri
+from loopbench.metrics.few_units import too_few_units
+from loopbench.metrics.special import betaincinv, ndtri
+from loopbench.metrics.statistics import highest_share
+from loopbench.metrics.within_tasks import WithinTasks
+from loopbench.text.counts import listed
 
 from .matrix import AnswerMatrix
 
@@ -17,20 +22,65 @@ MAX_REPEATS = 1_000
 
 
 def what_repeats_would(found: AnswerMatrix, pairs: Sequence[Pair], alpha: float) -> str:
-    """Return which number of repeats would tell two loops apart, the fewest of all `pairs`, or that more repeats cannot.
+    """Return which number of repeats would tell two loops apart, the fewest of all `pairs`, as a sentence.
 
-    Empty where trials are not paired, so that nothing says it.
+    Where no trial had two scores, return how many trials may still have them, and which repeats would tell loops apart of which so
+    many do. Empty where trials are not paired, so that nothing says it.
     """
     known = [(pair, pair.within) for pair in pairs if pair.within is not None and pair.within.repeats]
     if not known or len(known) < len(pairs):
         return ""
     if not any(within.spread for _, within in known):
-        return "more repeats cannot tell them apart, as they solved the same in every trial"
+        return _where_none_differed(found, known, alpha)
     z = float(ndtri(1 - alpha / (2 * known[0][1].tested))) + float(ndtri(POWER))
     needed = [(math.ceil(w.repeats * w.spread * z**2 / (w.a - w.b) ** 2), pair) for pair, w in known if w.a != w.b]
     number, pair = min(needed, key=lambda each: each[0], default=(math.inf, known[0][0]))
     if number > MAX_REPEATS:
-        return f"even {MAX_REPEATS:,} repeats are not likely to tell them apart"
-    names = {cell.arm.info.arm: row.loop for row in found.rows for cell in row.cells if cell is not None}
+        return f"Even {MAX_REPEATS:,} repeats are not likely to tell one {found.subject} from another if they go on so"
+    names = _loops(found)
     apart = f"{names[pair.a]} from {names[pair.b]}{found.under(pair)}"
-    return f"about --repeats {number:,} would tell {apart} if they go on so (chance about {100 * POWER:.0f} %)"
+    return f"About --repeats {number:,} would tell {apart} if they go on so (chance about {100 * POWER:.0f} %)"
+
+
+def _where_none_differed(found: AnswerMatrix, known: Sequence[tuple[Pair, WithinTasks]], alpha: float) -> str:
+    """Return how many trials may still differ, and the repeats that would tell two loops apart of which so many do.
+
+    The bound is on the mean over the columns; the repeats are of one column in which so many differ, all for the same loop.
+    """
+    names, trials = _loops(found), dict[frozenset[str], float]()
+    for pair, within in known:
+        both = frozenset((names[pair.a], names[pair.b]))
+        trials[both] = trials.get(both, 0.0) + within.trials
+    fewest = min(trials.values())
+    share = highest_share(fewest, alpha)
+    loops = [row.loop for row in found.rows if any(row.loop in both for both in trials)]
+    percent = f"{100 * share:.0f}" if share >= 0.01 else f"{100 * share:.1g}"
+    still = f"up to about {percent} % of trials may still differ (rule of three at {100 * (1 - alpha):g} %)"
+    told = f"{listed(loops)} solved the same in all {fewest:,.0f} trials; {still}"
+    number = min((needed for _, w in known if (needed := _repeats_that_show(w, share, alpha))), default=None)
+    if number is None:
+        return told
+    under = " under one profile" if len(found.columns) > 1 else ""
+    apart = "the two" if len(loops) == 2 else "two of them"
+    return (
+        f"{told}; about --repeats {number:,} would tell {apart} apart if so many do{under}, all in favour of one loop "
+        f"(chance about {100 * POWER:.0f} %)"
+    )
+
+
+def _repeats_that_show(within: WithinTasks, share: float, alpha: float) -> int | None:
+    """Return the fewest repeats that are likely to tell two loops apart where such a share of trials differ, all in favour of one.
+
+    With a chance of `POWER`, by the binomial law, so many trials then differ that the exact test shows it. None where it takes more
+    than `MAX_REPEATS`.
+    """
+    differing = next(number for number in count(1) if not too_few_units(number, alpha / within.tested))
+    for repeats in range(-(-differing // within.tasks), MAX_REPEATS + 1):
+        if float(betaincinv(differing, within.tasks * repeats - differing + 1, POWER)) <= share:
+            return repeats
+    return None
+
+
+def _loops(found: AnswerMatrix) -> dict[str, str]:
+    """Return arm → loop."""
+    return {cell.arm.info.arm: row.loop for row in found.rows for cell in row.cells if cell is not None}

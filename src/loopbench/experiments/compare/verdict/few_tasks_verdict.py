@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair, too_few_units
+from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS
+from loopbench.metrics.few_units import too_few_units
 from loopbench.text.counts import listed
 
 from .air import every_profile, is_still, what_disturbs
 from .few_tasks_claims import FewTasksClaims
 from .few_tasks_repeats import what_repeats_would
 from .few_tasks_table import FewTasksTable
-from .matrix import AGENT, AnswerRow
+from .matrix import AGENT, AnswerMatrix, AnswerRow
 from .paired import FIRST_TASKS
 from .prices import Prices
 from .sentence import AnswerSentence
@@ -22,6 +23,12 @@ REPEATS = 10
 """Repeats that are proposed where tasks are few and ran once."""
 MIN_BEYOND = 0.5
 """Share of a loop's trials from which on it is told that they go beyond the limit."""
+
+
+def nothing_of_others(found: AnswerMatrix) -> AnswerSentence:
+    """Return that the tasks of a run decide nothing of others, and what would."""
+    first = f"for a choice that holds for others, run about {FIRST_TASKS}"
+    return AnswerSentence(f"Of other tasks that decides nothing; {first}{what_disturbs(found)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +76,9 @@ class FewTasksVerdict:
             yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", opens=True)
         else:
             none = f"no {self.on.found.subject} is told from another by its repeats"
-            repeats = what_repeats_would(self.on.found, self.accuracy, self.alpha)
-            yield AnswerSentence(f"{head} {none}: {counts}{notes}{f'; {repeats}' if repeats else ''}", opens=True)
-
-    def of_others(self) -> AnswerSentence:
-        """Return that these tasks decide nothing of others, and what would."""
-        first = f"for a choice that holds for others, run about {FIRST_TASKS}"
-        return AnswerSentence(f"Of other tasks that decides nothing; {first}{what_disturbs(self.on.found)}")
+            yield AnswerSentence(f"{head} {none}: {counts}{notes}", opens=True)
+            if repeats := what_repeats_would(self.on.found, self.accuracy, self.alpha):
+                yield AnswerSentence(repeats)
 
     def with_repeats(self) -> Iterator[AnswerSentence]:
         """Yield that repeats would tell more of tasks that are few and ran once each."""

@@ -83,7 +83,7 @@ class OverAllSentences:
         over = f"Over {every_profile(self.found)} together {self.standing.loop} is"
         nearest = f"{own[0].b} ({difference(own[0].difference, 3)})"
         if self.standing.is_best:
-            best = f"{over}{narrowly(own, '')} better than every other {self.found.subject}"
+            best = f"{over}{narrowly(own)} better than every other {self.found.subject}"
             again = f"; {shown_again(own[0].difference)}" if narrowly(own[:1]) else ""
             yield AnswerSentence(
                 f"{best}, the next being {nearest}{again}", f"{best}, the next being {nearest}{again}" if again else best

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.metrics.comparison import Pair, too_few_units
+from loopbench.metrics.comparison import Pair
+from loopbench.metrics.few_units import are_too_few_to_plan
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import difference, p_value
 
@@ -20,13 +21,6 @@ def difference_in_words(pair: Pair, a: str, b: str) -> tuple[str, str]:
 
 FIRST_TASKS = 50
 """Tasks to run first where there are too few to say anything: from as many, the variance is known well enough to plan with."""
-MIN_PLANNED_FROM = 20
-"""Tasks below which the variance is not known well enough to name a number of tasks at all."""
-
-
-def are_too_few_to_plan(units: int, alpha: float, *, is_clustered: bool) -> bool:
-    """Whether from so many tasks, or clusters of them, no number of tasks that would decide is told."""
-    return too_few_units(units, alpha) or (not is_clustered and units < MIN_PLANNED_FROM)
 
 
 def too_few_to_plan(undecided: Sequence[Pair], alpha: float) -> str:

@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.few_units import are_too_few_to_plan
 from loopbench.metrics.summary import PRIMARY
+from loopbench.models.evidence import without_rate
 from loopbench.protocol.counts import joined
 from loopbench.text.counts import listed
 from loopbench.text.numbers import short_name
 
+from .fences import FENCED, FENCES, READ
+from .few_tasks_verdict import nothing_of_others
+from .matrix import AnswerMatrix
 from .parts import part_of
 from .sentence import AnswerSentence
 
@@ -63,8 +68,11 @@ def without_copies(comparison: Comparison) -> Comparison:
     return replace(part_of(comparison, lambda info: short_name(info) not in copies), pooled=pooled)
 
 
-def same_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
-    """Yield which loops did the same as a plainer one, and whether tests show them to be equivalent."""
+def same_sentences(comparison: Comparison, found: AnswerMatrix) -> Iterator[AnswerSentence]:
+    """Yield which loops did the same as a plainer one, whether tests show them to be equivalent, and that few tasks say no more.
+
+    `found`: the matrix of all loops.
+    """
     loops = {short_name(arm.info) for arm in comparison.arms}
     for same in same_loops(comparison):
         trials = sum(arm.summary.trials for arm in same.arms if short_name(arm.info) == same.plain)
@@ -73,11 +81,22 @@ def same_sentences(comparison: Comparison) -> Iterator[AnswerSentence]:
         ends = f"; take {same.plain}, the plainer one" if is_all else "; the verdict counts them as one"
         said = f"{alike}{_equivalent(same, comparison.pairs)}{ends}"
         yield AnswerSentence(said, adopts=same.plain if is_all else "", opens=True)
+        if is_all and _are_few(same, comparison):
+            yield nothing_of_others(found)
+
+
+def _are_few(same: SameLoops, comparison: Comparison) -> bool:
+    """Whether these loops have so few tasks in common that these say nothing of others."""
+    own = _accuracy(same, comparison.pairs)
+    return all(are_too_few_to_plan(pair.units, comparison.alpha, is_clustered=pair.units < pair.difference.n) for pair in own)
 
 
 def _why(same: SameLoops) -> str:
-    """Return that nothing met what the other loops add, where that is asking again of a provider that failed."""
+    """Return that nothing met what the other loops add: reading fenced replies, or asking again of a provider that failed."""
     others = [arm for arm in same.arms if short_name(arm.info) in same.others]
+    if unfenced := _without_fences(same):
+        have = "has" if len(unfenced) == 1 else "have"
+        return f", as {joined(unfenced)} {have} no fenced replies ({FENCED}), which {FENCES}={READ} is for"
     failed = any(arm.summary.retries or any(kind.startswith(PROVIDER) for kind in arm.summary.errors) for arm in same.arms)
     if failed or any(arm.info.loop != RETRIES for arm in others):
         return ""
@@ -85,10 +104,28 @@ def _why(same: SameLoops) -> str:
     return f", as no provider failed{f' under {joined(profiles)}' if profiles else ''}"
 
 
+def _without_fences(same: SameLoops) -> list[str]:
+    """Return the profiles, where no reply of any is fenced and the other loops add nothing but that they read such replies."""
+    loops = {short_name(arm.info): arm.info for arm in same.arms}
+    plain = loops[same.plain]
+    if any(
+        (loops[other].loop, dict(loops[other].options)) != (plain.loop, {**plain.options, FENCES: READ}) for other in same.others
+    ):
+        return []
+    met = {arm.info.profile: arm.info.met or arm.info.profile for arm in same.arms if arm.info.model == "scripted"}
+    has_none = len(without_rate(met.values(), FENCED)) == len(met)
+    return [*met] if has_none and all(arm.info.model == "scripted" for arm in same.arms) else []
+
+
+def _accuracy(same: SameLoops, pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs of these loops' arms on accuracy."""
+    names = {arm.info.arm for arm in same.arms}
+    return [pair for pair in pairs if pair.metric == PRIMARY and {pair.a, pair.b} <= names]
+
+
 def _equivalent(same: SameLoops, pairs: Sequence[Pair]) -> str:
     """Return that tests show all of these loops to be equivalent, with the margin; empty where trials are too few for that."""
-    names = {arm.info.arm for arm in same.arms}
-    own = [pair for pair in pairs if pair.metric == PRIMARY and {pair.a, pair.b} <= names]
+    own = _accuracy(same, pairs)
     if not own or any(pair.verdict.word != "equivalent" for pair in own):
         return ""
     return f", and they are equivalent within the margin of {own[0].margin:g}"

@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from loopbench.metrics.comparison import Pair, too_few_units
+from loopbench.metrics.comparison import Pair
+from loopbench.metrics.few_units import too_few_units
 from loopbench.protocol.counts import joined
 from loopbench.text.counts import MAX_NAMES, listed
-from loopbench.text.numbers import interval, narrowly_by, standing
+from loopbench.text.numbers import interval, standing
 
 from .air import STRESS, air, every_profile, is_still, what_disturbs
-from .few_tasks_verdict import FewTasksVerdict
+from .evidence import AdoptionEvidence
+from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, is_clear, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
@@ -60,7 +62,7 @@ class Verdicts:
             yield from self.these.with_repeats() if is_open else ()
         elif is_open and not any(each.adopts for each in others):
             yield from these
-            yield self.these.of_others()
+            yield nothing_of_others(self.found)
         elif is_open:
             yield from [*these, *map(_of_others, others)]
         else:
@@ -169,14 +171,16 @@ class Verdicts:
         others = [row for row in self.found.rows if row is not named[0]]
         own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
         cheaper, harm = f"{prices.cheaper_than(named[0])}{alone}", self.ties.harm(named[0])
+        evidence = AdoptionEvidence(self.found, named[0], self.accuracy, self.pooled)
+        narrowly, surely = evidence.narrowly(), evidence.surely()
         if all(standing(pair) == "better" for pair in own):
             every = f" under every {air(self.found)}" if several else ""
-            better = f"{narrowly_by(own)}{harm}: better than every other {self.found.subject}{every}"
+            better = f"{narrowly}{harm}: better than every other {self.found.subject}{every}"
             brief = f"Adopt {named[0].loop}{better}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(f"Adopt {names}{better}{cheaper}", brief, adopts=named[0].loop)
+            return AnswerSentence(f"Adopt {names}{better}{surely}{cheaper}", brief, adopts=named[0].loop)
         worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
-        brief = f"Adopt {named[0].loop}{harm}: {worse}{prices.saved(named[0])}{alone}"
-        return AnswerSentence(f"Adopt {names}{harm}: {worse}{cheaper}", brief, adopts=named[0].loop)
+        brief = f"Adopt {named[0].loop}{narrowly}{harm}: {worse}{prices.saved(named[0])}{alone}"
+        return AnswerSentence(f"Adopt {names}{narrowly}{harm}: {worse}{surely}{cheaper}", brief, adopts=named[0].loop)
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.

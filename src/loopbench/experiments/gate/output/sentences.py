@@ -129,7 +129,7 @@ def _reason(result: GateResult, named: int) -> Iterator[Part]:
     elif result.outcome == "identical":
         unscored = sum(arm.trials - arm.scored for arm in result.arms)
         without = f", {unscored:,} of them without a score on both sides" if unscored else ""
-        files = f", though {_files(result.changed_files)} changed" * bool(result.changed_files)
+        files = f", though {_files(result.changed_files)} changed" if result.changed_files else ""
         yield Part((f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}{files}",))
     elif result.outcome in ("pass", "unchanged", "better here"):
         yield from _passed(result, named)
