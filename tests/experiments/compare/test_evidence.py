@@ -57,8 +57,8 @@ def test_a_sentence_names_the_pair_that_decides_whether_it_is_narrow(compared):
     found = compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)})
     narrow = first_sentence(with_differences(found, CLOSE, at(0.001), at(0.0001)))
     assert narrow == (
-        "Adopt good (101 tokens a trial), narrowly (by 0.058 [0.004, 0.126] under calm; chance that a fresh run shows it again: "
-        "about 55 %): better than every other loop under every profile"
+        "Adopt good (101 tokens a trial), narrowly (by 0.058 [0.004, 0.126] under calm; chance that a fresh run shows it again, "
+        "if this is the true difference: about 55 %): better than every other loop under every profile"
     )
     sure = first_sentence(with_differences(found, CLOSE, CLOSE, CLEAR))
     assert sure == (

@@ -31,7 +31,8 @@ class AdoptionEvidence:
     def narrowly(self) -> str:
         """Return that the adoption is narrow, with the pair that decides it; empty where it is not.
 
-        `, narrowly (by 0.062 [0.0001, 0.126] under flaky-tools; chance that a fresh run shows it again: about 50 %)`.
+        `, narrowly (by 0.062 [0.0001, 0.126] under flaky-tools; chance that a fresh run shows it again, if
+        this is the true difference: about 50 %)`.
         """
         pair = self.deciding
         if pair is None or not is_narrow(pair.difference):
