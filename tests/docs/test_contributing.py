@@ -107,6 +107,11 @@ def test_a_scorer_and_a_measure_are_one_file_each(copy: Path) -> None:
     listed = said_in(copy, "loopbench", "list", "metrics")
     for path in files:
         assert re.search(rf"^{Path(path).stem}\t", listed, re.MULTILINE)
+    laws = "tests/metrics/test_scorers.py"
+    for path in (laws, "tests/cases.py"):
+        (copy / path).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / path, copy / path)
+    assert " passed" in said_in(copy, "pytest", "-q", "-p", "no:cacheprovider", laws, "-k", "brief")
     cases = [("one", 1), ("two words", 1), ("three", 3)]
     tasks = [_task(text, f"brief(words={most})") for text, most in cases]
     (copy / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks), "utf-8")

@@ -35,8 +35,8 @@ from loopbench.protocol import (
     WireError,
     render_value,
     resolve,
-    run_sync,
 )
+from loopbench.protocol.threads import run_blocking
 
 QUESTION = "What comes out?"
 
@@ -108,7 +108,7 @@ class Bench:
         self.plan = plan
         self.profile = load_profile(profile) if isinstance(profile, str) else profile
         task = Task("t", Query(QUESTION), None, plan=plan)
-        replayed = run_sync(replay(task, Suite("s", "1", (task,), lambda _: StatelessEnvironment(tuple(tools)))))
+        replayed = run_blocking(replay(task, Suite("s", "1", (task,), lambda _: StatelessEnvironment(tuple(tools)))))
         self.oracle = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in replayed}
         self.calls = {call.call_id: ToolCall(call.tool, call.arguments) for call in replayed}
         """The plan's calls with results in the place of references."""
@@ -128,7 +128,7 @@ class Bench:
 
     def results(self, *names: str) -> dict[str, str]:
         """Make these planned calls, all of them where none is named; what a loop would see of each."""
-        return {name: run_sync(self.toolbox.call(self.calls[name])).data for name in names or self.calls}
+        return {name: run_blocking(self.toolbox.call(self.calls[name])).data for name in names or self.calls}
 
     def view(self, *texts: str, tools: Sequence[str] = ("add", "concat", "reject")) -> PromptView:
         """What the policy makes of a prompt of these texts."""

@@ -2,6 +2,7 @@
 
 import inspect
 import keyword
+import math
 import typing
 
 import pytest
@@ -95,6 +96,9 @@ def test_asynchronous_functions_are_coroutine_functions(tool):
         ({"type": ["integer", "null"]}, "Optional[int]"),
         ({"type": "null"}, "None"),
         (True, "Any"),
+        ({"enum": []}, "Any"),
+        ({"enum": [[1], {"b": 2}], "type": "array"}, "list"),
+        ({"enum": [0.5, 1.5], "type": "number"}, "float"),
     ],
 )
 def test_schemas_read_as_annotations(schema, text):
@@ -106,7 +110,13 @@ def test_an_optional_argument_has_its_default():
     assert typed_function(tool, _recorded, False)() == ("t", {"a": 3, "b": None})
 
 
-@pytest.mark.parametrize("name", ["a b", "class", "1st", "x): pass\nimport os #"])
+@pytest.mark.parametrize("default", [math.inf, math.nan, [1, -math.inf], {"a": [math.nan]}])
+def test_a_default_that_is_no_json_is_none(default):
+    tool = _tool("t", {"a": {"type": "number", "default": default}}, [], "")
+    assert typed_function(tool, _recorded, False)() == ("t", {"a": None})
+
+
+@pytest.mark.parametrize("name", ["ﬁ", "a b", "class", "1st", "x): pass\nimport os #"])
 def test_names_that_no_function_can_have_are_refused(name):
     with pytest.raises(ValueError, match="no Python function can have the name"):
         typed_function(_tool(name, {}, [], ""), _recorded, False)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.each_record import each_record, find_trial
-from loopbench.runs.store.files import read_manifest_json
+from loopbench.runs.store.files import read_manifest_json, step_limit
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
@@ -31,18 +30,6 @@ class ShowOptions(OptionGroup):
     """List every trial that was not solved, not only how many each arm has."""
 
 
-def _step_limit(manifest: Mapping[str, Any], name: str) -> int | None:
-    """Return the step limit that was set for an arm's loop, as `Manifest.step_limits` does, whose module takes long to import.
-
-    None where it is not known, as of a manifest that is damaged or none of a comparison.
-    """
-    suite, arms = manifest.get("suite"), manifest.get("arms")
-    limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
-    known = [arm for arm in arms if isinstance(arm, dict)] if isinstance(arms, list) else []
-    was_set = any(arm.get("arm") == name and arm.get("own_limits") for arm in known)
-    return limit if was_set and isinstance(limit, int) else None
-
-
 @with_options()
 def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> None:
     """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
@@ -52,7 +39,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
         _list_missed(folder, as_json=output.as_json, show_all=options.show_all)
         return
     record = find_trial(folder, options.trial)
-    trace = as_judged(read_trace(folder, record), record, _step_limit(manifest, record.arm))
+    trace = as_judged(read_trace(folder, record), record, step_limit(manifest, record.arm))
     if output.as_json:
         print(json.dumps(trace.to_json(), ensure_ascii=True))
     elif options.verbose or options.full:

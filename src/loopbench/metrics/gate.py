@@ -199,7 +199,8 @@ def overall(lines: Sequence[GateLine]) -> RunOutcome:
     """
     outcomes = {line.outcome for line in lines} or {"undecided"}
     gravest = next(outcome for outcome in GRAVEST_FIRST if outcome in outcomes)
-    if gravest == "unchanged" and any(line.metric == PRIMARY and line.outcome == "pass" for line in lines):
+    of_accuracy = {line.outcome for line in lines if line.metric == PRIMARY}
+    if gravest == "unchanged" and "unchanged" not in of_accuracy and "pass" in of_accuracy:
         return "pass"
     return "better here" if gravest == "within here" else gravest
 

@@ -69,7 +69,10 @@ def form_option(loop: str) -> tuple[str, str]:
 
 
 def has_option(loop: str, option: str) -> bool:
-    """Whether a built-in loop has an option of this name; False for any other loop."""
+    """Whether the one module of a built-in loop defines an option of this name.
+
+    False for any other loop, for options that a loop inherits, and for a loop that is a package, whose options stand elsewhere.
+    """
     if loop not in builtin_names("loop"):
         return False
     return re.search(rf"^    {option}: ", _source_of(loop, _folders("loop")), re.MULTILINE) is not None

@@ -8,11 +8,15 @@ from __future__ import annotations
 import hashlib
 import keyword
 import linecache
+import math
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Optional, Union
 
 CALL = "_loopbench_call"
 """What the functions call; no argument may have that name."""
+LITERAL = (str, int, bool, type(None))
+"""Types of values that a `Literal` may have; values of other types are told by the schema's `type`, if it has one."""
 PLAIN_TYPES = {
     "string": "str",
     "number": "float",
@@ -28,10 +32,9 @@ def annotation(schema: Any) -> str:
     """Return a JSON schema as the text of a Python annotation; `Any` for what Python's types do not say."""
     if not isinstance(schema, dict):
         return "Any"
-    if "enum" in schema:
-        return f"Literal[{', '.join(repr(value) for value in schema['enum'])}]"
-    if "const" in schema:
-        return f"Literal[{schema['const']!r}]"
+    listed = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
+    if isinstance(listed, list) and listed and all(isinstance(value, LITERAL) for value in listed):
+        return f"Literal[{', '.join(repr(value) for value in listed)}]"
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
         return _either([annotation(option) for option in options])
@@ -57,7 +60,8 @@ def source(tool: Mapping[str, Any], is_async: bool) -> str:
     name, parameters = tool["name"], tool["parameters"]
     properties, required = parameters.get("properties", {}), set(parameters.get("required", ()))
     for word in (name, *properties):
-        if not word.isidentifier() or keyword.iskeyword(word) or word == CALL:
+        is_itself = unicodedata.normalize("NFKC", word) == word  # Python reads a name as this form of it
+        if not (word.isidentifier() and is_itself) or keyword.iskeyword(word) or word == CALL:
             raise ValueError(f"tool {name!r}: no Python function can have the name {word!r}")
     order = sorted(properties, key=lambda word: word not in required)
     signature = ", ".join(_parameter(word, properties[word], word in required) for word in order)
@@ -72,9 +76,18 @@ def _parameter(name: str, schema: Any, is_required: bool) -> str:
     if is_required:
         return f"{name}: {kind}"
     default = schema.get("default") if isinstance(schema, dict) else None
+    if not _is_finite(default):
+        default = None
     if default is None and not kind.startswith("Optional") and kind != "Any":
         kind = f"Optional[{kind}]"
     return f"{name}: {kind} = {default!r}"
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value's text is a literal: those of infinities and of NaN, which are no JSON, are names."""
+    if isinstance(value, list | dict):
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _docstring(description: str, properties: Mapping[str, Any]) -> str:

@@ -80,6 +80,18 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def step_limit(manifest: Mapping[str, Any], arm: str) -> int | None:
+    """Return the step limit that was set for an arm's loop, as `Manifest.step_limits` has it, whose module takes long to import.
+
+    None where it is not known, as of a manifest that is damaged or none of a comparison.
+    """
+    suite, arms = manifest.get("suite"), manifest.get("arms")
+    limit = suite.get("max_tool_steps") if isinstance(suite, dict) else None
+    known = [each for each in arms if isinstance(each, dict)] if isinstance(arms, list) else []
+    was_set = any(each.get("arm") == arm and each.get("own_limits") for each in known)
+    return limit if was_set and isinstance(limit, int) else None
+
+
 def own_file(path: Path, flags: int) -> FileIO:
     """Open a file of a run directory to write to it, `flags` as of `os.open`.
 
