@@ -23,6 +23,8 @@ CALL = "await tools.call(move.calls[0])"
 ONE_MORE = "{name: value + 1 for name, value in move.calls[0].arguments.items() if isinstance(value, (int, float))}"
 ONCE = "await tools.call(ToolCall('no_such_tool', {}) if step == 0 else move.calls[0])"
 TWICE = f"[{CALL}, {CALL}][1]"
+THE_FIRST = "await tools.call(first := move.calls[0] if step == 0 else first)"
+"""The first call of a trial in the place of all: a call that the blessed trial has, too, but once."""
 ALWAYS = f"await tools.call(ToolCall(move.calls[0].name, {{**move.calls[0].arguments, **{ONE_MORE}}}))"
 
 
@@ -66,6 +68,11 @@ def test_trials_that_got_over_an_altered_call_are_told_and_warned_of(changed):
         assert f"altered a call in {found.trials} of {found.of}" in page
         assert command in page
     assert judged.to_json()["altered"] == [found.to_json()]
+
+
+def test_a_call_that_is_altered_to_one_which_the_blessed_trial_made_once_is_told(changed):
+    (found,) = judge(*changed(THE_FIRST)).altered
+    assert (found.cause, found.trials > 0.5 * found.of) == ("altered call", True)
 
 
 def test_calls_that_are_made_twice_are_told_and_no_better_run(changed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ from loopbench.experiments.gate import Baseline, bless, github_annotations, head
 from loopbench.experiments.gate.changes.changed_tasks import _ended_early
 from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
 from loopbench.experiments.gate.data.sides import TrialPair
+from loopbench.experiments.gate.output.next_steps import next_steps
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
 from loopbench.runs.store.traces import read_trace
@@ -107,8 +109,14 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
     assert judged.with_answers_held("pass") == judged
     held = judged.with_answers_held("fail")
     assert held.fails_for_answers
-    assert headline(held).startswith(
-        "unchanged: some answers are others than the blessed ones, which --on-other-answers fail forbids"
+    count = sum(str(record.answer).isdecimal() for record in altered().records if record.arm == "bare/clean")
+    said = f"other answers: {count} trials with a score above 0 have the same score with another answer; such as "
+    assert headline(held).startswith(said)
+    assert re.search(r': "(\d+)" → \1$|^"(\d+)" → \2$', headline(held).removeprefix(said))
+    assert (headline(judged).partition(":")[0], held.to_json()["word"]) == ("unchanged", "other answers")
+    assert (
+        next_steps(replace(held, bless="loopbench bless latest"))[0].say
+        == "Fix the loop, or bless the run if the other answers are meant:"
     )
     assert github_annotations(held)[0].startswith("::error ")
     assert judged.other_answers in {case.attrib["message"] for case in ElementTree.fromstring(to_junit(held)).iter("failure")}

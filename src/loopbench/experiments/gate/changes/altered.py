@@ -56,9 +56,8 @@ def _of_arm(traces: Traces, side: Sides) -> Iterator[AlteredTrials]:
 
 
 def _new(traces: Traces, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
-    """Yield what the loop altered in a trial, at a step that the blessed trial does not have; nothing of one without a trace.
-
-    A call that is made once more is the same step once more: of an added call there have to be more than in the blessed trial.
+    """Yield what the loop altered in a trial, at a step of which there are more than in the blessed trial, where the loop may have
+    made the same of another call by right; nothing of a trial without a trace.
     """
     if pair.line.course is None:
         return
@@ -70,9 +69,7 @@ def _new(traces: Traces, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
     made = Counter(step.signature for step in trial.course)
     for altered in alterations(trial):
         number, step = _step_of(trial.course, altered.event)
-        had = blessed[step.signature]
-        is_new = made[step.signature] > had if altered.cause == "added call" else had == 0
-        if altered.cause in ALTERED and is_new:
+        if altered.cause in ALTERED and made[step.signature] > blessed[step.signature]:
             yield altered, number
 
 

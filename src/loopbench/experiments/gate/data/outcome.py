@@ -18,7 +18,7 @@ from .changed_suite import TaskSets
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
-UNTESTED_LIMIT = "untested limit"
+UNTESTED_LIMIT, OTHER_ANSWERS = "untested limit", "other answers"
 """What an undecided outcome is called that rests on a default limit which no trial tests: it fails, and no more tasks decide it."""
 PASSES: tuple[Outcome, ...] = ("identical", "pass", "unchanged", "better here")
 """Outcomes of a run that nothing is held against."""
@@ -340,7 +340,9 @@ class GateResult:
 
     @property
     def word(self) -> str:
-        """What people call the outcome: the same, or `untested limit`."""
+        """What people call the outcome: the same, `untested limit`, or `other answers` where these alone fail a run."""
+        if self.fails_for_answers and self.outcome in PASSES:
+            return OTHER_ANSWERS
         limited = self.outcome == "undecided" and any(arm.limit_alone for arm in self.arms)
         return UNTESTED_LIMIT if limited else self.outcome
 

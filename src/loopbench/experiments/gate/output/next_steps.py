@@ -187,7 +187,10 @@ def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
 
 
 def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
-    if result.bless:
+    if result.fails_for_answers:
+        said = f"{_mend(result)}, or bless the run if the other answers are meant"
+        yield NextStep(f"{said}:", (result.bless,), f"{said}: {result.bless}") if result.bless else NextStep(f"{said}.")
+    elif result.bless:
         yield NextStep("", (f"{result.bless} # {_why_bless(result)}",))
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
         yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")

@@ -76,8 +76,7 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     limits = [Part((said,)) for said in dict.fromkeys(said for arm in result.arms for limit in arm.limits for said in limit)]
     whole = {arm.arm for arm in result.arms if arm.hangs}
     untested = result.word == UNTESTED_LIMIT
-    held = result.advice.option("on_other_answers", "fail")
-    yield Part((f"some answers are others than the blessed ones, which {held} forbids",) if result.fails_for_answers else ())
+    yield from _forbidden_answers(result) if result.fails_for_answers else ()
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
     broke = [change for change in result.stops if change.arm not in whole]
     broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
@@ -95,6 +94,15 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     yield from others
     yield Part((claims_in_words(result),))
     yield from [Part((bill,)) for bill in unjudged_in_brief(result.arms, named)] if result.outcome in PASSES else ()
+
+
+def _forbidden_answers(result: GateResult) -> Iterator[Part]:
+    """Yield how many trials have another answer, with one, what forbids it, and which files of the loop changed."""
+    said, _, example = result.other_answers.rstrip(".").partition(", such as ")
+    yield Part((said,))
+    yield Part((f"such as {example}", f"such as {example.partition(': ')[2]}"))
+    yield Part((f"{result.advice.option('on_other_answers', 'fail')} forbids that",))
+    yield Part((f"changed since the baseline: {_files(result.changed_files)}",) if result.changed_files else ())
 
 
 def tasks_in_words(result: GateResult) -> tuple[str, ...]:
