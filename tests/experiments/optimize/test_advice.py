@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.optimize.advice import advice
+from loopbench.experiments.optimize.candidates import SearchCost, SearchEnd
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.gains import Arms, Gain, gains
@@ -18,6 +19,9 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Interval
 
 ALPHA = 0.05
+NOTHING = SearchCost()
+ENDED = SearchEnd("bare", "finished", "", "d", 1, 3, {}, {}, NOTHING, NOTHING, NOTHING)
+CUT = {"is_unchanged": True, "status": "budget", "reason": "budget of 100 model calls used up"}
 
 
 def gain_of(before: list[float], after: list[float], *, margin: float = 0.02, tokens: tuple[int, int] = (1000, 1000)) -> Gain:
@@ -83,7 +87,8 @@ def test_equal_scores_for_fewer_dollars_are_adopted_only_if_they_are_fewer_with_
 
 
 def said(gain: Gain, **changes: Any) -> str:
-    return advice(gain, **{"is_unchanged": False, "has_failed": False, "alpha": ALPHA} | changes)
+    is_unchanged = changes.pop("is_unchanged", False)
+    return advice(gain, replace(ENDED, **changes), is_unchanged=is_unchanged, alpha=ALPHA)
 
 
 def scores(right: int, of: int = 60) -> list[float]:
@@ -142,9 +147,19 @@ def test_worse_and_equivalent_prompts_are_not_adopted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"), [({"has_failed": True}, "the optimizer failed"), ({"is_unchanged": True}, "no better program was found")]
+    ("changes", "reason"),
+    [
+        ({"status": "failed"}, "the optimizer failed"),
+        ({"is_unchanged": True}, "no better program was found"),
+        (CUT, "no better program was found before the search ended (budget of 100 model calls used up)"),
+        (
+            CUT | {"candidates": 1},
+            "no other program was tried before the search ended (budget of 100 model calls used up); "
+            "a larger budget would try some",
+        ),
+    ],
 )
-def test_without_another_program_it_says_why(changes: dict[str, bool], reason: str) -> None:
+def test_without_another_program_it_says_why(changes: dict[str, Any], reason: str) -> None:
     assert said(gain_of(scores(20), scores(50)), **changes) == f"Keep the old prompts of bare: {reason}"
     assert said(Gain("bare", None, None, None), **changes) == f"Keep the old prompts of bare: {reason}"
 

@@ -13,17 +13,22 @@ from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval
 
+from .candidates import SearchEnd
 
-def advice(gain: Gain, *, is_unchanged: bool, has_failed: bool, alpha: float) -> str:
+
+def advice(gain: Gain, search: SearchEnd, *, is_unchanged: bool, alpha: float) -> str:
     """Return whether to adopt a design's new prompts, what shows it, and what they cost; empty if no task was scored both times.
 
-    `alpha`: the level of the test.
+    `search`: how its search ended. `alpha`: the level of the test.
     """
     keep = f"Keep the old prompts of {gain.design}"
-    if has_failed:
+    if search.status == "failed":
         return f"{keep}: the optimizer failed"
+    if is_unchanged and search.status == "budget" and search.candidates <= 1:
+        return f"{keep}: no other program was tried before the search ended ({search.reason}); a larger budget would try some"
     if is_unchanged:
-        return f"{keep}: no better program was found"
+        early = f" before the search ended ({search.reason})" if search.status == "budget" else ""
+        return f"{keep}: no better program was found{early}"
     if gain.test is None:
         return ""
     return _by_verdict(gain, gain.test, keep, alpha)

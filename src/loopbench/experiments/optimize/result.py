@@ -264,7 +264,7 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
     gain, said = None if gained is None else gained.gains[place], ""
     if gain is not None and test is not None and test.is_complete and not test.comparison.invalid:
         unchanged = ended.digest == files.own
-        said = advice(gain, is_unchanged=unchanged, has_failed=ended.status == "failed", alpha=alpha)
+        said = advice(gain, ended, is_unchanged=unchanged, alpha=alpha)
     search, rollouts = manifest.settings.search, rolled_out(files.rollouts)
     tried = tried_programs(files.candidates, rollouts, ended, tasks_of(manifest))
     return DesignResult(
