@@ -56,8 +56,10 @@ def _of_arm(traces: Traces, side: Sides) -> Iterator[AlteredTrials]:
 
 
 def _new(traces: Traces, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
-    """Yield what the loop altered in a trial, at a step of which there are more than in the blessed trial, where the loop may have
-    made the same of another call by right; nothing of a trial without a trace.
+    """Yield what the loop altered in a trial, or added to it, with the number of its step; nothing of a trial without a trace.
+
+    A step that the blessed trial has as often is left out: the loop made it there, too. One that it has less often is new, be it a
+    call that the model rightly made once and that now stands in the place of another.
     """
     if pair.line.course is None:
         return
