@@ -10,6 +10,11 @@ MISTAKES = [
     ("compare --loops bare", "no option --loops; did you mean '--loop'? see loopbench compare --help"),
     ("show latest --vv", "no option --vv; did you mean '-v'? see loopbench show --help"),
     ("plan check", "FILE is missing: tasks with plans; see loopbench plan check --help"),
+    (
+        "compare --limit-tokens 5",
+        "no option --limit-tokens; did you mean '--max-tokens' or '--context-tokens' or '--budget-tokens' or "
+        "'--trial-budget-tokens'? see loopbench compare --help",
+    ),
     ("compare --lop=bare", "no option --lop; did you mean '--loop'? see loopbench compare --help"),
     ("compare bare", "unexpected 'bare': each value stands behind its option, such as --loop bare; see loopbench compare --help"),
     ("compare --tasks x", "--tasks: a whole number is needed, got 'x'; see loopbench compare --help"),

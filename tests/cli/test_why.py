@@ -50,6 +50,15 @@ def run_folder() -> Path:
     return folder
 
 
+def test_arms_that_did_the_same_are_counted_once(loopbench):
+    loops = ("--loop", "bare", "--loop", "provider_retry(loop=bare)", "--profile", "flaky-format", "--tasks", "12")
+    loopbench("compare", *loops, "--no-mlflow", "--quiet")
+    told = loopbench("why", "latest", "-v").out
+    (lost,) = set(re.findall(r"/flaky-format +lost (\d+) of 12", told))
+    assert "bare/flaky-format in every trial" in " ".join(told.split())
+    assert sum(map(int, re.findall(r"^[a-z ]+ lost (\d+) trials?", told, re.MULTILINE))) == int(lost) > 0
+
+
 def test_losses_under_a_profile_that_does_not_apply_say_so(loopbench):
     own = ("--loop", "finish", "--loop", "bare", "--profile", "text-2024", "--tasks", "30", "--no-mlflow", "--quiet")
     loopbench("compare", *own)

@@ -19,6 +19,8 @@ _CHOICE = re.compile(r"(?P<got>.*) is not one of (?P<known>.*?)\.?", re.DOTALL)
 _NUMBERS: Mapping[str, str] = {"int": "a whole number", "float": "a number"}
 FIXED_BY_BASELINE = ("--tasks", "--suite", "--data", "--tools", "--profile", "--model")
 """Options of a comparison that a gate takes from its baseline."""
+MAX_KIN = 3
+"""Options that end in the same word as a mistyped one, beside the one that is most like it."""
 MAX_HELP = 60
 """Characters of the help of what is missing."""
 
@@ -91,13 +93,20 @@ def _of_the_baseline(option: str, context: Any) -> str:
 
 
 def _meant_by(option: str, context: Any) -> str:
-    """Return what an option that there is not may stand for: another one, or an argument, which no flag stands before."""
+    """Return what an option that there is not may stand for: others, or an argument, which no flag stands before.
+
+    Beside the option that is most like it stand those that end in the same word: `--limit-tokens` may be `--trial-budget-tokens`.
+    """
     typed = option.lstrip("-")
     if context is not None and typed.upper() in _arguments(context).split():
         return f"; {typed.upper()} stands without a flag"
     flags = {flag.lstrip("-"): flag for flag in _flags(context)}
     found = most_like(typed, flags)  # without dashes, which make all flags look alike
-    return "" if found is None else f"; did you mean {flags[found]!r}?"
+    if found is None:
+        return ""
+    _, dash, last = typed.rpartition("-")
+    kin = [name for name in flags if dash and name != found and name.endswith(f"-{last}")][:MAX_KIN]
+    return f"; did you mean {' or '.join(repr(flags[name]) for name in (found, *kin))}?"
 
 
 def _flags(context: Any) -> list[str]:

@@ -13,7 +13,7 @@ from loopbench.experiments.why.base_rates import BaseRates, doubts_in_words, spl
 from loopbench.experiments.why.kinds import counts_in_words, shares_in_words
 from loopbench.experiments.why.remedies import ProposedAblation, ablation_of
 from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
-from loopbench.experiments.why.why import ArmLosses, Kinds, LostTrial, PairLosses, Why
+from loopbench.experiments.why.why import ArmLosses, Kinds, LostTrial, PairLosses, Why, copies
 from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.summary import PRIMARY
@@ -49,7 +49,8 @@ BESIDE = (
 def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause.
 
-    `in_full`: of each cause, those in doubt too, and without the ways to see more.
+    An arm that did the same as another in every trial is told as such, and its losses are counted once. `in_full`: of each cause,
+    those in doubt too, and without the ways to see more.
     """
     yield OutputLine(found.title, "bold")
     if len(reasons.pairs) == 1:
@@ -59,9 +60,12 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
     width = max((len(arm.arm) for arm in lost), default=0)
     yield from _strangers(found, {arm.arm for arm in lost})
+    same = copies(found)
     for arm in lost:
         known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
-        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{f': {known}' if known else ''}", hanging="  ")
+        said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {known}" if known else ""
+        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{said}", hanging="  ")
+    lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)

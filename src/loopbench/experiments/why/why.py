@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.arm_info import IMPORTED
 from loopbench.metrics.record import Record
-from loopbench.metrics.record_table import alike, where
+from loopbench.metrics.record_table import alike, records_by_arm, where
+from loopbench.metrics.same_trials import same_pairs
 from loopbench.metrics.tasks import TaskFindings, task_findings
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.metrics.trajectory.divergence import divergence, explain, read_trial
@@ -206,6 +207,16 @@ def comparable(run: Results) -> list[tuple[str, str]]:
     """Return the pairs of arms of one suite and profile, by name."""
     infos = [arm.info for arm in run.comparison.arms]
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
+
+
+def copies(run: Results) -> dict[str, str]:
+    """Return arm → the first arm of its suite and profile that did the same in every trial; an arm without one is left out."""
+    summaries = {arm.info.arm: arm.summary for arm in run.comparison.arms}
+    by_arm = records_by_arm(run.records, [arm.info for arm in run.comparison.arms])
+    found: dict[str, str] = {}
+    for first, later in same_pairs(comparable(run), summaries, by_arm):
+        found.setdefault(later, first)
+    return found
 
 
 def lost_trial(run: Results, record: Record) -> LostTrial:
