@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,45 @@ def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopb
 def test_one_use_alone(loopbench, pilot, purpose):
     made = loopbench("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
-    assert {"run", "metric", "alpha", "power", "pilot", "suite", "noise", "plans", "doubts", "likely", "same"} == made.keys()
+    assert {
+        "run",
+        "metric",
+        "alpha",
+        "power",
+        "pilot",
+        "suite",
+        "noise",
+        "plans",
+        "doubts",
+        "likely",
+        "same",
+        "loops",
+        "profiles",
+    } == made.keys()
     assert made["pilot"] == {"tasks": 30, "clusters": None, "repeats": 2}
     assert made["suite"] == {"name": "arithmetic", "tasks": 30, "split": None}
     (plan,) = made["plans"]
     assert plan["best"] == plan["sizes"][0]
     assert [size["trials"] for size in plan["sizes"]] == sorted(size["trials"] for size in plan["sizes"])
+
+
+def test_a_run_is_planned_for_the_loops_and_profiles_that_are_named(loopbench):
+    """Of five arms, the two that are named are planned for as if nothing else had been in the run."""
+    loops = ("--loop", "bare", "--loop", "react_extract", "--suite", "arithmetic(size=30)", "--repeats", "2")
+    crowd = loopbench(
+        "compare", *loops, "--loop", "finish", "--profile", "flaky-format", "--profile", "forgetful", "--json", *QUIET
+    )
+    alone = loopbench("compare", *loops, "--profile", "flaky-format", "--json", *QUIET)
+    named = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format")
+    of_crowd, of_alone = (loopbench("size", one.json["run"], *asked, "--json").json for one, asked in ((crowd, named), (alone, ())))
+    assert of_crowd["plans"]
+    assert of_crowd["noise"]
+    for part in ("plans", "noise", "pilot", "suite"):
+        plans = json.loads(re.sub(r'"seconds": [^,}]+', '"seconds": 0', json.dumps([of_crowd[part], of_alone[part]])))
+        assert plans[0] == plans[1]
+    assert (of_crowd["loops"], of_crowd["profiles"]) == (["bare", "react_extract"], ["flaky-format"])
+    said = " ".join(loopbench("size", crowd.json["run"], *named).out.split())
+    assert "(--loop bare --loop react_extract --profile flaky-format --repeats 1 --suite" in said
 
 
 def test_the_size_that_is_named_is_large_enough(loopbench, pilot):
@@ -109,6 +143,8 @@ def test_bad_input_is_one_line(loopbench, pilot):
         (["latest", "--alpha", "0.7"], "--alpha: it must be more than 0 and less than 0.5, got 0.7"),
         (["latest", "--metric", "speed"], "--metric: unknown metric 'speed'; known: accuracy, steps"),
         (["latest", "--metric", "cost_usd"], "cost_usd is unknown in every trial"),
+        (["latest", "--loop", "bear"], "--loop: the run has no loop 'bear'; did you mean 'bare'? known: bare, react_extract"),
+        (["latest", "--profile", "flaky"], "--profile: the run has no profile 'flaky'; did you mean 'flaky-format'?"),
         (["latest", "--again", "latest"], "is the same run"),
         (["latest", "--again", "nowhere"], "no run 'nowhere'"),
     ):

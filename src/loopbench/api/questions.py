@@ -237,6 +237,8 @@ def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None)
 def size(
     run: AnyRun,
     *,
+    loops: Sequence[str] = (),
+    profiles: Sequence[str] = (),
     again: AnyRun | None = None,
     purpose: Purpose | None = None,
     metric: str = "accuracy",
@@ -246,10 +248,11 @@ def size(
 ) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
-    `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
+    `loops`, `profiles`: those of the pilot that the run is planned for, by their names in it; empty: all of them. `again`: a
+    second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
     None answers for both. Raises ValueError for bad arguments and for a pilot that cannot tell.
     """
-    request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,))
+    request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,), loops, profiles)
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
     scope = size_tables.scope(found)
     said = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(found), *found.caveats])

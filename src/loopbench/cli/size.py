@@ -17,7 +17,7 @@ from loopbench.runs.config import IfAbsent
 from loopbench.runs.folders import run_folder, trials_folder
 
 from .console import out, print_prose
-from .options import JsonOption, OptionGroup, ReadRunChoice, VerboseOption, with_options
+from .options import JsonOption, OptionGroup, ReadRunChoice, Texts, VerboseOption, with_options
 from .tables import print_table
 
 
@@ -29,6 +29,10 @@ class Purpose(StrEnum):
 
 
 class SizeOptions(OptionGroup):
+    loop: Texts
+    """Loop of the pilot that the run is planned for, by its name there; repeat the option for more. [default: all of them]"""
+    profile: Texts
+    """Profile of the pilot that the run is planned for; repeat the option for more. [default: all of them]"""
     again: Path | None = None
     """Second run of the same configuration with another seed; the noise between the two runs is measured."""
     purpose: Annotated[Purpose | None, typer.Option("--for"), IfAbsent("both")] = None
@@ -47,7 +51,7 @@ class SizeOptions(OptionGroup):
     @property
     def request(self) -> sizing.SizeRequest:
         purposes = sizing.PURPOSES if self.purpose is None else (self.purpose.value,)
-        return sizing.SizeRequest(self.metric, self.margin, self.alpha, self.power, purposes)
+        return sizing.SizeRequest(self.metric, self.margin, self.alpha, self.power, purposes, self.loop, self.profile)
 
 
 @with_options()

@@ -43,6 +43,10 @@ class SizeRequest:
     """None: the pilot's."""
     power: float = POWER
     purposes: Sequence[Purpose] = PURPOSES
+    loops: Sequence[str] = ()
+    """The pilot's loops that the run is planned for, by their names in it; empty: all of them."""
+    profiles: Sequence[str] = ()
+    """The pilot's profiles that it is planned for; empty: all of them."""
 
     def check(self) -> None:
         """Raise SettingError for a value out of its range."""
@@ -126,8 +130,6 @@ class Pilot:
 def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pilot:
     """Read a pilot. Raises ValueError for a bad argument, runs that do not match, or a pilot without the metric."""
     request.check()
-    if second is not None:
-        check_second(run, second)
     runs = [run] if second is None else [run, second]
     scored = {
         arm.info.arm: [[r for r in each.records if r.arm == arm.info.arm and r.status == "scored"] for each in runs]

@@ -11,7 +11,8 @@ from loopbench.experiments.compare.verdict.sentence import DecidingRun
 from loopbench.metrics.summary import PRIMARY, SHARES
 
 from .caveats import caveats
-from .pilot import Pilot, SizeRequest, read_pilot
+from .part import part_of_run
+from .pilot import Pilot, SizeRequest, check_second, read_pilot
 from .sizes import PLANS, Noise, SizeOption, noise
 
 
@@ -34,13 +35,17 @@ class Sizing:
     split: str | None
     """Split of the suite that the pilot's tasks are of, and those of the planned run; None: all tasks."""
     profiles: int
-    """Number of profiles of the pilot."""
+    """Number of profiles of the pilot that the run is planned for."""
     noise: tuple[Noise, ...]
     plans: tuple[SizeOption, ...]
     caveats: tuple[str, ...]
     """The caveats, a sentence each."""
     same: tuple[tuple[str, ...], ...] = ()
     """Loops or arms that did the same in every trial of the pilot, of which no size is told."""
+    loops: tuple[str, ...] = ()
+    """The pilot's loops that the run is planned for; empty: all of them."""
+    only_profiles: tuple[str, ...] = ()
+    """The pilot's profiles that it is planned for; empty: all of them."""
     likely: DecidingRun | None = None
     """What the pilot's own answer names: the run of two of its loops alone that is likely to decide, by the difference seen."""
 
@@ -58,6 +63,8 @@ class Sizing:
             "power": self.power,
             "pilot": {"tasks": self.tasks, "clusters": self.clusters, "repeats": self.repeats},
             "suite": {"name": self.suite, "tasks": self.suite_tasks, "split": self.split},
+            "loops": list(self.loops),
+            "profiles": list(self.only_profiles),
             "noise": [asdict(noise) for noise in self.noise],
             "plans": [plan.to_json() for plan in self.plans],
             "doubts": list(self.caveats),
@@ -69,8 +76,13 @@ class Sizing:
 def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
     """Compute the size that a run needs from a pilot. `again`: a second run of the same configuration with another seed.
 
-    Raises ValueError for bad arguments, for a pilot that lacks the metric or has one task, and for runs that do not match.
+    Raises ValueError for bad arguments, for loops or profiles that the pilot does not have, for a pilot that lacks the metric or
+    has one task, and for runs that do not match.
     """
+    if again is not None:
+        check_second(run, again)
+        again = part_of_run(again, request.loops, request.profiles)
+    run = part_of_run(run, request.loops, request.profiles)
     pilot = read_pilot(run, request, again)
     purposes = [purpose for purpose in request.purposes if purpose != "compare" or pilot.pairs]
     return Sizing(
@@ -84,7 +96,9 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         suite=run.manifest.suite.name,
         suite_tasks=pilot.supply.tasks,
         split=run.manifest.settings.split,
-        profiles=len(run.manifest.profiles),
+        profiles=len({arm.info.profile for arm in run.comparison.arms}),
+        loops=tuple(request.loops),
+        only_profiles=tuple(request.profiles),
         noise=tuple(noise(pilot, arm) for arm in pilot.loops),
         plans=tuple(PLANS[purpose](pilot) for purpose in purposes),
         caveats=tuple(caveats(pilot, run, again)),

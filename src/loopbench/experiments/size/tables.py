@@ -101,7 +101,12 @@ def _times(of: Size | Sizing) -> str:
 
 def _flags(sizing: Sizing, size: Size) -> str:
     """Return the command-line flags of the planned run."""
-    flags = f"--repeats {size.repeats}" + (f" --split {shlex.quote(sizing.split)}" if sizing.split is not None else "")
+    only = [("--loop", loop) for loop in sizing.loops] + [("--profile", profile) for profile in sizing.only_profiles]
+    flags = (
+        "".join(f"{flag} {shlex.quote(name)} " for flag, name in only)
+        + f"--repeats {size.repeats}"
+        + (f" --split {shlex.quote(sizing.split)}" if sizing.split is not None else "")
+    )
     if size.suite is not None:
         return f"{flags} --suite {shlex.quote(size.suite)}"
     return f"{flags} --tasks {size.tasks}" if sizing.suite_tasks is not None and size.tasks < sizing.suite_tasks else flags
