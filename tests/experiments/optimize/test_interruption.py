@@ -24,6 +24,7 @@ from loopbench.runs.engine.interruption import press_everywhere
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.silent_end import ORDERLY_ENDS
+from loopbench.runs.store.files import read_manifest_json
 
 ENDS = "; Ctrl-C again ends the search at once"
 UNDER_WAY = f"1 rollout under way will end first{ENDS}"
@@ -125,6 +126,19 @@ def test_the_first_lets_the_rollout_under_way_end_and_is_told(configured, watche
     again = reopen(made.folder, Permissions(("watched_loop:Watched",)))
     assert run(again) == ""
     assert kept(again) == kept(whole)
+
+
+@pytest.mark.thorough
+def test_one_at_the_last_rollout_leaves_the_test_split_locked(configured, watched):
+    whole = prepare(configured())
+    assert run(whole) == ""
+    made, told = prepare(configured()), Notes()
+    watched.before_run.append(at_run(len(kept(whole)), press, lambda: bool(told.notes)))
+    assert run(made, progress=told) == "interrupted"
+    assert kept(made) == kept(whole)
+    assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None
+    watched.before_run.clear()
+    assert run(reopen(made.folder, Permissions(("watched_loop:Watched",)))) == ""
 
 
 def test_the_second_ends_the_search_at_once(configured, watched):

@@ -244,6 +244,18 @@ def test_tasks_without_a_plan_are_told_before_the_search(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_a_plan_that_states_another_answer_is_told_before_the_search(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
+) -> None:
+    wrong = UNPLANNED.replace("plan=None", "plan=replace(task.plan, answer=-7)")
+    (tmp_path / "misplanned_i6.py").write_text(wrong, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="the plan's answer is -7, expected is"):
+        prepare(configured(suite=f"misplanned_i6:made(split={split})"))
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_budget_of_a_comparison_is_none_of_a_search(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("[budget]\ncalls = 10\n", "utf-8")

@@ -30,7 +30,7 @@ from loopbench.protocol.names import parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
-from loopbench.runs.lookup import check_plans, suite_of
+from loopbench.runs.lookup import check_answers, check_calls, check_plans, suite_of
 from loopbench.runs.manifest import timestamp, write_manifest
 from loopbench.runs.new_manifest import (
     PACKAGES,
@@ -91,7 +91,10 @@ def prepare(config: OptimizeConfig) -> Optimization:
     check_tracking(config.compare)
     config = config.model_copy(update={"compare": with_scripted_price(config.compare)})
     suite, splits, arms, optimizer = _look_up(config)
-    check_plans(config.compare, suite, splits.test)  # not after the search
+    for tasks in (splits.train, splits.dev, splits.test):  # all of them before the search, which costs most
+        check_plans(config.compare, suite, tasks)
+        check_answers(config.compare, suite, tasks)
+        check_calls(config.compare, suite, tasks)
     if config.search.budget.dollars is not None:
         check_scripted_price(config.compare, "--budget 5000tokens")
     open_models(search_config(config), arms)  # reports a missing key or price now

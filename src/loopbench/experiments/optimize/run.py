@@ -35,7 +35,7 @@ from loopbench.protocol.files import readable
 from loopbench.protocol.names import without_process
 from loopbench.protocol.program import ABOUT
 from loopbench.protocol.redact import redact
-from loopbench.runs.engine.interruption import Interruption
+from loopbench.runs.engine.interruption import INTERRUPTED, Interruption
 from loopbench.runs.engine.job import budget_of
 from loopbench.runs.engine.runner import Progress
 from loopbench.runs.store.files import RunError, read_document, write_whole
@@ -72,6 +72,8 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
                         watcher.ended(design.name, design.ended(), _final_candidate(design))
                     else:
                         _optimize(optimization, design, watcher, interruption, progress)
+                    if interruption.asked:  # while the last rollout of the search was under way
+                        raise RunStopped(INTERRUPTED)
         except RunStopped as stopped:
             return str(stopped)
         ends = [design.ended() for design in optimization.designs]
