@@ -277,10 +277,7 @@ def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_on
     (here / "b.json").touch()
     empty = loopbench("gate", "--baseline", "b.json")
     assert empty.code == 2
-    assert empty.err == (
-        "error: b.json: not a baseline: it is empty; bless it again, from a run that you are content with: "
-        "loopbench bless latest --output b.json\n"
-    )
+    assert empty.err == ("error: b.json: not a baseline: it is empty; bless it again: loopbench bless RUN --output b.json\n")
     (here / "b.json").write_text("{}")
     other = loopbench("gate", "--baseline", "b.json").err
     assert other.endswith("it does not begin with loopbench_baseline; loopbench bless latest --output FILE writes one\n")

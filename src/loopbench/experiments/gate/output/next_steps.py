@@ -121,6 +121,8 @@ def _unblessable(result: GateResult) -> str:
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:
     advice = result.advice
+    if result.fails_for_answers:
+        yield _after_other_answers(result)
     if advice.let_through:
         yield NextStep(f"Let through by {advice.let_through}.")
     if any(arm.limit_alone for arm in result.arms):
@@ -188,8 +190,7 @@ def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
 
 def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     if result.fails_for_answers:
-        said = f"{_mend(result)}, or bless the run if the other answers are meant"
-        yield NextStep(f"{said}:", (result.bless,), f"{said}: {result.bless}") if result.bless else NextStep(f"{said}.")
+        yield _after_other_answers(result)
     elif result.bless:
         yield NextStep("", (f"{result.bless} # {_why_bless(result)}",))
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
@@ -198,12 +199,20 @@ def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
         yield _not_met(result.advice)
 
 
+def _after_other_answers(result: GateResult) -> NextStep:
+    """Return what to do about answers that fail a run since they are others than the blessed ones."""
+    said = f"{_mend(result)}, or bless the run if the other answers are meant"
+    return NextStep(f"{said}:", (result.bless,), f"{said}: {result.bless}") if result.bless else NextStep(f"{said}.")
+
+
 def _why_bless(result: GateResult) -> str:
     """Return when a run that passes is to be blessed: one whose loop altered calls or answers is no better one for that."""
     if result.altered:
         did = listed([ALTERED[cause] for cause in dict.fromkeys(found.cause for found in result.altered)])
         return f"only if it is meant that the loop {did}"
-    return "to hold later changes to this run" if result.common is None else "soon: the tasks that changed are not judged"
+    if result.common is not None:
+        return "soon: the tasks that changed are not judged"
+    return "to hold later changes to this run" if result.other_answers is None else "only if the other answers are meant"
 
 
 def _not_met(advice: Advice) -> NextStep:

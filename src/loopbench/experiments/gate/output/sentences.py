@@ -14,9 +14,10 @@ from loopbench.text.counts import Name, counts, first_of, listed
 from ..changes.altered import altered_in_words
 from ..changes.claims import claims_in_words
 from ..changes.other_changes import unjudged_in_brief
+from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult
+from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult, OtherAnswers
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words
 from .stop_words import breaks
 
@@ -76,7 +77,9 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     limits = [Part((said,)) for said in dict.fromkeys(said for arm in result.arms for limit in arm.limits for said in limit)]
     whole = {arm.arm for arm in result.arms if arm.hangs}
     untested = result.word == UNTESTED_LIMIT
-    yield from _forbidden_answers(result) if result.fails_for_answers else ()
+    yield from map(Part, _other_seed(result))
+    if result.fails_for_answers and result.other_answers is not None:
+        yield from _forbidden_answers(result, result.other_answers)
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
     broke = [change for change in result.stops if change.arm not in whole]
     broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
@@ -93,15 +96,23 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     yield from [Part((said,), command) for said, command in altered_in_words(result)]
     yield from others
     yield Part((claims_in_words(result),))
+    yield from [Part((said,)) for said in unrun_in_words(result.unrun)] if result.outcome in (*PASSES, "undecided") else []
     yield from [Part((bill,)) for bill in unjudged_in_brief(result.arms, named)] if result.outcome in PASSES else ()
 
 
-def _forbidden_answers(result: GateResult) -> Iterator[Part]:
-    """Yield how many trials have another answer, with one, what forbids it, and which files of the loop changed."""
-    said, _, example = result.other_answers.rstrip(".").partition(", such as ")
-    yield Part((said,))
-    yield Part((f"such as {example}", f"such as {example.partition(': ')[2]}"))
+def _other_seed(result: GateResult) -> Iterator[tuple[str, ...]]:
+    """Yield that the seed alone is another, where that is the likely cause of what did not pass."""
+    if result.advice.only_the_seed and result.outcome in ("regression", "undecided"):
+        values = ", ".join(f"{now}, not {then}" for _, now, then in result.advice.differs)
+        said = f"only the seed is another ({values}), which is the likely cause"
+        yield f"{said}: code, options and model are the blessed ones", said
+
+
+def _forbidden_answers(result: GateResult, answers: OtherAnswers) -> Iterator[Part]:
+    """Yield how many trials have another answer, what forbids it, one of them, and which files of the loop changed."""
+    yield Part((answers.counted,))
     yield Part((f"{result.advice.option('on_other_answers', 'fail')} forbids that",))
+    yield Part((answers.example,), answers.command)
     yield Part((f"changed since the baseline: {_files(result.changed_files)}",) if result.changed_files else ())
 
 
