@@ -108,7 +108,7 @@ def test_undecided_is_what_one_wants_it_to_be(loopbench, blessed):
     for wanted, code in (("undecided", 3), ("pass", 0), ("fail", 1)):
         ended = loopbench("gate", "--baseline", "b.json", "--seed", "7", "--quiet", "--on-undecided", wanted)
         assert ended.code == code
-        assert first_line(ended.out).startswith("undecided: finish/flaky-format in accuracy ")
+        assert first_line(ended.out).startswith("undecided: only the seed is another (7, not 0); finish/flaky-format in accuracy ")
     assert re.search(r"\nOr a baseline of [\d,]+ tasks decides it with a chance of about \d+ %", ended.out)
     assert "only the seed is another (7, not 0): there is nothing to bless." in ended.out
 

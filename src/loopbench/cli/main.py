@@ -17,8 +17,7 @@ from typer.main import get_command, get_group, get_install_completion_arguments
 
 from loopbench import cli
 from loopbench._lazy import explained_imports
-from loopbench.runs.silent_end import told_of_exit
-from loopbench.runs.termination import terminated_as_interrupted
+from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
 from .help import GroupedCommand, UsageError, write_commands

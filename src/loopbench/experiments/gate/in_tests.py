@@ -22,8 +22,7 @@ from loopbench.protocol.names import nearest
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
-from loopbench.runs.silent_end import told_of_exit
-from loopbench.runs.termination import terminated_as_interrupted
+from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .again import run_doubtful_again
 from .changes.baseline_changes import blessed_crashes, replaced

@@ -101,10 +101,11 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
 
 
 def _other_seed(result: GateResult) -> Iterator[tuple[str, ...]]:
-    """Yield that the seed alone is another, where that is the likely cause of what did not pass."""
+    """Yield that the seed alone is another, where the run did not pass; of what is held against it, that is the likely cause."""
     if result.advice.only_the_seed and result.outcome in ("regression", "undecided"):
         values = ", ".join(f"{now}, not {then}" for _, now, then in result.advice.differs)
-        said = f"only the seed is another ({values}), which is the likely cause"
+        cause = ", which is the likely cause" if result.outcome == "regression" else ""
+        said = f"only the seed is another ({values}){cause}"
         yield f"{said}: code, options and model are the blessed ones", said
 
 
