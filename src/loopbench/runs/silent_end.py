@@ -1,5 +1,5 @@
-"""What still runs in the process that answers must not end it in silence: `os._exit(0)` would look like success, and SIGTERM would lose
-what is known of a run."""
+"""What still runs in the process that answers must not end it in silence: `os._exit(0)` would look like success, and SIGTERM would
+lose what is known of a run."""
 
 from __future__ import annotations
 

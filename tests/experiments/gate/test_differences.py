@@ -114,7 +114,7 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
     assert held.fails_for_answers
     count = sum(str(record.answer).isdecimal() for record in altered().records if record.arm == "bare/clean")
     said = f"other answers: {count} trials with a score above 0 have the same score with another answer"
-    assert headline(held) == f"{said}; --on-other-answers fail forbids that"
+    assert headline(held) == f"{said}, which --on-other-answers fail forbids"
     example, show, *_ = further_lines(held)
     assert re.fullmatch(r'Such as (\S+): "(\d+)" → \2\.', example)
     assert show == judged.other_answers.command

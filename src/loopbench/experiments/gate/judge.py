@@ -25,7 +25,7 @@ from .changes.own_limits import held_open, other_loops, tested_lines
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
-from .data.advice import Advice
+from .data.advice import DRAWS, Advice
 from .data.baseline import Baseline
 from .data.hangs import hang_words
 from .data.names import short_arm
@@ -251,8 +251,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
 
 def _other_draws(case: GateCase) -> Iterator[str]:
     for setting, now, then in _draws(case):
-        named = "number of repeats" if setting == "repeats" else setting
-        yield f"Another {named} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
+        yield f"Another {DRAWS[setting]} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
 
 
 def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:

@@ -14,7 +14,7 @@ from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words, dollars
 
 from ..changes.altered import ALTERED
-from ..data.advice import Advice, Larger
+from ..data.advice import DRAWS, Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
 from .sentences import further_lines, headline
 
@@ -149,7 +149,7 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
 def _same_draws(result: GateResult) -> NextStep:
     """Return the step to the baseline's own seed and repeats, under which every trial has its counterpart."""
     advice = result.advice
-    names = listed([name for name, _, _ in advice.differs])
+    names = listed([DRAWS[name] for name, _, _ in advice.differs])
     values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
     own = listed([advice.option(name, then) for name, _, then in advice.differs])
     under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {own}, as in the baseline,"
@@ -157,7 +157,7 @@ def _same_draws(result: GateResult) -> NextStep:
         said = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
         return _commanded(f"{said} {under} a change is judged trial by trial", advice.paired)
     differ = "differs" if len(advice.differs) == 1 else "differ"
-    said = f"{names[0].upper()}{names[1:]} {differ} from the baseline's ({values}): other faults struck."
+    said = f"The {names} {differ} from the baseline's ({values}): other faults struck."
     return _commanded(f"{said} {under} each trial has its counterpart, which shows what the change did", advice.paired)
 
 

@@ -17,7 +17,7 @@ from ..changes.other_changes import unjudged_in_brief
 from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult, OtherAnswers
+from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult
 from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words
 from .stop_words import breaks
 
@@ -78,8 +78,11 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     whole = {arm.arm for arm in result.arms if arm.hangs}
     untested = result.word == UNTESTED_LIMIT
     yield from map(Part, _other_seed(result))
-    if result.fails_for_answers and result.other_answers is not None:
-        yield from _forbidden_answers(result, result.other_answers)
+    lost = result.outcome in ("regression", "worse here")
+    forbidden = list(_forbidden_answers(result))
+    yield from [] if lost else forbidden
+    if forbidden and not lost and result.changed_files:
+        yield Part((f"changed since the baseline: {_files(result.changed_files)}",))
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
     broke = [change for change in result.stops if change.arm not in whole]
     broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
@@ -88,6 +91,7 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     yield Part(() if broken or whole else tasks_in_words(result))
     main, *others = [*_reason(result, named)] or [Part(())]
     yield main
+    yield from forbidden if lost else []
     yield from () if untested else limits
     yield from [Part((arm.short_of_faults,)) for arm in result.arms]
     yield Part((result.lead,))
@@ -109,12 +113,13 @@ def _other_seed(result: GateResult) -> Iterator[tuple[str, ...]]:
         yield f"{said}: code, options and model are the blessed ones", said
 
 
-def _forbidden_answers(result: GateResult, answers: OtherAnswers) -> Iterator[Part]:
-    """Yield how many trials have another answer, what forbids it, one of them, and which files of the loop changed."""
-    yield Part((answers.counted,))
-    yield Part((f"{result.advice.option('on_other_answers', 'fail')} forbids that",))
-    yield Part((answers.example,), answers.command)
-    yield Part((f"changed since the baseline: {_files(result.changed_files)}",) if result.changed_files else ())
+def _forbidden_answers(result: GateResult) -> Iterator[Part]:
+    """Yield how many trials have another answer and what forbids it, and then one of them; nothing where these make no run fail."""
+    answers = result.other_answers
+    if result.fails_for_answers and answers is not None:
+        option = result.advice.option("on_other_answers", "fail")
+        yield Part((f"{answers.counted}, which {option} forbids", answers.counted))
+        yield Part((answers.example,), answers.command)
 
 
 def tasks_in_words(result: GateResult) -> tuple[str, ...]:
