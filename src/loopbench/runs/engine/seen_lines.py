@@ -54,6 +54,8 @@ class LineWatch:
         self._untold: dict[str, set[int]] = {}
         self._left = MAX_EVENTS
         self._gave_up = False
+        self._thread = 0
+        """The thread that is followed; 0 where none is."""
 
     def begin(self) -> None:
         """Follow this thread from now on, and threads that begin later.
@@ -61,11 +63,16 @@ class LineWatch:
         Nothing where no file is asked for, or where somebody else, such as a debugger, follows this process.
         """
         if self._wanted and sys.gettrace() is None:
+            self._thread = threading.get_ident()
             threading.settrace(self._called)
             sys.settrace(self._called)
 
     def news(self) -> dict[str, SaidLines]:
         """Return what is to be told since the last call, as a part of a message; empty where that is nothing."""
+        ended = (
+            threading.get_ident() == self._thread and sys.gettrace() != self._called
+        )  # by an interruption, or by code of a trial
+        self._gave_up = self._gave_up or ended
         if self._gave_up:
             return {"lines": None}
         said, self._untold = self._untold, {}
