@@ -85,6 +85,21 @@ def test_a_loss_in_a_module_beside_the_loop_is_worse_here_and_its_file_is_named(
     assert "Changed since the baseline, of the files that the loop is made of: own_agent/words.py." in ended.out
 
 
+def test_changed_lines_that_no_trial_came_to_are_named_and_those_that_one_did_are_not(machine):
+    """A NameError in a branch that no trial takes would crash in the product: the gate cannot see it, and says so."""
+    taken, never = "    if '103' in str(answer):\n        int()\n", "    if answer == 'never':\n        return undefined\n"
+    write(machine.folder, words=WORDS.replace("    return answer\n", f"{taken}{never}    return answer\n"))
+    ended = machine.run(*GATE)
+    assert (ended.code, ended.out.partition(":")[0]) == (0, "identical"), ended
+    lines = (machine.folder / "own_agent" / "words.py").read_text().splitlines()
+    where = lines.index("        return undefined") + 1
+    said = f"No trial ran the changed line {where} of own_agent/words.py, so nothing is known of what it does."
+    assert said in ended.out.splitlines()
+    told = json.loads(machine.run(*GATE, "--json").out)
+    assert told["unrun_lines"] == {"own_agent/words.py": [where]}
+    assert said in told["said"]
+
+
 def test_a_changed_module_behind_the_tools_is_refused_by_its_name_and_a_ci_server_shows_it(machine):
     write(machine.folder, prices=PRICES | {"item3": 99.0}, loop=f"{LOOP}# a comment\n")
     ended = machine.run(*GATE, "--junit", "gate.xml", "--summary", "summary.md")
@@ -160,7 +175,8 @@ def test_the_cure_of_a_damaged_baseline_that_was_committed_works_in_git(machine)
         git(folder, "commit", "-qm", "a baseline")
     ended = machine.run(*GATE)
     assert ended.code == 2
-    assert "git log -- b.json lists its commits, and git checkout GOOD -- b.json takes it from the commit GOOD" in ended.err
+    back = "take an intact version back with git checkout COMMIT -- b.json (git log -- b.json lists them), or bless it again"
+    assert f"{back}: loopbench bless RUN --output b.json\n" in ended.err
     _, good = git(folder, "log", "--format=%H", "--", "b.json").split()
     git(folder, "checkout", good, "--", "b.json")
     assert path.read_text() == original
@@ -181,6 +197,9 @@ def test_the_cure_of_a_baseline_with_a_conflict_works_in_git(machine):
     git(folder, "merge", "two")
     ended: Ended = machine.run(*GATE)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "b.json: git could not merge two versions of it, and left both in it; git checkout --ours -- b.json" in ended.err
+    assert (
+        "b.json: git could not merge two versions of it, and left both in it; take one side with git checkout --ours -- b.json"
+        in ended.err
+    )
     git(folder, "checkout", "--ours", "--", "b.json")
     assert '"created": "three"' in (folder / "b.json").read_text()

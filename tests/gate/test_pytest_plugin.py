@@ -267,14 +267,12 @@ def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, bl
     blessed.write_text("", "utf-8")
     (pytester.path / ".git").mkdir()
     file, bless = "baselines/test_mine.test_agent.json", "    pytest --loop-bless test_mine.py::test_agent"
-    older = f"git log -- {file} lists its commits, and git checkout GOOD -- {file} takes it from the commit GOOD"
-    back = f"which brings back the committed one; if that is damaged, too, {older}; else bless it again:"
-    said = [f"loop_gate: {file}: not a baseline: it is empty", f"    git checkout -- {file}", back, bless]
-    run(pytester).stdout.fnmatch_lines(said)
+    back = f"take an intact version back with git checkout COMMIT -- {file} (git log -- {file} lists them), or bless it again:"
+    run(pytester).stdout.fnmatch_lines([f"loop_gate: {file}: not a baseline: it is empty; {back}", bless])
     blessed.write_text("<<<<<<< HEAD\n", "utf-8")
     both = f"loop_gate: {file}: git could not merge two versions of it, and left both in it"
-    side = "which (or --theirs) takes one side while the merge is under way; once it is committed, bless it again:"
-    run(pytester).stdout.fnmatch_lines([both, f"    git checkout --ours -- {file}", side, bless])
+    side = f"take one side with git checkout --ours -- {file}, or --theirs, while the merge is under way, or bless it again:"
+    run(pytester).stdout.fnmatch_lines([f"{both}; {side}", bless])
 
 
 def test_a_file_that_is_not_there_is_named_in_one_line(pytester):

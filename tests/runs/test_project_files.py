@@ -20,6 +20,10 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
+def digests(file: Path) -> dict[str, str]:
+    return {name: each.digest for name, each in project_files([source_file(file)]).items()}
+
+
 def found(folder: Path, name: str) -> list[str]:
     return list(project_files([source_file(folder / name)]))
 
@@ -72,7 +76,7 @@ def test_what_is_installed_is_no_project_of_its_neighbours(tmp_path):
 
 def test_a_changed_import_has_another_digest(tmp_path):
     write(tmp_path, {"own_loop.py": "import own_prices\n", "own_prices.py": "PRICE = 1\n"})
-    was = project_files([source_file(tmp_path / "own_loop.py")])
+    was = digests(tmp_path / "own_loop.py")
     write(tmp_path, {"own_prices.py": "PRICE = 2\n"})
-    now = project_files([source_file(tmp_path / "own_loop.py")])
+    now = digests(tmp_path / "own_loop.py")
     assert [name for name in was if was[name] != now[name]] == ["own_prices.py"]

@@ -30,6 +30,7 @@ from loopbench.experiments.gate import (
     run_doubtful_again,
     run_unless_it_hangs,
     to_junit,
+    unrun_lines,
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
@@ -220,12 +221,13 @@ def _judged(
         found = read_run(experiment.folder)
         with quiet_loops(), own_prints_aside():
             repeated = run_doubtful_again(experiment, found, known, rules)
+        unrun = unrun_lines(experiment, known)
     else:
-        found, repeated = read_run(run_folder(options.run, options.runs)), ()
+        found, repeated, unrun = read_run(run_folder(options.run, options.runs)), (), {}
     judged = judge(
         found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks, again=repeated
     )
-    judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]))
+    judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]), unrun=unrun)
     judged = let_through(judged, targets.counts[1].value, targets.counts[0].value).with_answers_held(targets.counts[2].value)
     targets.write(judged)
     if options.run is None:
@@ -237,13 +239,13 @@ def _judged(
 
 def _baseline(path: Path) -> Baseline:
     """Read the baseline. Raises ValueError, which says how to write one where there is none, or one that cannot be read."""
-    command = shlex.join(["loopbench", "bless", "latest", "--output", str(path)])
     if not path.exists():
+        command = shlex.join(["loopbench", "bless", "latest", "--output", str(path)])
         raise ValueError(f"{path}: no such file; write it from a run that you are content with: {command}")
     try:
         return read_baseline(path)
     except DamagedBaseline as error:
-        raise ValueError(f"{error}, from a run that you are content with: {command}") from None
+        raise ValueError(f"{error}: {shlex.join(['loopbench', 'bless', 'RUN', '--output', str(path)])}") from None
     except ValueError as error:
         raise ValueError(f"{error}; loopbench bless latest --output FILE writes one") from None
 

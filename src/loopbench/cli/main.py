@@ -17,11 +17,11 @@ from typer.main import get_command, get_group, get_install_completion_arguments
 
 from loopbench import cli
 from loopbench._lazy import explained_imports
-from loopbench.runs.silent_end import told_of_exit
+from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .codes import BAD_INPUT, DONE, INTERRUPTED, INVALID
 from .help import GroupedCommand, UsageError, write_commands
-from .process import lasting_stdout, terminated_as_interrupted
+from .process import lasting_stdout
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compare": ("compare:compare", "Run loops over a suite's tasks and say which is better, with intervals."),

@@ -16,7 +16,7 @@ from loopbench.protocol.digest import sha256, short_digest
 from loopbench.protocol.values import underlying
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.options import options_of
-from loopbench.runs.project_files import project_files, source_file, source_in
+from loopbench.runs.project_files import ProjectFile, project_files, source_file, source_in
 from loopbench.runs.registry import find, takes_loop, tools_named
 
 
@@ -51,8 +51,13 @@ def code_digest(target: object) -> str:
 
 
 def loop_file_digests(target: object) -> dict[str, str]:
-    """Return file → short digest of the user's own files that a loop and the loops inside it are made of: those behind
-    `code_digest`, and all of the same project that they import. Empty for a loop of ours, or one without a file.
+    """Return file → short digest of the files that `loop_files` finds."""
+    return {name: file.digest for name, file in loop_files(target).items()}
+
+
+def loop_files(target: object) -> dict[str, ProjectFile]:
+    """Return the user's own files that a loop and the loops inside it are made of, by their names: those behind `code_digest`, and
+    all of the same project that they import. Empty for a loop of ours, or one without a file.
     """
     design = type(target)
     begin = [source_file(file) for file in target.sources if file.suffix == ".py"] if isinstance(target, ForeignLoop) else []
@@ -61,7 +66,7 @@ def loop_file_digests(target: object) -> dict[str, str]:
         begin += [source_file(file) for file in _exporting_package(design)] or [source_in(module, Path(inspect.getfile(design)))]
     found = project_files(begin)
     for loop in _loops_inside(target):
-        found |= loop_file_digests(loop)
+        found |= loop_files(loop)
     return dict(sorted(found.items()))
 
 
@@ -103,7 +108,7 @@ def imported_file_digests(suite: str | None, tools: str | None, scorers: Iterabl
     modules = _own_modules(suite, tools, scorers)
     found = project_files(source_in(module, file) for module in modules for file in _files_of_module(module))
     own = own_file_digests(suite, tools, scorers)
-    return {name: file for name, file in found.items() if name not in own}
+    return {name: file.digest for name, file in found.items() if name not in own}
 
 
 def _own_modules(suite: str | None, tools: str | None, scorers: Iterable[str]) -> list[ModuleType]:

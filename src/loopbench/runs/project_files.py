@@ -66,12 +66,24 @@ def source_in(module: ModuleType, path: Path) -> SourceFile:
     return SourceFile(".".join([name, *inside]).removesuffix(f".{Path(_PACKAGE).stem}"), path)
 
 
-def project_files(begin: Iterable[SourceFile]) -> dict[str, str]:
-    """Return file → short digest of these files and of all files of their projects that they import.
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """A file of a project, as it was read."""
+
+    path: Path
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return short_digest(self.text)
+
+
+def project_files(begin: Iterable[SourceFile]) -> dict[str, ProjectFile]:
+    """Return these files and all files of their projects that they import, by their names.
 
     A file is named from its project's folder on, as `my_package/tools.py`, so alike on every machine.
     """
-    found: dict[str, str] = {}
+    found: dict[str, ProjectFile] = {}
     for source in begin:
         project = _Project.of(source)
         waiting, seen = [source], {source.path}
@@ -81,7 +93,7 @@ def project_files(begin: Iterable[SourceFile]) -> dict[str, str]:
                 continue
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 text = file.path.read_text(encoding="utf-8")
-                found[file.path.relative_to(project.root).as_posix()] = short_digest(text)
+                found[file.path.relative_to(project.root).as_posix()] = ProjectFile(file.path, text)
                 for imported in project.imported(file, text):
                     if imported.path not in seen:
                         seen.add(imported.path)

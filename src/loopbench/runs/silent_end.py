@@ -1,4 +1,5 @@
-"""What still runs in the process that answers must not end it in silence: `os._exit(0)` would look like success."""
+"""What still runs in the process that answers must not end it in silence: `os._exit(0)` would look like success, and SIGTERM would
+lose what is known of a run."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 ENDED_BY_THREAD = 4
@@ -57,3 +59,34 @@ def _refuse(status: int) -> NoReturn:
     if threading.current_thread() is not threading.main_thread():
         leave(status or ENDED_BY_THREAD)  # a watchdog, to which an exception in its thread would be no end
     raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM, and SIGHUP of a terminal that closes, end a run at once but in order within the block: it can be resumed.
+
+    What is not a run they end as Ctrl-C does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as nohup leaves SIGHUP
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    ends = [*ORDERLY_ENDS]
+    for end in ends:
+        end()
+    if ends:
+        return
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as a shell starts what it runs in the background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)

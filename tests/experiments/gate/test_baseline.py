@@ -305,7 +305,7 @@ def test_names_that_stand_twice_and_numbers_that_are_none_are_refused(text, tmp_
     bad(
         tmp_path / "b.json",
         f"<<<<<<< HEAD\n{text}",
-        "left both in it; git checkout --ours -- ",
+        "left both in it; take one side with git checkout --ours -- ",
     )
 
 
@@ -349,7 +349,7 @@ def test_a_damaged_baseline_may_be_replaced_and_another_file_not(text, blessed, 
     with pytest.raises(DamagedBaseline, match=r"was written; bless it again$"):
         read_baseline(path)
     (tmp_path / ".git").mkdir()
-    cure = r"git checkout -- .* brings back the committed one; .*git checkout GOOD -- .* takes it from the commit GOOD; else bless"
+    cure = r"take an intact version back with git checkout COMMIT -- .* \(git log -- .* lists them\), or bless it again$"
     with pytest.raises(DamagedBaseline, match=rf"was written; {cure}"):
         read_baseline(path)
     told = "it replaces a baseline that could not be read: not a baseline: its checksum does not fit, so it was damaged or edited"

@@ -75,7 +75,9 @@ def test_a_loss_under_another_seed_alone_is_laid_to_the_seed(altered, baseline):
     lost = altered(failing(*ALL[:8]))
     judged = judge(lost, baseline.model_copy(update={"seed": 5}))
     assert judged.outcome == "regression"
-    assert further_lines(judged)[0].startswith("Code, options and model are the blessed ones and only the seed is another")
+    assert headline(judged).startswith("regression: only the seed is another (0, not 5), which is the likely cause")
+    few = judge(altered(failing(task(1))), baseline.model_copy(update={"seed": 5}))
+    assert headline(few).startswith("undecided: only the seed is another (0, not 5)")
     assert judged.bless == ""
     other = {name: arm.model_copy(update={"code": "0" * 64}) for name, arm in baseline.arms.items()}
     changed = judge(lost, baseline.model_copy(update={"seed": 5, "arms": other}))

@@ -17,6 +17,7 @@ from loopbench.experiments.gate.changes.changed_tasks import _ended_early
 from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
 from loopbench.experiments.gate.data.sides import TrialPair
 from loopbench.experiments.gate.output.next_steps import next_steps
+from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
 from loopbench.runs.store.traces import read_trace
@@ -91,8 +92,9 @@ def test_another_form_of_an_answer_is_told_with_an_example_where_it_scores(
     assert line.answer is not None
     was, where = line.answer[record.repeat], f"{record.arm}/{record.task}/{record.repeat}"
     one = f'1 trial with a score above 0 has the same score with another answer, such as {where}: {was} → ["two",2].'
-    assert other_answers([TrialPair(line, record)]) == one * said
-    assert other_answers([TrialPair(line.model_copy(update={"answer": None}), record)]) == "", "an older baseline"
+    found = other_answers(wind.folder, [TrialPair(line, record)])
+    assert ("" if found is None else found.sentence) == one * said
+    assert other_answers(wind.folder, [TrialPair(line.model_copy(update={"answer": None}), record)]) is None, "an older baseline"
 
 
 def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_for(altered, baseline):
@@ -105,19 +107,27 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
     judged = judge(altered(typed), baseline)
     assert judged.outcome == "unchanged"
     assert judged.differs_in == (ANSWER_TYPE,)
-    assert judged.other_answers in judged.notes
+    assert judged.other_answers is not None
+    assert judged.other_answers.sentence in judged.notes
     assert judged.with_answers_held("pass") == judged
     held = judged.with_answers_held("fail")
     assert held.fails_for_answers
     count = sum(str(record.answer).isdecimal() for record in altered().records if record.arm == "bare/clean")
-    said = f"other answers: {count} trials with a score above 0 have the same score with another answer; such as "
-    assert headline(held).startswith(said)
-    assert re.search(r': "(\d+)" → \1$|^"(\d+)" → \2$', headline(held).removeprefix(said))
+    said = f"other answers: {count} trials with a score above 0 have the same score with another answer"
+    assert headline(held) == f"{said}, which --on-other-answers fail forbids"
+    example, show, *_ = further_lines(held)
+    assert re.fullmatch(r'Such as (\S+): "(\d+)" → \2\.', example)
+    assert show == judged.other_answers.command
+    assert show.startswith(f"loopbench show {judged.run} bare/clean/")
     assert (headline(judged).partition(":")[0], held.to_json()["word"]) == ("unchanged", "other answers")
-    assert (
-        next_steps(replace(held, bless="loopbench bless latest"))[0].say
-        == "Fix the loop, or bless the run if the other answers are meant:"
-    )
+    step = next_steps(held)[0]
+    assert step.say == "Fix the loop, or bless the run if the other answers are meant:"
+    assert step.commands == (f"loopbench bless {judged.run} -o FILE",)
+    assert next_steps(judged)[0].commands == (f"loopbench bless {judged.run} -o FILE # only if the other answers are meant",)
+    undecided = replace(held, outcome="undecided")
+    assert next_steps(undecided)[0] == step, "whatever the outcome is"
     assert github_annotations(held)[0].startswith("::error ")
-    assert judged.other_answers in {case.attrib["message"] for case in ElementTree.fromstring(to_junit(held)).iter("failure")}
+    assert judged.other_answers.sentence in {
+        case.attrib["message"] for case in ElementTree.fromstring(to_junit(held)).iter("failure")
+    }
     assert not judge(altered(), baseline).with_answers_held("fail").fails_for_answers

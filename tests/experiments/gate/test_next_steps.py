@@ -134,7 +134,7 @@ def test_another_seed_alone_leaves_nothing_to_bless_and_leads_back_to_the_baseli
 def test_another_seed_of_a_changed_loop_leads_to_the_gate_without_chance(cases):
     back, _ = next_steps(cases["seed and loop"])
     assert back.say == (
-        "Seed differs from the baseline's (5, not 0): other faults struck. Under the baseline's own seed each trial has its "
+        "The seed differs from the baseline's (5, not 0): other faults struck. Under the baseline's own seed each trial has its "
         "counterpart, which shows what the change did:"
     )
     assert "--seed" not in back.commands[0]

@@ -13,6 +13,7 @@ from loopbench.metrics.sequential import Looks
 from loopbench.models.profiles import load_profile
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
+from loopbench.runs.engine.seen_lines import SeenLines
 from loopbench.runs.folders import new_folder
 from loopbench.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
 from loopbench.runs.manifest import Manifest, write_manifest
@@ -44,6 +45,8 @@ class Experiment:
     """The trials of earlier sessions."""
     retry: Retry | None = None
     """The trials to run again on request."""
+    lines: SeenLines | None = None
+    """Collects which lines of some files the trials come to in workers; None where nobody asks."""
 
     @property
     def trials(self) -> int:

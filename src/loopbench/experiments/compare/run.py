@@ -168,7 +168,8 @@ def job_of(experiment: Experiment) -> Job:
     config, spent = experiment.config, experiment.spent
     meter = Meter(budget_of(config.budget))
     meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
-    return Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter)
+    models, lines = experiment.trial_models, experiment.lines
+    return Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
 
 
 # --- additions to the manifest ---

@@ -2,6 +2,7 @@
 
 from .again import RepeatedTrials, run_doubtful_again
 from .changes.baseline_changes import replaced
+from .changes.unrun import UnrunLines
 from .commands import Rules
 from .comparable import Incomparable, check_request
 from .data.baseline import Baseline, bless, read_baseline, read_run, write_baseline
@@ -14,6 +15,7 @@ from .output.sentences import headline
 from .output.text import to_markdown
 from .rerun import RerunSettings, prepare_again
 from .running import run_unless_it_hangs
+from .watched_lines import unrun_lines
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -26,6 +28,7 @@ __all__ = [
     "Rules",
     "Side",
     "TaskChange",
+    "UnrunLines",
     "bless",
     "check_request",
     "github_annotations",
@@ -40,5 +43,6 @@ __all__ = [
     "text",
     "to_junit",
     "to_markdown",
+    "unrun_lines",
     "write_baseline",
 ]

@@ -22,7 +22,7 @@ from loopbench.protocol.names import nearest
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
-from loopbench.runs.silent_end import told_of_exit
+from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .again import run_doubtful_again
 from .changes.baseline_changes import blessed_crashes, replaced
@@ -50,6 +50,7 @@ from .output.next_steps import let_through, next_steps
 from .output.sentences import further_lines, headline
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
+from .watched_lines import unrun_lines, with_lines_watched
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -107,7 +108,7 @@ class LoopGate:
             pytest.fail(f"no baseline {path}; write it with: {self._bless_command()}", pytrace=False)
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
-        experiment = self._prepared(loop, settings.settings)
+        experiment = with_lines_watched(self._prepared(loop, settings.settings), baseline)
         common = settings.common_tasks
         refuse_before_it_runs(experiment, path, baseline, common=common)
         if "trial_timeout_s" not in settings.settings:
@@ -116,6 +117,7 @@ class LoopGate:
         again = run_doubtful_again(experiment, found, baseline, rules)
         judged = judge(found, baseline, metrics=rules.margins, alpha=rules.alpha, path=path, common=common, again=again)
         judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
+        judged = replace(judged, unrun=unrun_lines(experiment, baseline))
         self._end(judged, settings)
         return judged
 
@@ -131,11 +133,8 @@ class LoopGate:
         return mistake
 
     def _damaged(self, error: DamagedBaseline) -> str:
-        """Return what is wrong with a baseline, and what to do about it: the command that is tried first has a line of its own."""
-        cure = error.cure
-        first = f"\n    {cure.command}\nwhich{cure.effect}" if cure.command else ""
-        said = f"{error.path}: {error.reason}{first}; {cure.otherwise}:\n    {self._bless_command()}"
-        return said.replace(str(error.path), self._from_here(error.path))
+        """Return what is wrong with a baseline, and what to do about it: the command that blesses has a line of its own."""
+        return f"{error}:\n    {self._bless_command()}".replace(str(error.path), self._from_here(error.path))
 
     def _bless_command(self) -> str:
         return shlex.join(self._pytest("--loop-bless"))
@@ -165,7 +164,8 @@ class LoopGate:
 
     def _run(self, experiment: Experiment, baseline: Baseline | None) -> Results:
         try:
-            stopped = run_unless_it_hangs(experiment, _Told(self.tell), baseline)
+            with terminated_as_interrupted():
+                stopped = run_unless_it_hangs(experiment, _Told(self.tell), baseline)
         except KeyboardInterrupt:
             self._tell_interrupted(experiment, baseline)
             raise
@@ -174,7 +174,7 @@ class LoopGate:
         return results(experiment.folder)
 
     def _tell_interrupted(self, experiment: Experiment, baseline: Baseline | None) -> None:
-        """Say what is known of an interrupted run, and show it to GitHub Actions."""
+        """Say what is known of an interrupted run, and show it to GitHub Actions; pytest itself reports no test that it ends."""
         with suppress(ValueError, OSError):
             known = interrupted_run(results(experiment.folder), baseline)
             self.say(literal(known.said))
@@ -182,6 +182,7 @@ class LoopGate:
                 self.annotate(unjudged_annotation(known.said, known.place))
             if (summary := step_summary()) is not None:
                 append_error(summary, known.said)
+            self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(known.said)))
 
     def _check_free(self, path: Path) -> None:
         """Raise ValueError if another call wrote this file: one baseline cannot serve two calls."""
@@ -231,6 +232,13 @@ class LoopGate:
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
+
+
+def _failed(item: pytest.Item, said: str) -> pytest.TestReport:
+    """Return the report of a test that cannot end by itself, for the terminal and the JUnit file."""
+    report = pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", said, "call")
+    report.user_properties = item.user_properties
+    return report
 
 
 class _Told(Unwatched):

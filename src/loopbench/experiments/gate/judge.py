@@ -22,10 +22,10 @@ from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, other_loops, tested_lines
-from .changes.unseen import SEED_ALONE, changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
+from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
-from .data.advice import Advice
+from .data.advice import DRAWS, Advice
 from .data.baseline import Baseline
 from .data.hangs import hang_words
 from .data.names import short_arm
@@ -70,8 +70,8 @@ def judge(
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
     other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms)
-    answers = other_answers(other) if case.fixed else ""
+    answers = other_answers(run.folder, other) if case.fixed else None
+    may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms, other_answers=answers is not None)
     notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
@@ -81,7 +81,7 @@ def judge(
         same_result=len(other),
         differs_in=differences(run.folder, other),
         stops=stops,
-        notes=(answers, *notes) if answers and outcome in PASSES else notes,
+        notes=(answers.sentence, *notes) if answers is not None and outcome in PASSES else notes,
         other_answers=answers,
         details=details,
         ended=_ended(run) if hung else "",
@@ -95,7 +95,7 @@ def judge(
         common=case.only,
         bless=case.commands.bless() if may_be_meant else "",
         changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
-        lead=_lead(outcome, case.code, seed_alone=only_the_seed),
+        lead=_lead(outcome, case.code),
     )
 
 
@@ -105,21 +105,21 @@ def _of_lost_arms_first(tasks: Sequence[TaskChange], arms: Iterable[GateArm]) ->
     return tuple(sorted(tasks, key=lambda change: (change.became != "worse", change.became == "worse" and change.arm not in lost)))
 
 
-def _lead(outcome: Outcome, changed_code: CodeChange | None, *, seed_alone: bool) -> str:
+def _lead(outcome: Outcome, changed_code: CodeChange | None) -> str:
     """Return the likely cause beside the loop of what is held against it; empty where there is none."""
-    if outcome == "regression" and seed_alone:
-        return SEED_ALONE
     return "" if changed_code is None or outcome in PASSES else changed_code.lead
 
 
-def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm]) -> bool:
+def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm], *, other_answers: bool) -> bool:
     """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon."""
     if any(side.dead for side in case.sides):
         return False
-    if outcome in PASSES and case.only is not None:
+    if outcome in PASSES and (case.only is not None or other_answers):
         return True
     if outcome in ("pass", "unchanged"):
         return any(line.better for arm in arms for line in arm.lines)
+    if outcome == "undecided" and other_answers:
+        return True
     return outcome in ("regression", "worse here", "better here") or any(arm.limit_alone for arm in arms)
 
 
@@ -251,8 +251,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
 
 def _other_draws(case: GateCase) -> Iterator[str]:
     for setting, now, then in _draws(case):
-        named = "number of repeats" if setting == "repeats" else setting
-        yield f"Another {named} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
+        yield f"Another {DRAWS[setting]} than in the baseline, {now}, not {then}: tasks pair up, their trials do not."
 
 
 def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:

@@ -19,6 +19,7 @@ from loopbench.runs.store.files import RunError
 from .comparable import Incomparable, refuse_other
 from .data.baseline import Baseline
 from .running import with_stall_limit
+from .watched_lines import with_lines_watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def prepare_again(baseline: Baseline, path: Path, settings: RerunSettings) -> Ex
     """
     experiment = prepare(config_again(baseline, path, settings), is_compared=False)
     refuse_before_it_runs(experiment, path, baseline, common=settings.common)
+    experiment = with_lines_watched(experiment, baseline)
     return experiment if settings.trial_timeout_s is not None else with_stall_limit(experiment, baseline)
 
 

@@ -15,6 +15,8 @@ from loopbench.runs.schedule import Arm
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial_models import TrialModels
 
+from .seen_lines import SeenLines
+
 COMPARED = ("versions", "suite", "profiles", "arms")
 
 
@@ -29,6 +31,8 @@ class Job:
     trial_models: TrialModels
     meter: Meter
     """The meter of the whole run."""
+    lines: SeenLines | None = None
+    """Collects which lines of some files the trials come to in workers; None where nobody asks."""
 
 
 def setup_of(job: Job, workers: int) -> bytes:
@@ -54,6 +58,7 @@ def setup_of(job: Job, workers: int) -> bytes:
             "models": job.manifest.models,
             "spent": [job.meter.calls, job.meter.tokens, job.meter.dollars],
             "path": sys.path,
+            "lines": [] if job.lines is None else job.lines.paths,
         }
     ).encode()
 

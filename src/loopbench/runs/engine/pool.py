@@ -243,6 +243,8 @@ class Pool:
         said = json.loads(head)
         worker.silent_s, worker.stuck_s, worker.stuck_by = 0.0, said.get("stuck", 0.0), said.get("by", "")
         worker.stuck_at, worker.counting = said.get("at", ""), said.get("counting", False)
+        if "lines" in said and self._job.lines is not None:
+            self._job.lines.add(said["lines"])
         if "done" in said:
             self._done(worker, said["done"], FinishedTrial(Record.from_json(said["record"]), trace))
         elif "not_run" in said:

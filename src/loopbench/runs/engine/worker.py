@@ -26,6 +26,7 @@ from loopbench.runs.trial_models import open_models
 from .job import Job, budget_of, compared, setting_of
 from .leftovers import Left, Leftovers
 from .messages import WorkerError
+from .seen_lines import LineWatch
 
 SPENT_EVERY_S = 0.1
 ALIVE_EVERY_S = 1.0
@@ -42,6 +43,8 @@ class WorkerLoop:
         `inherited`: what a fork has of the process that looked it up.
         """
         given = loads(setup)
+        self._lines = LineWatch(given["lines"])
+        self._lines.begin()
         try:
             self._config = config_from(given["config"], "setup")
             if inherited is not None:
@@ -117,7 +120,7 @@ class WorkerLoop:
                 self._send_spent(send)  # the run's process must know at once where this is the end of its budget
                 send(_line({"not_run": job, "why": str(reason)}))
             else:
-                send(_line({"done": job, "record": done.record.to_json()}) + b"\n" + done.trace)
+                send(_line({"done": job, "record": done.record.to_json(), **self._lines.news()}) + b"\n" + done.trace)
             finally:
                 self._running -= 1
             await asyncio.sleep(0)  # a trial without latency never waits: let the others in

@@ -9,14 +9,13 @@ from pathlib import Path
 from loopbench.metrics.gate import MORE
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.trajectory import course, signatures
-from loopbench.protocol.counts import counted
 from loopbench.runs.store.traces import Traces
 from loopbench.text.counts import first_of
 
 from ..data.baseline import measured
 from ..data.names import short_arm
-from ..data.outcome import GateArm
-from ..data.sides import Sides, TrialPair
+from ..data.outcome import GateArm, OtherAnswers
+from ..data.sides import Sides, TrialPair, show_command
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
 """Metrics that a trial may differ in while its score and stop stay, and what they are called."""
@@ -54,22 +53,20 @@ def _courses(traces: Traces, pair: TrialPair) -> tuple[tuple[str, ...], tuple[st
     return signatures(pair.line.course[pair.record.repeat]), now
 
 
-def other_answers(pairs: Iterable[TrialPair]) -> str:
-    """Return how many of these trials of the same result have another answer, with one of both; empty where none is known to.
+def other_answers(folder: Path, pairs: Iterable[TrialPair]) -> OtherAnswers | None:
+    """Return which of these trials of the same result have another answer, with the first of them; None where none is known to.
+
+    `folder`: the run's directory.
 
     Of an answer that scores nothing it is no matter how it is written.
     """
     scoring = [pair for pair in pairs if measured(pair.record, PRIMARY)]
     other = [(pair.record, *pair.answers) for pair in scoring if _are_others(*pair.answers)]
     if not other:
-        return ""
+        return None
     record, was, now = other[0]
-    more = counted(
-        len(other),
-        "trial with a score above 0 has the same score with another answer",
-        "trials with a score above 0 have the same score with another answer",
-    )
-    return f"{more}, such as {short_arm(record.arm)}/{record.task}/{record.repeat}: {was} → {now}."
+    trial = f"{short_arm(record.arm)}/{record.task}/{record.repeat}"
+    return OtherAnswers(len(other), trial, str(was), str(now), show_command(folder, record.arm, record))
 
 
 def _are_others(was: str | None, now: str | None) -> bool:

@@ -20,8 +20,6 @@ from .changed_code import code_change, other_loop_files
 
 MAX_VALUE = 40
 """Characters of an option's value that a sentence shows."""
-SEED_ALONE = "code, options and model are the blessed ones and only the seed is another, which is the likely cause"
-"""What a regression begins with where `only_the_seed_differs`."""
 FAMILIES: Mapping[str, tuple[str, str]] = {
     "wire": ("no reply was made unreadable", "flaky-format"),
     "decision": ("no call was made wrongly", "flaky-tools"),

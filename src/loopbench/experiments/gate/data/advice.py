@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 Asker = Literal["shell", "test", "python"]
 """Who asked: a command line, a test with the fixture `loop_gate`, or a program that calls `loopbench.gate`."""
+DRAWS = {"seed": "seed", "repeats": "number of repeats"}
+"""Setting that draws other trials than the baseline's → what a sentence calls it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ from loopbench.runs.folders import TEST, is_optimization
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
 
-from .damaged import ANEW, CONFLICT, POINTER, BaselineCure, DamagedBaseline, cure_of, has_conflict
+from .damaged import CONFLICT, POINTER, DamagedBaseline, cure_of, has_conflict
 from .hangs import slowest_s
+from .line_digests import digests_of_files
 from .troubles import by_arm_of, troubles
 
 VERSION = 1
@@ -166,6 +167,8 @@ class Baseline(_Part):
     """Task → digest of all that it is, by which a changed suite is told task by task."""
     slowest_s: Seconds | None = None
     """Wall time of the slowest scored trial, by which the gate knows one that hangs; None in an older baseline."""
+    lines: dict[str, str] = Field(default_factory=dict)
+    """File that a loop is made of → digests of its lines, see `line_digests`; none of a file that was not found as it was run."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 
     @field_validator("metrics")
@@ -225,6 +228,7 @@ def bless(run: Results) -> Baseline:
             repeats=repeats,
             metrics=tuple(known),
             slowest_s=slowest_s(run.records),
+            lines=digests_of_files({name: file for arm in manifest.arms for name, file in arm.files.items()}),
             shared_digest="" if manifest.task_digests is None else manifest.task_digests.shared,
             task_digests={} if manifest.task_digests is None else manifest.task_digests.tasks,
             arms={
@@ -319,7 +323,7 @@ def _task_line(traces: Traces, records: Sequence[Record | None], metrics: Sequen
 
 def to_text(baseline: Baseline) -> str:
     """Return the file's text, ASCII only, with its checksum as the last field."""
-    absent = {name for name in ("own_profiles", "shared_digest", "task_digests") if not getattr(baseline, name)}
+    absent = {name for name in ("own_profiles", "shared_digest", "task_digests", "lines") if not getattr(baseline, name)}
     head = baseline.model_dump(mode="json", exclude={"arms", *absent}, exclude_none=True)
     if not baseline.suite.files:
         del head["suite"]["files"]
@@ -380,9 +384,7 @@ def read_baseline(path: Path) -> Baseline:
     if not text.strip():
         raise DamagedBaseline(path, "not a baseline: it is empty", cure_of(path, text))
     if text.startswith(POINTER):
-        raise DamagedBaseline(
-            path, "not a baseline, but a pointer of Git LFS to one", BaselineCure("git lfs pull", " fetches it", f"else {ANEW}")
-        )
+        raise DamagedBaseline(path, "not a baseline, but a pointer of Git LFS to one", cure_of(path, text))
     if has_conflict(text) and (text.startswith(CONFLICT) or NAME in text):
         raise DamagedBaseline(path, "git could not merge two versions of it, and left both in it", cure_of(path, text))
     if NAME not in text[:MAX_HEAD_BYTES]:

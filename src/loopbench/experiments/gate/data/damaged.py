@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 ANEW = "bless it again"
@@ -14,31 +13,16 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 SUFFIX = ".json"
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineCure:
-    """What to do about a baseline that cannot be read."""
-
-    command: str = ""
-    """The command that is tried first; empty where there is none but to bless again."""
-    effect: str = ""
-    """What it does, as it follows on the command."""
-    otherwise: str = ANEW
-    """What to do after it or instead, the last thing being to bless it again."""
-
-    @property
-    def words(self) -> str:
-        """The whole in one line."""
-        return f"{self.command}{self.effect}; {self.otherwise}" if self.command else self.otherwise
-
-
 class DamagedBaseline(ValueError):
-    """A file that is, or once was, a baseline cannot be read as one; the text says why in one line, and names the file."""
+    """A file that is, or once was, a baseline cannot be read as one.
 
-    def __init__(self, path: Path, reason: str, cure: BaselineCure | None = None) -> None:
+    The text says in one line which file, why, and what to do, the last thing being to bless it again.
+    """
+
+    def __init__(self, path: Path, reason: str, cure: str = ANEW) -> None:
         self.path = path
         self.reason = " ".join(reason.split())
-        self.cure = cure or BaselineCure()
-        super().__init__(" ".join(f"{path}: {reason}; {self.cure.words}".split()))
+        super().__init__(" ".join(f"{path}: {reason}; {cure}".split()))
 
 
 def has_conflict(text: bytes) -> bool:
@@ -46,18 +30,16 @@ def has_conflict(text: bytes) -> bool:
     return text.startswith(CONFLICT) or b"\n" + CONFLICT in text
 
 
-def cure_of(path: Path, text: bytes) -> BaselineCure:
-    """Return what to do about a damaged file with this text: within a repository, what was committed is there still."""
+def cure_of(path: Path, text: bytes) -> str:
+    """Return what to do about a damaged file with this text: within a repository, intact versions of it are there still."""
     file = shlex.quote(str(path))
+    if text.startswith(POINTER):
+        return f"git lfs pull fetches it; else {ANEW}"
     if has_conflict(text):
-        one_side = " (or --theirs) takes one side while the merge is under way"
-        return BaselineCure(f"git checkout --ours -- {file}", one_side, f"once it is committed, {ANEW}")
+        return f"take one side with git checkout --ours -- {file}, or --theirs, while the merge is under way, or {ANEW}"
     if not any((folder / ".git").exists() for folder in path.absolute().parents):
-        return BaselineCure()
-    older = f"git log -- {file} lists its commits, and git checkout GOOD -- {file} takes it from the commit GOOD"
-    return BaselineCure(
-        f"git checkout -- {file}", " brings back the committed one", f"if that is damaged, too, {older}; else {ANEW}"
-    )
+        return ANEW
+    return f"take an intact version back with git checkout COMMIT -- {file} (git log -- {file} lists them), or {ANEW}"
 
 
 def check_suffix(setting: str, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.protocol import StopReason
+from loopbench.protocol.counts import counted
 
 from .advice import Advice
 from .changed_suite import TaskSets
@@ -209,6 +210,37 @@ class AlteredTrials:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherAnswers:
+    """Trials of the same result that have another answer, though nothing in them is left to chance."""
+
+    trials: int
+    trial: str
+    """The first of them, `ARM/TASK/REPEAT` with the short name of its arm."""
+    was: str
+    """Its blessed answer, in brief."""
+    now: str
+    command: str
+    """The command that shows the trial; empty if it has no trace to show."""
+
+    @property
+    def counted(self) -> str:
+        """How many trials these are."""
+        return counted(
+            self.trials,
+            "trial with a score above 0 has the same score with another answer",
+            "trials with a score above 0 have the same score with another answer",
+        )
+
+    @property
+    def example(self) -> str:
+        return f"such as {self.trial}: {self.was} → {self.now}"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.counted}, {self.example}."
+
+
+@dataclass(frozen=True, slots=True)
 class GateArm:
     """One arm of the baseline, with its outcome."""
 
@@ -283,8 +315,7 @@ class GateResult:
     """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
-    other_answers: str = ""
-    """That trials of the same result have another answer, though nothing in them is left to chance, as a sentence; else empty."""
+    other_answers: OtherAnswers | None = None
     fails_for_answers: bool = False
     """Whether these answers make it fail, whatever the outcome is, since whoever asked wants that."""
     stops: tuple[StopChange, ...] = ()
@@ -314,6 +345,9 @@ class GateResult:
     changed_files: tuple[str, ...] = ()
     """The files of the loops, what these import included, that changed since the baseline."""
 
+    unrun: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """File of a loop → its changed lines that no trial came to, as whoever made the run knows; `judge` does not."""
+
     lead: str = ""
     """What the first line begins with: that a cause beside the loop is likely; empty otherwise."""
 
@@ -329,7 +363,10 @@ class GateResult:
 
     def with_answers_held(self, on_other_answers: OnOtherAnswers) -> GateResult:
         """Return the same, held to the baseline's answers where that is asked for: other ones of the same score make it fail."""
-        return replace(self, fails_for_answers=bool(self.other_answers) and on_other_answers == "fail")
+        if self.other_answers is None or on_other_answers == "pass":
+            return self
+        said = self.other_answers.sentence  # the first lines have it then
+        return replace(self, fails_for_answers=True, notes=tuple(note for note in self.notes if note != said))
 
     def undecided_as(self, asked: OnUndecided) -> OnUndecided:
         """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.
@@ -380,8 +417,9 @@ class GateResult:
             "altered": [found.to_json() for found in self.altered],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
-            "other_answers": self.other_answers,
+            "other_answers": "" if self.other_answers is None else self.other_answers.sentence,
             "fails_for_answers": self.fails_for_answers,
+            "unrun_lines": {name: list(lines) for name, lines in self.unrun.items()},
             "notes": [*self.notes, *self.details],
             "counted": self.unit,
             "bless": self.bless,

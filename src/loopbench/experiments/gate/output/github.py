@@ -63,7 +63,8 @@ def github_annotations(
     kind = "notice" if outcome in PASSES else "warning" if outcome == "undecided" else "error"
     if outcome == "undecided" and on_undecided != "undecided":
         kind = "error" if on_undecided == "fail" else "notice"
-    if kind == "notice" and (result.other_answers or result.altered or any(arm.claims is not None for arm in result.arms)):
+    claims = any(arm.claims is not None for arm in result.arms)
+    if kind == "notice" and (result.other_answers is not None or result.altered or claims):
         # a lenient scorer takes another form of answer for the same, and who reads the answers may not; a wrong one is no pass
         kind = "warning"
     if result.fails_for_answers:
@@ -112,6 +113,9 @@ def _from_the_repository(result: GateResult) -> GateResult:
         tasks=tuple(replace(change, command=_beside_repository(change.command)) for change in result.tasks),
         stops=tuple(replace(change, command=_beside_repository(change.command)) for change in result.stops),
         altered=tuple(replace(found, command=_beside_repository(found.command)) for found in result.altered),
+        other_answers=None
+        if result.other_answers is None
+        else replace(result.other_answers, command=_beside_repository(result.other_answers.command)),
         notes=tuple(map(_beside_repository, result.notes)),
         reasons=tuple(map(_beside_repository, result.reasons)),
         bless=_beside_repository(result.bless),

@@ -14,6 +14,7 @@ from ..changes.altered import altered_text, altered_title
 from ..data.literal import literal
 from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
+from .next_steps import next_steps
 from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
 from .stop_words import break_title, breaks, shown_stops, title
 from .text import for_a_server, other_stops, task_text
@@ -39,10 +40,13 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
     if result.reasons:
         case = junit.add_case(junit.add_suite(root, "loopbench gate", 1, {"error": 1}), "loopbench gate", "the run is valid")
         junit.add_result(case, "error", headline(result), "\n".join(result.reasons))
-    if result.fails_for_answers:
+    if result.fails_for_answers and result.other_answers is not None:
         suite = junit.add_suite(root, "loopbench gate", 1, {"failure": 1})
         case = junit.add_case(suite, "loopbench gate", "the answers are the blessed ones")
-        junit.add_result(case, "failure", literal(result.other_answers), literal(result.other_answers))
+        said = literal(result.other_answers.sentence)
+        steps = [step.brief for step in next_steps(result)[:1]]
+        shown = "\n".join([said, *(literal(line) for line in (result.other_answers.command, *steps) if line)])
+        junit.add_result(case, "failure", said, shown)
     for arm in result.arms:
         _add_arm(root, result, arm, kinds)
     return junit.document(root)

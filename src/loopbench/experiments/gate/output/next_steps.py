@@ -14,7 +14,7 @@ from loopbench.text.counts import listed
 from loopbench.text.numbers import chance_in_words, dollars
 
 from ..changes.altered import ALTERED
-from ..data.advice import Advice, Larger
+from ..data.advice import DRAWS, Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
 from .sentences import further_lines, headline
 
@@ -121,6 +121,8 @@ def _unblessable(result: GateResult) -> str:
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:
     advice = result.advice
+    if result.fails_for_answers:
+        yield _after_other_answers(result)
     if advice.let_through:
         yield NextStep(f"Let through by {advice.let_through}.")
     if any(arm.limit_alone for arm in result.arms):
@@ -147,7 +149,7 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
 def _same_draws(result: GateResult) -> NextStep:
     """Return the step to the baseline's own seed and repeats, under which every trial has its counterpart."""
     advice = result.advice
-    names = listed([name for name, _, _ in advice.differs])
+    names = listed([DRAWS[name] for name, _, _ in advice.differs])
     values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
     own = listed([advice.option(name, then) for name, _, then in advice.differs])
     under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {own}, as in the baseline,"
@@ -155,7 +157,7 @@ def _same_draws(result: GateResult) -> NextStep:
         said = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
         return _commanded(f"{said} {under} a change is judged trial by trial", advice.paired)
     differ = "differs" if len(advice.differs) == 1 else "differ"
-    said = f"{names[0].upper()}{names[1:]} {differ} from the baseline's ({values}): other faults struck."
+    said = f"The {names} {differ} from the baseline's ({values}): other faults struck."
     return _commanded(f"{said} {under} each trial has its counterpart, which shows what the change did", advice.paired)
 
 
@@ -188,8 +190,7 @@ def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
 
 def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     if result.fails_for_answers:
-        said = f"{_mend(result)}, or bless the run if the other answers are meant"
-        yield NextStep(f"{said}:", (result.bless,), f"{said}: {result.bless}") if result.bless else NextStep(f"{said}.")
+        yield _after_other_answers(result)
     elif result.bless:
         yield NextStep("", (f"{result.bless} # {_why_bless(result)}",))
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
@@ -198,12 +199,20 @@ def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
         yield _not_met(result.advice)
 
 
+def _after_other_answers(result: GateResult) -> NextStep:
+    """Return what to do about answers that fail a run since they are others than the blessed ones."""
+    said = f"{_mend(result)}, or bless the run if the other answers are meant"
+    return NextStep(f"{said}:", (result.bless,), f"{said}: {result.bless}") if result.bless else NextStep(f"{said}.")
+
+
 def _why_bless(result: GateResult) -> str:
     """Return when a run that passes is to be blessed: one whose loop altered calls or answers is no better one for that."""
     if result.altered:
         did = listed([ALTERED[cause] for cause in dict.fromkeys(found.cause for found in result.altered)])
         return f"only if it is meant that the loop {did}"
-    return "to hold later changes to this run" if result.common is None else "soon: the tasks that changed are not judged"
+    if result.common is not None:
+        return "soon: the tasks that changed are not judged"
+    return "to hold later changes to this run" if result.other_answers is None else "only if the other answers are meant"
 
 
 def _not_met(advice: Advice) -> NextStep:

@@ -14,6 +14,7 @@ from loopbench.text.counts import Name, counts, first_of, listed
 from ..changes.altered import altered_in_words
 from ..changes.claims import claims_in_words
 from ..changes.other_changes import unjudged_in_brief
+from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult
@@ -76,7 +77,12 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     limits = [Part((said,)) for said in dict.fromkeys(said for arm in result.arms for limit in arm.limits for said in limit)]
     whole = {arm.arm for arm in result.arms if arm.hangs}
     untested = result.word == UNTESTED_LIMIT
-    yield from _forbidden_answers(result) if result.fails_for_answers else ()
+    yield from map(Part, _other_seed(result))
+    lost = result.outcome in ("regression", "worse here")
+    forbidden = list(_forbidden_answers(result))
+    yield from [] if lost else forbidden
+    if forbidden and not lost and result.changed_files:
+        yield Part((f"changed since the baseline: {_files(result.changed_files)}",))
     yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
     broke = [change for change in result.stops if change.arm not in whole]
     broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
@@ -85,6 +91,7 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     yield Part(() if broken or whole else tasks_in_words(result))
     main, *others = [*_reason(result, named)] or [Part(())]
     yield main
+    yield from forbidden if lost else []
     yield from () if untested else limits
     yield from [Part((arm.short_of_faults,)) for arm in result.arms]
     yield Part((result.lead,))
@@ -93,16 +100,26 @@ def _parts(result: GateResult, named: int) -> Iterator[Part]:
     yield from [Part((said,), command) for said, command in altered_in_words(result)]
     yield from others
     yield Part((claims_in_words(result),))
+    yield from [Part((said,)) for said in unrun_in_words(result.unrun)] if result.outcome in (*PASSES, "undecided") else []
     yield from [Part((bill,)) for bill in unjudged_in_brief(result.arms, named)] if result.outcome in PASSES else ()
 
 
+def _other_seed(result: GateResult) -> Iterator[tuple[str, ...]]:
+    """Yield that the seed alone is another, where the run did not pass; of what is held against it, that is the likely cause."""
+    if result.advice.only_the_seed and result.outcome in ("regression", "undecided"):
+        values = ", ".join(f"{now}, not {then}" for _, now, then in result.advice.differs)
+        cause = ", which is the likely cause" if result.outcome == "regression" else ""
+        said = f"only the seed is another ({values}){cause}"
+        yield f"{said}: code, options and model are the blessed ones", said
+
+
 def _forbidden_answers(result: GateResult) -> Iterator[Part]:
-    """Yield how many trials have another answer, with one, what forbids it, and which files of the loop changed."""
-    said, _, example = result.other_answers.rstrip(".").partition(", such as ")
-    yield Part((said,))
-    yield Part((f"such as {example}", f"such as {example.partition(': ')[2]}"))
-    yield Part((f"{result.advice.option('on_other_answers', 'fail')} forbids that",))
-    yield Part((f"changed since the baseline: {_files(result.changed_files)}",) if result.changed_files else ())
+    """Yield how many trials have another answer and what forbids it, and then one of them; nothing where these make no run fail."""
+    answers = result.other_answers
+    if result.fails_for_answers and answers is not None:
+        option = result.advice.option("on_other_answers", "fail")
+        yield Part((f"{answers.counted}, which {option} forbids", answers.counted))
+        yield Part((answers.example,), answers.command)
 
 
 def tasks_in_words(result: GateResult) -> tuple[str, ...]:

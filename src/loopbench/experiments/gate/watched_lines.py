@@ -1,0 +1,49 @@
+"""Following which lines of a changed loop the trials of a gate's run come to, and finding those to which none did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.runs.code_digests import loop_files
+from loopbench.runs.engine.seen_lines import SeenLines
+
+from .changes.changed_code import other_loop_files
+from .changes.unrun import UnrunLines, lines_of_functions
+from .comparable import match_arms
+from .data.baseline import Baseline
+from .data.line_digests import changed_lines
+
+
+def with_lines_watched(experiment: Experiment, baseline: Baseline) -> Experiment:
+    """Return an experiment that is yet to run such that it tells which lines of the loops' changed files its trials come to."""
+    entries = {arm.arm: arm for arm in experiment.manifest.arms}
+    matched = {new: old for old, new in match_arms(experiment.manifest, baseline).items() if new is not None}
+    found = {}
+    for arm in experiment.arms:
+        if arm.name in matched:
+            changed = other_loop_files(baseline.arms[matched[arm.name]], entries[arm.name])
+            found.update({name: file.path for name, file in loop_files(arm.loop).items() if name in changed})
+    return replace(experiment, lines=SeenLines(found)) if found else experiment
+
+
+def unrun_lines(experiment: Experiment, baseline: Baseline) -> UnrunLines:
+    """Return the changed lines of functions that no trial of an experiment that has ended came to.
+
+    Nothing of a file of which no line was seen, as where the loop runs in a process of its own.
+    """
+    seen = experiment.lines
+    if seen is None or not seen.is_whole:
+        return {}
+    found = {}
+    for name, path in seen.files.items():
+        if not (ran := seen.of(name)):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            whole = lines_of_functions(compile(text, str(path), "exec", dont_inherit=True))
+        except (OSError, ValueError, SyntaxError, RecursionError):
+            continue
+        if unrun := (whole & changed_lines(baseline.lines.get(name, ""), text)) - ran:
+            found[name] = sorted(unrun)
+    return found

@@ -1,0 +1,72 @@
+"""Changed lines that no trial came to: which lines changed, which hold code of functions, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.experiments.gate.changes.unrun import lines_of_functions, unrun_in_words
+from loopbench.experiments.gate.data.line_digests import changed_lines, digests_of_files, line_digests
+from loopbench.protocol.digest import short_digest
+
+LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    return a", "else:", "# word"]), max_size=12)
+
+
+def text_of(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+@given(old=LINES, new=LINES)
+def test_the_lines_that_did_not_change_stand_in_the_old_file_in_their_order(old, new):
+    changed = changed_lines(line_digests(text_of(old)), text_of(new))
+    waiting = iter(old)
+    assert all(line in waiting for number, line in enumerate(new, 1) if number not in changed)
+
+
+@given(lines=LINES, at=st.integers(0, 12), more=st.integers(1, 3))
+def test_added_lines_are_changed_and_others_only_where_lines_are_alike(lines, at, more):
+    at = min(at, len(lines))
+    now = text_of([*lines[:at], *[f"new_{number}()" for number in range(more)], *lines[at:]])
+    changed, added = changed_lines(line_digests(text_of(lines)), now), set(range(at + 1, at + 1 + more))
+    assert added <= changed
+    assert added == changed or len(set(lines)) < len(lines)
+    assert changed_lines(line_digests(now), now) == set()
+
+
+def test_where_the_blessed_lines_are_not_known_all_count_as_changed():
+    assert changed_lines("", "a = 1\nb = 2\n") == {1, 2}
+
+
+OWN = """import os
+
+
+class A:
+    x = 1
+
+    def f(self):
+        # a word
+        def g():
+            return 1
+
+        return g
+"""
+
+
+def test_only_lines_of_functions_count_without_the_one_that_begins_each():
+    assert lines_of_functions(compile(OWN, "a.py", "exec")) == {9, 10, 12}
+
+
+def test_spans_of_lines_are_named_with_their_file():
+    several, one = unrun_in_words({"a.py": [3, 4, 5, 9], "b.py": [7]})
+    assert several == "no trial ran the changed lines 3–5 and 9 of a.py, so nothing is known of what they do"
+    assert one == "no trial ran the changed line 7 of b.py, so nothing is known of what it does"
+
+
+def test_lines_are_kept_of_files_that_are_as_they_were_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("a = 1\n")
+    known = digests_of_files({"own.py": short_digest("a = 1\n"), "gone.py": "0" * 12})
+    assert known == {"own.py": line_digests("a = 1\n")}
+    assert digests_of_files({"own.py": short_digest("a = 2\n")}) == {}
