@@ -129,13 +129,11 @@ def test_a_scorer_and_a_measure_are_one_file_each(copy: Path) -> None:
     assert arm["repeated_calls"]["value"] == 0
 
 
-def _write_loop(checkout: Path) -> Path:
-    """Carry out the first step of adding a loop, and return where its test then lies."""
+def _write_loop(checkout: Path) -> None:
+    """Carry out the first step of adding a loop."""
     (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
     said_in(checkout, "loopbench", *command.split())
-    test = checkout / "tests/loops/test_yours.py"
-    (checkout / "src/loopbench/loops/test_yours.py").rename(test)  # as the page says
-    return test
+    (checkout / "src/loopbench/loops/test_yours.py").rename(checkout / "tests/loops/test_yours.py")  # as the page says
 
 
 TESTS_OF_WHAT_IS_ADDED = (
@@ -172,10 +170,10 @@ def test_whoever_follows_the_page_ends_with_green_tests(copy: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_new_loop_of_ours_keeps_every_law_and_passes_its_test_and_ruff(copy: Path) -> None:
-    test = _write_loop(copy)
+def test_a_new_loop_of_ours_keeps_every_law_and_passes_ruff(copy: Path) -> None:
+    """`test_whoever_follows_the_page_ends_with_green_tests` has its test."""
+    _write_loop(copy)
     passes_ruff(copy, "src/loopbench/loops/yours.py", "tests/loops/test_yours.py")
     checked = said_in(copy, "loopbench", "check", "loop", "yours")
     assert checked.splitlines()[-1] == "yours: every law holds"
     assert "not applicable" not in checked
-    pytest_says(copy, "-c", os.devnull, str(test))
