@@ -95,7 +95,7 @@ def served(uri: str, folder: Path) -> Iterator[str]:
             patch.setattr(handlers, name, None)
         listening.bind(("127.0.0.1", 0))
         app = importlib.import_module("mlflow.server.fastapi_app").app
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=20))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -221,10 +223,12 @@ def everything(client: MlflowClient, experiment: str) -> list[Any]:
     )
 
 
-def points(client: MlflowClient, experiment: str) -> int:
-    """How often a metric was written, over all runs."""
-    runs = client.search_runs([experiment_of(client, experiment)])
-    return sum(len(client.get_metric_history(run.info.run_id, key)) for run in runs for key in run.data.metrics)
+def points(made: Made, experiment: str) -> int:
+    """How often a metric was written, over all runs. The database is asked: MLflow would be asked for each metric of each run."""
+    written = "SELECT COUNT(*) FROM metrics JOIN runs USING (run_uuid) WHERE experiment_id = ?"
+    with closing(sqlite3.connect(made.uri.removeprefix("sqlite:///"))) as connection:
+        (count,) = connection.execute(written, [int(experiment_of(client_of(made), experiment))]).fetchone()
+    return int(count)
 
 
 def ids(client: MlflowClient, experiment: str) -> set[str]:

@@ -101,10 +101,11 @@ def test_a_finished_run_that_is_told_again_stays_as_it_is(made: Made) -> None:
 
     client = client_of(made)
     sitting(EVENTS)
-    first, written = everything(client, "again"), points(client, "again")
+    first, written = everything(client, "again"), points(made, "again")
+    assert written > 100
     sitting([event for event in EVENTS if event[0] == "ended"])
     assert everything(client, "again") == first
-    assert points(client, "again") == written
+    assert points(made, "again") == written
 
 
 @pytest.mark.thorough
