@@ -20,12 +20,13 @@ Ended = subprocess.CompletedProcess[str]
 
 EACH_IN_A_FORK = """
 import contextlib, gc, importlib, json, os, pkgutil, sys
-import loopbench.checks.suite.quick, loopbench.cli, loopbench.datasets.arithmetic, loopbench.metrics.scorers.numeric
-import loopbench.loops.bare, loopbench.loops.finish, loopbench.loops.phased
+import jinja2, loopbench.checks.suite.quick, loopbench.cli, loopbench.datasets.arithmetic, loopbench.metrics.scorers.numeric
+import loopbench.loops.bare, loopbench.loops.finish, loopbench.loops.phased, loopbench.reports.html
 from loopbench.cli.main import main
-for module in pkgutil.iter_modules(loopbench.cli.__path__, "loopbench.cli."):
-    with contextlib.suppress(ImportError):  # of an extra: the command says so
-        importlib.import_module(module.name)
+for package in (loopbench.cli, loopbench.reports.html):
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        with contextlib.suppress(ImportError):  # of an extra: the command says so
+            importlib.import_module(module.name)
 gc.collect()
 gc.freeze()  # else each fork looks through all of it once more
 for number, (folder, *words) in enumerate(json.loads(sys.argv[1])):

@@ -43,11 +43,11 @@ def packages(tmp_path_factory):
     return folder
 
 
-COMPARED = ("compare", *THREE, "--tasks", "5", "--profile", "flaky-tools")
+COMPARED = ("compare", *THREE, "--tasks", "3", "--profile", "flaky-tools")
 QUESTIONS = (("why", "latest"), ("show", "latest"), ("report", "latest"), ("size", "latest"), ("list", "suites"))
 BLESSED = ("bless", "latest", "--output", "baseline.json")
 GATED = ("gate", "latest", "--baseline", "baseline.json")
-UNLOGGED = ("compare", *THREE, "--tasks", "5", "--no-mlflow")
+UNLOGGED = ("compare", *THREE, "--tasks", "2", "--no-mlflow")
 ABLATED = ("ablate", "finish", "--factor", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "30", "-v")
 REFUSED = {
     ("compare", "--loop", "stateless"): "loop stateless needs dspy",
@@ -64,7 +64,7 @@ COMPARED_FROM_PYTHON = (
     "-c",
     """
 import loopbench
-run = loopbench.compare(loops=["bare", "finish"], tasks=5)
+run = loopbench.compare(loops=["bare", "finish"], tasks=2)
 print(run)
 try:
     run.trials

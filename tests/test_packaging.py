@@ -61,13 +61,15 @@ IN_ONE_PROCESS = """
 import sys
 from loopbench.cli.main import main
 for words in sys.argv[1:]:
+    print("---", flush=True)
     sys.argv = ["loopbench", *words.split()]
     try:
         main()
     except SystemExit as left:
         assert not left.code, words
 """
-"""Commands one after the other: most of what each costs is the start of Python."""
+"""Commands one after the other, each below a line of its own: most of what each costs is the start of Python."""
+COMPARE = "compare --config loopbench.toml --tasks 4 --no-mlflow"
 
 
 def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
@@ -88,9 +90,11 @@ def test_the_wheel_works_in_an_environment_of_its_own(built, tmp_path):
         return done.stdout
 
     assert "compare" in run("loopbench", "--help")
-    listed = run("python", "-c", IN_ONE_PROCESS, "list profiles", "list suites", "frameworks list", "init")
-    assert all(name in listed for name in ("flaky-tools", "arithmetic", "langgraph"))
-    title, columns, *arms = run("loopbench", "compare", "--config", "loopbench.toml", "--no-mlflow").splitlines()
+    said = run("python", "-c", IN_ONE_PROCESS, "list profiles", "list suites", "frameworks list", "init", COMPARE)
+    _, profiles, suites, frameworks, _, compared = said.split("---\n")
+    for listed, name in ((profiles, "flaky-tools"), (suites, "arithmetic"), (frameworks, "langgraph")):
+        assert name in listed
+    title, columns, *arms = compared.splitlines()
     assert "accuracy" in title
     assert columns.startswith("loop\tflaky-tools\tflaky-format\t")
     assert {row.split("\t")[0] for row in arms[:2]} == {"bare", "finish"}

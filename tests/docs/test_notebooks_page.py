@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
+import runpy
 import shlex
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -23,18 +27,17 @@ def text() -> str:
     return PAGE.read_text(encoding="utf-8")
 
 
-def ran(folder: Path, *words: str) -> str:
-    return said_by(folder, {"PATH": os.defpath, "HOME": str(folder)}, *words)
-
-
 def printed(folder: Path) -> str:
     """Return what the code below the page's command prints about the run that it makes."""
     (command,) = re.findall(r"```sh\nloopbench (.*?)\n```", text())
-    ran(folder, "-m", "loopbench", *shlex.split(command), "--no-mlflow", "--quiet")
+    at_home = {"PATH": os.defpath, "HOME": str(folder)}
+    said_by(folder, at_home, "-m", "loopbench", *shlex.split(command), "--no-mlflow", "--quiet")
     code = re.findall(r"```python\n(.*?)```", text().partition("```sh")[2], re.DOTALL)
-    (folder / "cells.py").write_text("\n".join(["import warnings", "warnings.simplefilter('error')", *code]), encoding="utf-8")
-    lines = ran(folder, "cells.py").splitlines()
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    (folder / "cells.py").write_text("\n".join(code), encoding="utf-8")
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        runpy.run_path("cells.py")
+    return "".join(f"{line.rstrip()}\n" for line in said.getvalue().splitlines())
 
 
 def shown(output: str) -> str:

@@ -38,6 +38,8 @@ PICTURE = ROOT / "docs" / "accuracy.svg"
 MAX_README_LINES = 130
 PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+TWO = LOOPS[:2]
+"""What `make test` compares anew; `make test-slow` compares all of them."""
 PROFILES = ("flaky-format", "flaky-tools")
 TASKS = "arithmetic(size=300)"
 SHOWN = ("### Arms", "### Accuracy, a minus b")
@@ -55,9 +57,9 @@ def shown(name: str, page: Path = RESULTS) -> str:
     return found[0]
 
 
-def compared(runs: Path) -> Results:
-    """What `make compare` finds."""
-    experiment = prepare(CompareConfig(loops=LOOPS, profiles=PROFILES, suite=TASKS, runs=runs, mlflow=False))
+def compared(runs: Path, loops: Sequence[str] = LOOPS) -> Results:
+    """What `make compare` finds, of some designs or all."""
+    experiment = prepare(CompareConfig(loops=tuple(loops), profiles=PROFILES, suite=TASKS, runs=runs, mlflow=False))
     compare.run(experiment, Unwatched())
     return results(experiment.folder)
 
@@ -111,8 +113,46 @@ def ranked(found: OptimizationResult) -> str:
     return f"{markdown_cell(verdicts(found)[0])}."
 
 
+def cells(row: str) -> list[str]:
+    """The cells of a row of a Markdown table."""
+    return row.replace("\\", "").strip("| ").split(" | ")
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number.replace(",", "")) for number in re.findall(r"\d*\.\d+|\d[\d,]*", text)]
+
+
+def unadjusted(row: str) -> list[str]:
+    """The cells of a row of pairs that do not depend on how many pairs there are."""
+    a, b, under, difference, tasks, p, *_ = cells(row)
+    return [a, b, under, difference.partition(" ")[0], tasks, p]
+
+
 @pytest.mark.thorough
-def test_tables_verdict_and_picture_are_what_the_command_gives(tmp_path):
+def test_rows_of_two_compared_designs_are_what_the_command_gives(tmp_path):
+    """Designs do not depend on each other, but for what is adjusted for the number of pairs; `test_all_of_the_compared_designs`
+    has the others, the verdict and the picture."""
+    arms, pairs = (table.splitlines()[2:] for table in measured(compared(tmp_path, TWO).comparison).split("\n\n"))
+    shown_arms, shown_pairs = (table.splitlines()[2:] for table in shown("result").strip().split("\n\n")[1:3])
+    assert len(arms) == len(TWO) * len(PROFILES)
+    assert set(arms) <= set(shown_arms)
+    assert [unadjusted(row) for row in pairs] == [unadjusted(row) for row in shown_pairs if cells(row)[1] in TWO]
+
+
+def test_the_verdict_and_the_picture_have_the_numbers_of_the_tables():
+    table = {cells(row)[0]: cells(row)[1:] for row in shown("result").splitlines() if row.startswith("|")}
+    picture_text, lines = PICTURE.read_text(encoding="utf-8"), shown("verdict", README).splitlines()
+    for loop in LOOPS:
+        rows = [table[f"{loop}/{profile}"] for profile in PROFILES]
+        assert all(f"<title>{loop}: {accuracy}</title>" in picture_text for accuracy in (row[3] for row in rows))
+        (line,) = (line for line in lines if line.startswith(f"{loop} ") and line.count("[") == len(PROFILES) + 1)
+        *accuracies, tokens, _, _ = numbers(line)
+        assert accuracies == pytest.approx(numbers(f"{rows[0][3]} {rows[1][3]}"), abs=0.0056)
+        assert tokens == pytest.approx(sum(numbers(row[6])[0] for row in rows) / len(rows), abs=1)
+
+
+@pytest.mark.slow
+def test_all_of_the_compared_designs(tmp_path):
     found = compared(tmp_path)
     assert measured(found.comparison) in shown("result")
     assert verdict(found) in shown("verdict", README)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.pages import DOCS, preformatted, write_output
+from tests.prepared import Prepared
 
 PAGE = DOCS / "start.md"
 INSTALL = "pip install"
@@ -24,14 +28,23 @@ def scripts() -> list[str]:
     return [block for block in blocks if INSTALL not in block]
 
 
+WITHOUT_MLFLOW = """
+import runpy, sys
+sys.modules["mlflow"] = None
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""Runs a module as a command, as if MLflow were not installed."""
+
+
 def followed(folder: Path) -> list[str]:
-    """Run the blocks one after the other in a folder as a new user's shell would, and return what each prints.
+    """Carry out the blocks one after the other in a folder, and return what each prints.
 
     As the page has it installed: without MLflow, and pytest with no plugin but ours.
     """
     source, hidden = Path(__file__).parents[2] / "src", folder / "hidden"
     hidden.mkdir()
-    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['mlflow'] = None\n", encoding="utf-8")
+    (hidden / "without_mlflow.py").write_text(WITHOUT_MLFLOW, encoding="utf-8")
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(folder),
@@ -41,14 +54,25 @@ def followed(folder: Path) -> list[str]:
         "PYTEST_PLUGINS": "loopbench.pytest_plugin",
         "LANG": "C.UTF-8",
     } | {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS")}
-    printed = []
-    for script in scripts():
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        printed.append(done.stdout)
-    return printed
+    return ["".join(carried_out(line, folder, environment) for line in script.splitlines()) for script in scripts()]
+
+
+def carried_out(line: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """Return what a line of a block prints: a command, and behind `||` what is done where it fails; else it may not fail.
+
+    Our command and pytest are forks of a process that has imported us already; a shell does the rest.
+    """
+    command, _, otherwise = line.partition(" || ")
+    words = shlex.split(command, comments=True)
+    pipes: dict[str, Any] = {"cwd": folder, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    if words[0] in ("loopbench", "pytest"):
+        started: subprocess.Popen[str] = Prepared([sys.executable, "-P", "-m", "without_mlflow", *words], **pipes)
+    else:
+        started = subprocess.Popen(["bash", "-euo", "pipefail", "-c", command], **pipes)
+    with started as process:
+        said, errors = process.communicate()
+    assert process.returncode == 0 or otherwise, said + errors
+    return said + (carried_out(otherwise, folder, environment) if process.returncode else "")
 
 
 def shown(printed: list[str]) -> tuple[str, str]:

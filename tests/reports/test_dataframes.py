@@ -130,7 +130,7 @@ def same(value: Any, known: Any) -> bool:
 # --- laws ---
 
 
-@settings(max_examples=cases(15))
+@settings(max_examples=cases(10))
 @given(runs())
 def test_trials_are_the_records(drawn):
     arms, found = drawn
@@ -160,7 +160,7 @@ def test_trials_are_the_records(drawn):
             assert trials[f"{family}.{kind}"].dtype == "int64"
 
 
-@settings(max_examples=cases(15))
+@settings(max_examples=cases(10))
 @given(runs())
 def test_arms_and_pairs_are_the_comparison(drawn):
     run = loaded(*drawn)
@@ -183,7 +183,7 @@ def test_arms_and_pairs_are_the_comparison(drawn):
             assert same(row[f"outlook.{size}.{name}"], told)
 
 
-@settings(max_examples=cases(15))
+@settings(max_examples=cases(10))
 @given(runs())
 def test_means_over_tasks_are_the_means_of_arms(drawn):
     run = loaded(*drawn)
@@ -199,7 +199,7 @@ def test_means_over_tasks_are_the_means_of_arms(drawn):
                 assert own[metric].mean() == pytest.approx(interval.value)
 
 
-@settings(max_examples=cases(6))
+@settings(max_examples=cases(4))
 @given(runs())
 def test_types_and_columns_do_not_depend_on_what_came_out(drawn):
     run, empty = loaded(*drawn), loaded(drawn[0], [])
@@ -233,7 +233,7 @@ def one_line(text: str) -> str:
     return " ".join(plain(text).split())
 
 
-@settings(max_examples=cases(15))
+@settings(max_examples=cases(10))
 @given(runs())
 def test_a_notebook_shows_text_as_text(drawn):
     run = loaded(*drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -178,11 +179,16 @@ class Page(HTMLParser):
         return [element for element in self.elements if element.tag in tags]
 
 
+@functools.lru_cache(maxsize=8)
+def read_page(text: str) -> Page:
+    return Page(text)
+
+
 def check_safe(text: str) -> Page:
     """Only our own elements, attributes, style and script, whose digests the policy names; gives what was read."""
     assert not UNSEEN.search(text)
     text.encode("utf-8")
-    found = Page(text)
+    found = read_page(text)
     assert found.declarations == ["doctype html"]
     assert {element.tag for element in found.elements} <= TAGS
     assert {name for element in found.elements for name in element.attributes} <= ATTRIBUTES
@@ -206,8 +212,8 @@ def safe() -> Callable[[str], Page]:
 
 @pytest.fixture(scope="session")
 def page() -> Callable[[str], Page]:
-    """Reads a page."""
-    return Page
+    """Reads a page, which is not to be changed: others may get the same."""
+    return read_page
 
 
 @pytest.fixture(scope="session")

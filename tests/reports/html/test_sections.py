@@ -20,7 +20,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.optimize.watchers import SILENT
 from loopbench.experiments.why.base_rates import doubts_in_words
-from loopbench.experiments.why.why import ArmLosses, why
+from loopbench.experiments.why.why import ArmLosses
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.trace import ModelExchange, Note, ToolRun, Trace
 from loopbench.metrics.trajectory.trajectory import course, unmatched
@@ -45,10 +45,11 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import TRACES
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.numbers import interval
+from tests.reports.html.made_once import sections_of, why_of
 
 
 def of(found: Results, name: str, **options: Any) -> PageSection:
-    return next(section for section in sections(found, **options) if section.id == name)
+    return next(section for section in sections_of(found, **options) if section.id == name)
 
 
 def blocks(section: PageSection | Subsection | Folded, kind: type[Any]) -> Iterator[Any]:
@@ -63,7 +64,7 @@ def blocks(section: PageSection | Subsection | Folded, kind: type[Any]) -> Itera
 
 
 def test_causes_are_counted_as_why_counts_them(breeze):
-    explained = why(breeze)
+    explained = why_of(breeze)
     lost = {(pair.a, pair.b): pair for pair in explained.pairs}
     section = of(breeze, "why")
     alone = {arm.arm: arm for arm in explained.arms}
@@ -143,7 +144,7 @@ def test_every_cause_of_every_pair_has_an_example_with_its_command(breeze):
         assert trials[f"{winner}/{record.task}/{record.repeat}"].accuracy == 1
         assert detail.endswith(".")
         told_of.add((record.arm, cause))
-    assert told_of == {(one.loser, one.cause) for pair in why(breeze).pairs for one in pair.divergences}
+    assert told_of == {(one.loser, one.cause) for pair in why_of(breeze).pairs for one in pair.divergences}
 
 
 def test_links_lead_to_the_trials_side_by_side_and_no_further(breeze):
@@ -158,7 +159,7 @@ def test_links_lead_to_the_trials_side_by_side_and_no_further(breeze):
 
 @pytest.mark.parametrize("most", [0, 1, 3, 100])
 def test_examples_are_as_different_as_can_be(breeze, most):
-    pairs = why(breeze, most=1).pairs
+    pairs = why_of(breeze, most=1).pairs
     picked = choose_examples(pairs, most)
     kinds = [(one.loser, one.cause) for one in picked]
     assert len(picked) <= most
@@ -175,7 +176,7 @@ def test_a_run_of_one_arm_tells_its_own_losses(breeze):
     (grid,) = [block for block in of(alone, "why").blocks if isinstance(block, Grid)]
     assert cell_text(grid.rows[0][0]) == "phased"
     assert cell_text(grid.rows[0][1]) == f"{sum(record.accuracy < 1 for record in records)} of {len(records)}"
-    assert "traces" not in {section.id for section in sections(alone)}
+    assert "traces" not in {section.id for section in sections_of(alone)}
 
 
 def test_a_run_whose_traces_are_gone_says_so_and_has_all_else(breeze, tmp_path, page):
@@ -207,7 +208,7 @@ def test_records_without_traces_are_counted(breeze):
 
 
 def test_tasks_that_nobody_solved_and_flaky_ones_are_named(breeze):
-    groups = why(breeze).findings.groups
+    groups = why_of(breeze).findings.groups
     section = of(breeze, "tasks")
     for group, part in zip(groups, [block for block in section.blocks if isinstance(block, Subsection)], strict=True):
         said = str(part.blocks)
@@ -222,7 +223,7 @@ def test_tasks_that_nobody_solved_and_flaky_ones_are_named(breeze):
 
 def lost_pair(found: Results) -> tuple[Any, Any]:
     """Traces of a trial that was solved, and of one of the same task that was not."""
-    one = next(one for pair in why(found, most=1).pairs for one in pair.divergences)
+    one = next(one for pair in why_of(found, most=1).pairs for one in pair.divergences)
     records = {record.key: record for record in found.records}
     winner, loser = (read_trace(found.folder, records[arm, one.task, one.repeat]) for arm in (one.winner, one.loser))
     return winner, loser
@@ -351,14 +352,14 @@ def test_an_ablation_says_what_each_factor_does_right_after_the_verdict(ablation
 
 
 def test_a_comparison_that_is_no_ablation_has_no_effects(breeze):
-    assert "effects" not in {section.id for section in sections(breeze)}
+    assert "effects" not in {section.id for section in sections_of(breeze)}
 
 
 # --- tables ---
 
 
 def test_bars_are_shares_and_say_their_number(breeze):
-    rows = [row for section in sections(breeze) for grid in blocks(section, Grid) for row in grid.rows]
+    rows = [row for section in sections_of(breeze) for grid in blocks(section, Grid) for row in grid.rows]
     amounts = [cell for row in rows for cell in row if isinstance(cell, Amount)]
     assert len(amounts) > 50
     assert all(0 <= amount.share <= 1 and amount.text for amount in amounts)

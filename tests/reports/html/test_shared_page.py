@@ -15,6 +15,7 @@ from loopbench.metrics.trial_limits import TrialLimits
 from loopbench.reports.html import page as pages
 from loopbench.reports.html.causes import find_losses
 from loopbench.runs.store.files import TRACES
+from tests.reports.html.made_once import page_of
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def limited(found: Any, _: Path) -> Any:
 @pytest.mark.parametrize("changed", [lambda found, _: found, untraced, limited], ids=["whole", "untraced", "limited"])
 def test_the_part_that_was_made_elsewhere_stands_in_its_place(breeze, changed, tmp_path, monkeypatch):
     found = changed(breeze, tmp_path)
-    alone = pages.report_html(found)
+    alone = page_of(found)
     monkeypatch.setattr(pages, "text_beside", made_here)
     monkeypatch.setattr(pages, "MIN_SHARED", 0)
     monkeypatch.setattr(pages, "find_losses", once(find_losses))

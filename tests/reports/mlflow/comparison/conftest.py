@@ -11,14 +11,14 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, TASKS
 
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> Results:
     """A finished run of four arms, in a folder whose name needs quoting."""
     runs = tmp_path_factory.mktemp("tracking") / "the runs é 100%"
-    config = CompareConfig(loops=LOOPS, suite="arithmetic", tasks=12, profiles=PROFILES, runs=runs, mlflow=False)
+    config = CompareConfig(loops=LOOPS, suite="arithmetic", tasks=TASKS, profiles=PROFILES, runs=runs, mlflow=False)
     experiment = prepare(config)
     assert compare.run(experiment, Unwatched()) == ""
     return results(experiment.folder)

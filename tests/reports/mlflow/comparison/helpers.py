@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import signal
+import importlib
 import socket
-import subprocess
-import sys
+import threading
 import time
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import pytest
+import uvicorn
 from mlflow import MlflowClient
 from mlflow.server.constants import (
     ARTIFACT_ROOT_ENV_VAR,
@@ -34,6 +35,8 @@ from loopbench.runs.engine.runner import Unwatched
 
 LOOPS = ("bare", "bare(max_steps=3, instructions='Say \"yes\", é.')")
 PROFILES = ("clean", "flaky-tools")
+TASKS = 7
+"""Of the run that is logged: more than there are traces of an arm without a failure."""
 
 
 def children(client: MlflowClient, tracked: tracking.Tracked) -> dict[str, Any]:
@@ -71,30 +74,45 @@ def wait_for(url: str) -> None:
 
 @contextlib.contextmanager
 def served(uri: str, folder: Path) -> Iterator[str]:
-    """MLflow's own server on loopback over a store: the process that `mlflow server` starts, without the two that look after it."""
+    """MLflow's own server on loopback over a store, in a thread: a process of its own would import MLflow anew for seconds.
+
+    One at a time: what it serves is in variables of MLflow's modules and of the environment.
+    """
     if uri.startswith("sqlite:///"):
         prepare_store(Path(uri.removeprefix("sqlite:///")))
-    port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "mlflow.server.fastapi_app:app"]
-    environment = os.environ | {
+    environment = {
         BACKEND_STORE_URI_ENV_VAR: uri,
         ARTIFACT_ROOT_ENV_VAR: "mlflow-artifacts:/",
         ARTIFACTS_DESTINATION_ENV_VAR: str(folder / "artifacts"),
         SERVE_ARTIFACTS_ENV_VAR: "true",
     }
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command, cwd=folder, start_new_session=True, env=environment, stdout=log, stderr=log)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(20)
+    with socket.socket() as listening, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the server's own, in its threads too
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        handlers = importlib.import_module("mlflow.server.handlers")
+        for name in ("_tracking_store", "_model_registry_store", "_artifact_repo"):
+            patch.setattr(handlers, name, None)
+        listening.bind(("127.0.0.1", 0))
+        app = importlib.import_module("mlflow.server.fastapi_app").app
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=20))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            wait_for(f"{address}/health")
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+SOLVED_TASKS = 8
 
 
 def of_size(folder: Path, repeats: int) -> Results:
     """A run in which every trial is solved."""
-    config = CompareConfig(loops=("bare",), suite="arithmetic", tasks=20, repeats=repeats, runs=folder, mlflow=False)
+    config = CompareConfig(loops=("bare",), suite="arithmetic", tasks=SOLVED_TASKS, repeats=repeats, runs=folder, mlflow=False)
     experiment = prepare(config)
     assert compare.run(experiment, Unwatched()) == ""
     return results(experiment.folder)

@@ -24,7 +24,7 @@ from loopbench.reports.mlflow.comparison import mean_key
 from loopbench.reports.mlflow.notes import arm_note, files
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, children, models, traces
+from tests.reports.mlflow.comparison.helpers import LOOPS, PROFILES, TASKS, children, models, traces
 from tests.sealing import reseal
 
 
@@ -85,7 +85,7 @@ def test_each_arm_is_a_nested_run_with_its_numbers(run, client, tracked):
             mean = metrics.get(mean_key(name))
             got = (mean, *(metrics.get(f"trials.intervals.{name}_{end}") for end in ("low", "high")))
             assert got == (expected or (None, None, None))
-        assert metrics["trials.counts.tasks"] == 12
+        assert metrics["trials.counts.tasks"] == TASKS
         assert all(metric.step == 0 for metric in child.data._metric_objs)  # else MLflow draws lines of one point
         assert child.data.tags["mlflow.note.content"] == arm_note(arm, run.comparison.pairs)
         assert metrics["trials.counts.scored"] == summary.scored
@@ -245,7 +245,7 @@ def test_a_resumed_run_is_brought_up_to_date(run, uri, client, tmp_path):
     for arm in run.comparison.arms:
         metrics = client.get_run(ids[arm.info.arm]).data.metrics
         assert metrics["accuracy"] == arm.summary.accuracy.value
-        assert metrics["trials.counts.trials"] == 12
+        assert metrics["trials.counts.trials"] == TASKS
         assert metrics["trials.errors.provider.gone"] == metrics["trials.retries.provider.gone"] == 0
         records = [record for record in run.records if record.arm == arm.info.arm]
         logged = traces(client, whole, ids[arm.info.arm])

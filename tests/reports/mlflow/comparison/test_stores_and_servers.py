@@ -25,7 +25,18 @@ from requests.adapters import HTTPAdapter
 from loopbench.metrics.record import Record
 from loopbench.reports import mlflow as tracking
 from loopbench.runs.store.traces import Traces
-from tests.reports.mlflow.comparison.helpers import LOOPS, children, fetch, free_port, models, of_size, served, traces, wait_for
+from tests.reports.mlflow.comparison.helpers import (
+    LOOPS,
+    SOLVED_TASKS,
+    children,
+    fetch,
+    free_port,
+    models,
+    of_size,
+    served,
+    traces,
+    wait_for,
+)
 
 LOG = """
 import os, sys, traceback
@@ -148,13 +159,13 @@ def test_requests_to_a_server_do_not_grow_with_the_trials(opened, tmp_path, monk
     counts = []
     for repeats in (1, 4):
         found = of_size(tmp_path, repeats)
-        assert len(found.records) == 20 * repeats
+        assert len(found.records) == SOLVED_TASKS * repeats
         sent.clear()
         tracked = tracking.log_run(found, opened.address, f"of {repeats}")
         counts.append(Counter(line.partition(" ")[0] for line in sent if not line.endswith("/version")))  # asked once
         client = MlflowClient(tracking_uri=opened.address)
         (child,) = children(client, tracked).values()
-        assert child.data.metrics["trials.counts.trials"] == 20 * repeats
+        assert child.data.metrics["trials.counts.trials"] == SOLVED_TASKS * repeats
     assert counts[0] == counts[1]
     assert counts[0].total() > 10
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import sqlalchemy.event
-from sqlalchemy.engine import Engine
 
 from loopbench.datasets import arithmetic
 from loopbench.experiments.compare import run as compare
@@ -43,18 +39,7 @@ from tests.reports.mlflow.optimization.helpers import (
     write_design,
 )
 
-
-@pytest.fixture(scope="session", autouse=True)
-def hasty() -> Iterator[None]:
-    """SQLite leaves it to the system when to write to the disk: a kill loses nothing, and a test does not wait for the disk."""
-
-    def hasten(connection: Any, record: object) -> None:
-        if isinstance(connection, sqlite3.Connection):
-            connection.execute("PRAGMA synchronous=OFF")
-
-    sqlalchemy.event.listen(Engine, "connect", hasten)
-    yield
-    sqlalchemy.event.remove(Engine, "connect", hasten)
+TEST_TASKS = 3
 
 
 @pytest.fixture(scope="session")
@@ -94,14 +79,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "profiles": {"clean": "p"},
         "optimizer": {"name": "GEPA", "options": {}, "spec": "GEPA"},
         "designs": abouts,
-        "splits": {**splits, "test": {"tasks": 6, "digest": "c", "opened": opened}},
+        "splits": {**splits, "test": {"tasks": TEST_TASKS, "digest": "c", "opened": opened}},
         "packages": {"mlflow": "3.17.2"},
         "python": "3.11",
         "platform": "Linux",
     }
     write_manifest_json(folder, manifest)
     programs = [f"{design}@{folder / about['folder'] / PROGRAM}" for design, about in zip(DESIGNS, abouts, strict=True)]
-    test = CompareConfig(loops=(*DESIGNS, *programs), suite="arithmetic", tasks=6, split="test", mlflow=False)
+    test = CompareConfig(loops=(*DESIGNS, *programs), suite="arithmetic", tasks=TEST_TASKS, split="test", mlflow=False)
     assert compare.run(prepare(test, folder / TEST), Unwatched()) == ""
     uri = tracking.default_uri(folder.parent)
     return Made(folder, manifest, uri, optimization_result(folder).to_json())
