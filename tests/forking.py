@@ -52,14 +52,19 @@ def run_in_forks(session: pytest.Session, count: int) -> bool:
 
 
 def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:
-    """Return the indexes of each file's tests: those with most thorough tests late, those with limits of their own last."""
+    """Return the indexes of each file's tests: those with most thorough tests late, those with limits of their own last.
+
+    Files that say the same as `IN_ONE_FORK` count as one: what one of them reads and keeps, the others need not read again.
+    """
 
     def cost(file: list[int]) -> tuple[bool, int]:
         marks = [items[index].keywords for index in file]
         return any("timeout" in known for known in marks), sum("thorough" in known for known in marks)
 
-    files = [list(indexes) for _, indexes in itertools.groupby(range(len(items)), lambda index: items[index].path)]
-    return deque(sorted(files, key=cost))
+    files: dict[Any, list[int]] = {}
+    for index, item in enumerate(items):
+        files.setdefault(getattr(getattr(item, "module", None), "IN_ONE_FORK", item.path), []).append(index)
+    return deque(sorted(files.values(), key=cost))
 
 
 class _Crew:

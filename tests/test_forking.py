@@ -151,3 +151,12 @@ def test_files_stay_whole_and_the_costliest_come_last() -> None:
     marks = {"a": ["timeout", ""], "b": ["", ""], "c": ["thorough", "thorough"], "d": ["thorough"]}
     items: list[Any] = [SimpleNamespace(path=Path(name), keywords={mark}) for name, all_of in marks.items() for mark in all_of]
     assert list(files_by_cost(items)) == [[2, 3], [6], [4, 5], [0, 1]]
+
+
+def test_files_that_ask_for_one_fork_count_as_one_file() -> None:
+    shared = SimpleNamespace(IN_ONE_FORK="trees")
+    items: list[Any] = [
+        SimpleNamespace(path=Path(name), keywords=set(), module=module)
+        for name, module in (("a", shared), ("b", SimpleNamespace()), ("c", shared), ("d", None))
+    ]
+    assert list(files_by_cost(items)) == [[0, 2], [1], [3]]

@@ -163,7 +163,7 @@ def test_a_frame_that_expands_beyond_the_bound_is_not_expanded(copied: Path):
 def test_a_packed_recording_that_expands_beyond_the_bound_is_not_expanded(copied: Path):
     line = (copied / RECORDING).read_bytes().splitlines(keepends=True)[-1]
     (copied / RECORDING).unlink()
-    with gzip.open(copied / f"{RECORDING}.gz", "wb") as file:
+    with gzip.open(copied / f"{RECORDING}.gz", "wb", compresslevel=1) as file:
         for _ in range(80):
             file.write(line * ((1 << 20) // len(line)))
     refused(RECORDING, copied)

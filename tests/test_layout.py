@@ -15,6 +15,8 @@ import pytest
 
 from tests.syntax import nodes_of, parsed
 
+IN_ONE_FORK = "the syntax trees of the source"
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "loopbench"
 MODULES = sorted(SOURCE.rglob("*.py"))

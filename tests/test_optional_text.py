@@ -10,6 +10,8 @@ import pytest
 
 from tests.syntax import nodes_of, parsed
 
+IN_ONE_FORK = "the syntax trees of the source"
+
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "loopbench"
 
 

@@ -62,7 +62,7 @@ def test_an_argument_that_is_not_wanted_is_wrong_and_one_that_is_missing_too(arg
     assert same_calls([{"f": {name: [1, ""]}}], state(("f", {})))
 
 
-@settings(max_examples=cases(100))
+@settings(max_examples=cases(40))
 @given(
     st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=4), st.lists(st.integers(0, 3), min_size=1, max_size=4)
 )

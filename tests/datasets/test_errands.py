@@ -45,8 +45,8 @@ def test_plans_give_the_expected_answers(many: Suite) -> None:
     assert task_problems(replace(many, tasks=many.tasks[: cases(40)])) == []
 
 
-@settings(max_examples=8, deadline=None)
-@given(size=st.integers(1, 20), seed=st.integers(-(2**70), 2**70))
+@settings(max_examples=cases(6), deadline=None)
+@given(size=st.integers(1, 12), seed=st.integers(-(2**70), 2**70))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = errands.load(size=size, seed=seed)
     assert len(suite.tasks) == size
@@ -54,7 +54,7 @@ def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
 
 
 def test_a_call_that_is_lost_or_made_twice_makes_the_end_state_wrong(many: Suite) -> None:
-    for task in many.tasks:
+    for task in many.tasks[:40]:
         assert task.plan is not None
         assert state_after(task, many) == task.end_state, task.id
         for call in task.plan.calls:

@@ -47,7 +47,7 @@ def many() -> Suite:
 # Searching
 
 
-@settings(max_examples=cases(50), deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(query=st.text(max_size=80) | st.text(alphabet='"*^:-+(){}[]ANDORNTE ab\0', max_size=40), limit=st.integers(1, 20))
 def test_any_text_is_a_query_or_refused_in_words(shelves: Shelves, query: str, limit: int) -> None:
     if not re.search(r"\w", query):
@@ -190,12 +190,12 @@ def test_similar_documents_are_namesakes(shelves: Shelves) -> None:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert task_problems(snapshot) == []
-    assert task_problems(replace(many, tasks=many.tasks[: cases(60)])) == []
+    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:48])) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(20)])) == []
 
 
-@settings(max_examples=8, deadline=None)
-@given(size=st.integers(1, 16), seed=st.integers(-(2**70), 2**70))
+@settings(max_examples=cases(6), deadline=None)
+@given(size=st.integers(1, 8), seed=st.integers(-(2**70), 2**70))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = library.load(size=size, seed=seed)
     assert len(suite.tasks) == size

@@ -73,12 +73,12 @@ def depth(task: Task) -> int:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert task_problems(snapshot) == []
-    assert task_problems(replace(many, tasks=many.tasks[: cases(24)])) == []
+    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:24])) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(12)])) == []
 
 
-@settings(max_examples=6, deadline=None)
-@given(size=st.integers(12, 30), seed=st.integers(-(2**40), 2**40))
+@settings(max_examples=cases(3), deadline=None)
+@given(size=st.integers(11, 14), seed=st.integers(-(2**40), 2**40))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     assert task_problems(long_haul.load(size=size, seed=seed)) == []
 

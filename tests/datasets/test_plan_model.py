@@ -61,7 +61,7 @@ def test_every_plan_that_is_written_fits_the_schema(plan: Plan) -> None:
     assert plan_from_json(checked_plan(written)) == plan
 
 
-@settings(max_examples=cases(150))
+@settings(max_examples=cases(60))
 @given(nearly)
 def test_the_reader_takes_what_the_schema_takes(value: Any) -> None:
     assert is_read(value) == SCHEMA.is_valid(value)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from loopbench.checks.suite import task_problems
 from loopbench.datasets.generating import Source
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity import replay
@@ -30,8 +31,9 @@ SOURCES = generated_suites()
 NAMES = sorted(SOURCES)
 
 
-def generated(source: Source) -> tuple[Task, ...]:
-    return tuple(islice(source.generate(0), source.default_size))
+def generated(source: Source, count: int | None = None) -> tuple[Task, ...]:
+    """Make the first tasks, of the default seed; as many as there are by default unless `count` says otherwise."""
+    return tuple(islice(source.generate(0), count or source.default_size))
 
 
 async def _texts(suite: Suite) -> list[list[str]]:
@@ -58,6 +60,13 @@ def test_the_snapshot_is_what_the_generator_makes(name: str) -> None:
     suite = source.suite(None, 0)
     assert suite.tasks == source.suite(source.default_size, 0).tasks
     assert len(suite.tasks) >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_plans_of_a_snapshot_give_the_expected_answers(name: str) -> None:
+    """The tests of each suite look at its first ones."""
+    assert task_problems(SOURCES[name].suite(None, 0)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,7 +98,7 @@ def test_a_source_without_a_snapshot_generates_its_default_tasks() -> None:
 
 def test_a_task_survives_its_way_through_json() -> None:
     for source in SOURCES.values():
-        for task in generated(source)[:5]:
+        for task in generated(source, 5):
             assert Task.from_dict(json.loads(canonical_json(task.as_dict()))).as_dict() == task.as_dict()
 
 

@@ -343,12 +343,12 @@ def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert task_problems(snapshot) == []
-    assert task_problems(replace(many, tasks=many.tasks[: cases(60)])) == []
+    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:48])) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(25)])) == []
 
 
-@settings(max_examples=10, deadline=None)
-@given(size=st.integers(1, 16), seed=st.integers(-(2**70), 2**70))
+@settings(max_examples=cases(6), deadline=None)
+@given(size=st.integers(1, 10), seed=st.integers(-(2**70), 2**70))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     suite = tables.load(size=size, seed=seed)
     assert len(suite.tasks) == size

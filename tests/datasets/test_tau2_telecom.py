@@ -170,7 +170,7 @@ def test_a_fault_is_cured_by_all_of_its_actions_and_by_no_fewer(tmp_path: Path, 
 
 
 @given(st.permutations(list(FAULTS)).map(lambda names: names[:4]))
-@settings(max_examples=cases(15), deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 def test_faults_together_are_cured_by_their_actions_together(tmp_path_factory: Any, names: list[str]) -> None:
     starts = [start for name in names for start in FAULTS[name][0]]
     actions = [action for name in names for action in FAULTS[name][1]]
@@ -208,7 +208,7 @@ ARGUMENTS: Mapping[str, Any] = {
 
 
 @given(st.data())
-@settings(max_examples=cases(30), deadline=None)
+@settings(max_examples=cases(12), deadline=None)
 def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_sees_it(broken: Any, data: Any) -> None:
     suite, task = broken
     one, other, untouched = (suite.open(task) for _ in range(3))

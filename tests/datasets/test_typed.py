@@ -96,12 +96,12 @@ def depth(schema: Mapping[str, Any]) -> int:
 
 
 def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert task_problems(snapshot) == []
-    assert task_problems(replace(many, tasks=many.tasks[: cases(26)])) == []
+    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:48])) == []
+    assert task_problems(replace(many, tasks=many.tasks[: cases(13)])) == []
 
 
-@settings(max_examples=6, deadline=None)
-@given(size=st.integers(1, 26), seed=st.integers(-(2**40), 2**40))
+@settings(max_examples=cases(4), deadline=None)
+@given(size=st.integers(1, 13), seed=st.integers(-(2**40), 2**40))
 def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
     assert task_problems(typed.load(size=size, seed=seed)) == []
 
@@ -110,7 +110,7 @@ def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
 
 
 def test_schemas_are_valid_and_take_the_expected_answer(many: Suite) -> None:
-    for task in many.tasks[:39]:
+    for task in many.tasks[:26]:
         schema = task.query.schema
         assert schema is not None
         jsonschema.Draft202012Validator.check_schema(schema)

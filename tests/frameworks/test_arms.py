@@ -106,7 +106,7 @@ def test_a_gate_holds_an_upgrade_against_the_older_version(loopbench, run, insta
 
 
 def test_a_worse_upgrade_fails_the_gate(loopbench, installed, toy_wiring):
-    many = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=40)"]
+    many = ["--no-mlflow", "--quiet", "--suite", "arithmetic(size=14)"]
     run = loopbench("compare", *many, "--loop", "openai_agents", "--loop", "finish", "--json").json["run"]
     assert loopbench("bless", run, "--output", "b.json").code == 0
     make_environment(installed / "openai_agents", openai_agents="0.24.0")

@@ -41,7 +41,7 @@ def test_an_ablation_is_another_loop_than_its_preset(text: str) -> None:
 
 @pytest.mark.thorough
 def test_in_clean_air_an_ablation_solves_what_its_preset_solves(tmp_path: Path) -> None:
-    config = CompareConfig(loops=tuple(LISTED), suite="arithmetic(size=4)", profiles=("clean",), runs=tmp_path, mlflow=False)
+    config = CompareConfig(loops=tuple(LISTED), suite="arithmetic(size=2)", profiles=("clean",), runs=tmp_path, mlflow=False)
     experiment = prepare(config)
     run(experiment, Unwatched())
     scores: dict[str, list[float]] = {}

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_serializer
 
@@ -27,6 +27,7 @@ from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
 from loopbench.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted
 from loopbench.protocol.values import plain_value
+from tests.cases import cases
 
 
 class Hidden(BaseModel):
@@ -126,6 +127,7 @@ class Desk:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=cases(10))
 @given(cents=st.integers(-3, 99_999))
 def test_what_is_shown_is_what_the_tool_gets_and_what_is_not_shown_whole_says_so(name: str, cents: int) -> None:
     kind, write, is_whole = KINDS[name]
@@ -145,6 +147,7 @@ def test_what_is_shown_is_what_the_tool_gets_and_what_is_not_shown_whole_says_so
 
 
 @pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=cases(10))
 @given(edits=st.lists(st.none() | st.tuples(st.integers(0, 9_999), st.sampled_from([None, "EUR", "USD"])), min_size=1, max_size=3))
 def test_an_edit_that_becomes_something_else_waits_until_that_is_approved(name: str, edits: list[Any]) -> None:
     kind, write, _ = KINDS[name]

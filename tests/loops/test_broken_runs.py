@@ -144,13 +144,18 @@ class Shop(Observer):
         raise AssertionError("it waits for ever")
 
 
+EVERY = [2, pytest.param(1, marks=pytest.mark.slow)]
+"""At every second of the places where a run may break, the last one among them; the slow tests take every place."""
+
+
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("breaks", ["entry", "stored entry", "event"])
 @pytest.mark.parametrize("name", LOOPS)
-def test_what_a_store_or_an_observer_raises_leaves_the_run_and_nothing_is_paid_twice(name: str, breaks: str) -> None:
+def test_what_a_store_or_an_observer_raises_leaves_the_run_and_nothing_is_paid_twice(name: str, breaks: str, every: int) -> None:
     loop = LOOPS[name]()
     whole = Shop(0, breaks)
     assert whole.run(loop, whole.checkpoint()).answer == ANSWER
-    for at in range(1, whole.count + 1):
+    for at in range(whole.count, 0, -every):
         shop = Shop(at, breaks)
         checkpoint = shop.checkpoint()
         with pytest.raises(Broken):
@@ -158,18 +163,19 @@ def test_what_a_store_or_an_observer_raises_leaves_the_run_and_nothing_is_paid_t
         assert len(shop.model.requests) == shop.asked_before, at
         assert isinstance(shop.events[-1], RunEnded)
         assert isinstance(shop.events[-1].error, Broken) or shop.count == whole.count
-        same_process = breaks == "entry" and at % 2  # what is not stored does not count there, either
+        same_process = breaks == "entry" and at // every % 2  # what is not stored does not count there, either
         assert shop.goes_on(loop, checkpoint if same_process else shop.checkpoint()) == ANSWER, at
         for item in PRICES:
             assert shop.paid[item] <= 1 + shop.approved[item], at
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("name", LOOPS)
-def test_what_an_observer_raises_leaves_a_run_without_a_checkpoint(name: str) -> None:
+def test_what_an_observer_raises_leaves_a_run_without_a_checkpoint(name: str, every: int) -> None:
     loop = LOOPS[name]()
     whole = Shop(0, "event")
     assert whole.run(loop).answer == ANSWER
-    for at in range(1, whole.count + 1):
+    for at in range(whole.count, 0, -every):
         shop = Shop(at, "event")
         with pytest.raises(Broken):
             shop.run(loop)

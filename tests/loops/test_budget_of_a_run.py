@@ -22,6 +22,7 @@ from loopbench.models.metering import Meter, MeteredModel
 from loopbench.protocol import Act, Answer, BudgetExceeded, ProviderError, Reply, Request, ToolCall, Usage, run_sync
 from loopbench.protocol.budget import Expenses
 from loopbench.protocol.tokens import estimate_input
+from tests.cases import cases
 from tests.loops.shopper import PRICES, QUESTION, Shopper
 
 Entry = dict[str, Any]
@@ -113,7 +114,7 @@ BUDGETS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=cases(60))
 @given(name=st.sampled_from(sorted(LOOPS)), parts=PARTS, budget=BUDGETS, fails_at=st.integers(0, 6))
 def test_whatever_ends_its_parts_a_run_spends_its_budget_and_at_most_one_call_more(
     name: str, parts: list[tuple[str, int]], budget: Budget, fails_at: int

@@ -19,6 +19,7 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Answer, Query, Toolbox, run_sync
+from tests.cases import cases
 
 Entry = dict[str, Any]
 
@@ -37,7 +38,7 @@ WRITERS = st.lists(st.tuples(st.integers(1, 4), st.none() | st.integers(0, 6)), 
 """How many entries each of them adds, and after how many turns of the event loop it is cancelled."""
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=cases(30))
 @given(writers=WRITERS, fails=st.sets(st.integers(1, 12), max_size=3), everything_after=st.none() | st.integers(0, 8))
 def test_no_entry_is_lost_or_changes_its_place_whoever_is_cancelled_and_whatever_write_fails(
     writers: list[tuple[int, int | None]],

@@ -218,7 +218,7 @@ DEFENCES = st.tuples(
 DESIGNS = st.sampled_from([Bare(max_steps=60), Bare(max_steps=60, decision_format="native"), Phased()])
 
 
-@settings(max_examples=cases(30))
+@settings(max_examples=cases(15))
 @given(bench.plans(3), st.integers(0, 99), DESIGNS, DEFENCES, st.floats(0, 1))
 def test_a_defence_never_raises_exposure_and_in_clean_air_solves_what_was_solved(plan, seed, loop, defence, marked):
     results, offered, writes = defence

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
@@ -24,6 +24,7 @@ from loopbench.loops.stateless import ActivityManager
 from loopbench.loops.toolbox_around import shown_arguments, unlike_shown
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Tool
+from tests.cases import cases
 
 
 class Reason(enum.Enum):
@@ -107,6 +108,7 @@ def tool_of(kind: Any) -> Toolbox:
 
 
 @pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=cases(10))
 @given(data=st.data())
 def test_what_is_shown_converts_back_or_says_that_it_does_not(name: str, data: st.DataObject) -> None:
     kind, written, converts = KINDS[name]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,9 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import reads_state, scorer_named, scorer_names
 from loopbench.metrics.summary import METRICS, summarize
 from loopbench.protocol import Query
+from tests.cli.conftest import here, loopbench
+
+__all__ = ["here", "loopbench"]
 
 REPLIES = """
 '''Replies of the model.'''
@@ -158,10 +162,30 @@ main()
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
+    ("code", "said", "command"),
+    [
+        ("def MEASURE(record): ...", "MEASURE must be a Measure, such as Measure(", ["list", "metrics"]),
+        ("MEASURES = ()", "MEASURE is missing; it must be a Measure, such as", ["compare", "--tasks", "2"]),
+    ],
+)
+def test_a_dropped_file_without_a_measure_is_one_line(tmp_path: Path, code: str, said: str, command: list[str]) -> None:
+    """Measures are read when the package is imported, which takes a process of its own."""
+    (tmp_path / "wrong_file.py").write_text(f"{code}\n")
+    python = [sys.executable, "-c", DROPPED, measure.MEASURES, str(tmp_path), "loopbench"]
+    ended = subprocess.run([*python, *command], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    check_one_line(ended.returncode, ended.stderr, tmp_path, said)
+
+
+def check_one_line(code: int, errors: str, folder: Path, said: str) -> None:
+    assert errors.startswith("error: ")
+    assert f" {folder / 'wrong_file.py'}: {said}" in errors
+    assert errors.count("\n") == 1
+    assert code == 2
+
+
+@pytest.mark.parametrize(
     ("package", "code", "said", "command"),
     [
-        (measure.MEASURES, "def MEASURE(record): ...", "MEASURE must be a Measure, such as Measure(", ["list", "metrics"]),
-        (measure.MEASURES, "MEASURES = ()", "MEASURE is missing; it must be a Measure, such as", ["compare", "--tasks", "2"]),
         (
             "loopbench.loops",
             "LOOP = 7",
@@ -174,15 +198,14 @@ main()
     ],
 )
 def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
-    tmp_path: Path, package: str, code: str, said: str, command: list[str]
+    here: Path, loopbench: Any, monkeypatch: pytest.MonkeyPatch, package: str, code: str, said: str, command: list[str]
 ) -> None:
-    (tmp_path / "wrong_file.py").write_text(f"{code}\n")
-    python = [sys.executable, "-c", DROPPED, package, str(tmp_path), "loopbench"]
-    ended = subprocess.run([*python, *command], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
-    assert ended.stderr.startswith("error: ")
-    assert f" {tmp_path / 'wrong_file.py'}: {said}" in ended.stderr
-    assert ended.stderr.count("\n") == 1
-    assert ended.returncode == 2
+    (here / "wrong_file.py").write_text(f"{code}\n")
+    found = import_module(package)
+    monkeypatch.setattr(found, "__path__", [*found.__path__, str(here)])
+    monkeypatch.setattr(found, "wrong_file", None, raising=False)  # undone behind the import, which sets it
+    ended = loopbench(*command)
+    check_one_line(ended.code, ended.err, here, said)
 
 
 @pytest.mark.thorough

@@ -74,6 +74,7 @@ def mean(scores: Scores, **levels: int) -> float:
 # A full design: differences of marginal means.
 
 
+@settings(max_examples=cases(12))
 @given(experiment=experiments(BIT | st.floats(0, 1)))
 def test_a_main_effect_is_the_difference_of_marginal_means(experiment):
     sizes, scores = experiment
@@ -185,6 +186,7 @@ def test_intervals_are_finite_hold_their_estimate_and_are_never_of_zero_width(ex
     json.dumps([effect.to_json() for effect in made.effects], allow_nan=False)
 
 
+@settings(max_examples=cases(12))
 @given(experiment=experiments(), data=st.data())
 def test_the_order_of_tasks_and_records_changes_nothing(experiment, data):
     sizes, scores = experiment
@@ -198,6 +200,7 @@ def test_the_order_of_tasks_and_records_changes_nothing(experiment, data):
         assert (one.odds_ratio is None) == (other.odds_ratio is None)
 
 
+@settings(max_examples=cases(12))
 @given(experiment=experiments(), data=st.data())
 def test_other_names_for_the_levels_turn_effects_and_no_more(experiment, data):
     """Levels in another order: what was 0 → 1 is found again under its new name, turned where the base changed places."""
@@ -234,6 +237,7 @@ def test_where_nothing_varies_nothing_is_found(sizes, score, tasks):
     assert said in made.notes[0] or tasks == 1
 
 
+@settings(max_examples=cases(12))
 @given(experiment=experiments())
 def test_trials_written_twice_change_no_estimate(experiment):
     sizes, scores = experiment

@@ -94,7 +94,7 @@ def tried(sizes: list[int], most: int | None = None) -> Fraction | None:
         return None
 
 
-@settings(max_examples=10)
+@settings(max_examples=cases(6))
 @given(sizes=MIXED, seed=st.integers(0, 1000))
 def test_no_random_cells_say_more(sizes, seed):
     found, total = tried(sizes), math.prod(sizes)
@@ -119,7 +119,7 @@ def test_no_more_cells_than_affordable(sizes, most):
     assert found is None or len(found.cells) <= most
 
 
-@settings(max_examples=cases(12))
+@settings(max_examples=cases(8))
 @given(sizes=MIXED, data=st.data())
 def test_a_fraction_finds_what_there_is(sizes, data):
     """Main effects and interactions of two factors, from data without any of three: what the full design says."""

@@ -192,7 +192,7 @@ def test_many_gains_outweigh_what_a_few_tasks_might_lose():
 )
 def test_intervals_cover(n, repeats, mean, spread, apart):
     generator = np.random.default_rng(5)
-    runs, held = 600, 0
+    runs, held = 300, 0
     for _ in range(runs):
         rates = generator.beta(mean * spread, (1 - mean) * spread, n)
         d = (generator.binomial(repeats, rates) - generator.binomial(repeats, rates * (1 - apart / mean))) / repeats

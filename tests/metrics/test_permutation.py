@@ -89,7 +89,7 @@ def test_the_approximation_of_many_units_is_the_law_of_the_grid(seed):
 @pytest.mark.parametrize(("n", "repeats", "rate"), [(20, 1, 0.5), (60, 1, 0.9), (30, 3, 0.7), (60, 5, 0.9)])
 def test_equal_arms_are_told_apart_no_more_often_than_alpha(n, repeats, rate):
     generator = np.random.default_rng(7)
-    runs = 1_000
+    runs = 500
     a, b = (generator.binomial(repeats, rate, (runs, n)) / repeats for _ in range(2))
     rejected = np.mean([sign_flip(d).two_sided < 0.05 for d in a - b])
     assert rejected <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)

@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, Pair, compare, paired_test, pairs_of_family
 from loopbench.metrics.pooled import mean_over_profiles
 from loopbench.metrics.summary import TaskValues
+from tests.cases import cases
 
 Scores = Mapping[tuple[str, str], Sequence[float]]
 """Loop and profile → a score for each task."""
@@ -53,6 +54,7 @@ def test_pooled_over_one_profile_is_that_profile(compared, scores):
     assert pairs_of_family("accuracy", tests, 0.05) == [pair for pair in own if pair.metric == "accuracy"]
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(SCORES, min_size=2, max_size=3), st.integers(2, 4))
 def test_a_profile_several_times_over_says_no_more_than_once(compared, scores, times):
     """Profiles are no further tasks: n stays, and so does every p."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.ranking import ranked
+from tests.cases import cases
 
 
+@settings(max_examples=cases(12))
 @given(
     shares=st.lists(st.integers(0, 12), min_size=1, max_size=4),
     order=st.randoms(use_true_random=False),

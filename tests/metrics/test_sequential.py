@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -18,6 +18,7 @@ from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import Record
 from loopbench.metrics.sequential import Looks, all_decided, compare_at_looks, looked
 from loopbench.metrics.spending import ONCE, LookLevel, levels, spent
+from tests.cases import cases
 
 ALPHA = st.floats(1e-4, 0.4)
 
@@ -68,6 +69,7 @@ def test_the_chance_that_any_look_rejects_is_alpha(looks):
     assert rejected == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 200_000))
 
 
+@settings(max_examples=cases(15))
 @given(looks=st.integers(1, 10), data=st.data(), p=st.floats(1e-12, 0.4), alpha=st.floats(1e-6, 0.4))
 def test_what_p_says_of_all_looks_is_what_the_level_says_of_p(looks, data, p, alpha):
     level = LookLevel(shares(looks)[: data.draw(st.integers(1, looks))])

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, hypergeom
 
@@ -21,6 +21,7 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
 from loopbench.metrics.within_tasks import paired_within_tasks, unpaired_within_tasks
 from loopbench.protocol import StopReason
+from tests.cases import cases
 
 SCORES = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=30)
 
@@ -195,6 +196,7 @@ SAME = re.compile(
 )
 
 
+@settings(max_examples=cases(12))
 @given(st.integers(1, 8), st.integers(2, 30), st.integers(2, 4))
 def test_loops_that_solved_the_same_may_still_differ_and_as_many_repeats_as_are_told_would_show_it(record, tasks, repeats, loops):
     """By the exact law of the test where the share that is told differs, always for the same loop."""
@@ -230,6 +232,7 @@ def test_where_tasks_are_enough_what_they_show_of_others_is_told_too(record):
     )
 
 
+@settings(max_examples=cases(12))
 @given(st.integers(1, 8), st.integers(2, 12), st.randoms(use_true_random=False))
 def test_the_table_of_tasks_adds_up_to_what_the_arms_solved(record, tasks, repeats, random):
     scores = {loop: [random.random() < 0.5 for _ in range(tasks * repeats)] for loop in "abc"}
@@ -264,6 +267,7 @@ def told_claims(text):
         yield from ((one, other, profile, most) for one, other, profile in itertools.product(*names, profiles))
 
 
+@settings(max_examples=cases(12))
 @given(SEVERAL, st.none() | SEVERAL, st.fixed_dictionaries({loop: st.integers(0, 3) for loop in "abcd"}))
 def test_each_claim_holds_by_its_own_p_and_no_offer_is_behind_or_dearer(record, solved, calm, tokens):
     """Whatever the counts: who is said to be ahead of whom is so under that profile, and p is no smaller than it may be."""

@@ -320,15 +320,18 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "m.jsonl").read_bytes()
 
 
-def test_a_kill_at_any_byte_loses_no_whole_entry(tmp_path: Path, killed: bytes) -> None:
-    for cut in range(len(killed) + 1):
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_kill_at_any_byte_loses_no_whole_entry(tmp_path: Path, killed: bytes, every: int) -> None:
+    """At all bytes around the ends of lines, and at one in so many of the others."""
+    ends = {place + near for place, byte in enumerate(killed) if byte == ord("\n") for near in range(-2, 4)}
+    for cut in sorted({*range(0, len(killed) + 1, every), *ends, len(killed)} & {*range(len(killed) + 1)}):
         folder = tmp_path / str(cut)
         folder.mkdir()
         (folder / "m.jsonl").write_bytes(killed[:cut])
         there = exchanges_of(killed[:cut])
         replayed = [exchange.answer for exchange in Recording(folder, "m")]
         assert [answer.text for answer in replayed if isinstance(answer, Reply)] == there
-        if cut % 17 == 0:  # and the run can go on
+        if cut % (17 if every == 1 else 44) == 0:  # and the run can go on
             asked = [ask(f"{n}é") for n in range(4)]
             said = use(folder, EITHER, asked, FakeModel(*(f"new {n}" for n in range(4))), whole=cut % 2 == 0)
             assert [reply.text for reply in said[: len(there)]] == there
@@ -336,7 +339,7 @@ def test_a_kill_at_any_byte_loses_no_whole_entry(tmp_path: Path, killed: bytes) 
             assert len(lines_of(folder / "m.jsonl")) >= 1 + 1 + 4 + 4
 
 
-@settings(max_examples=cases(75))
+@settings(max_examples=cases(40))
 @given(data=st.data())
 def test_a_file_that_was_tampered_with_is_read_or_refused(killed: bytes, data: st.DataObject) -> None:
     junk = st.one_of(

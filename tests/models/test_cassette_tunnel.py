@@ -136,7 +136,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     )
 
 
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(15))
 @given(data=st.data(), profile=profiles(), scopes=st.sampled_from((("",), ("", "a"), ("a", "b", "c"))))
 def test_any_faults_in_any_scopes_replay_to_the_same_state(data: st.DataObject, profile: Profile, scopes: Any) -> None:
     plan = data.draw(bench.plans())

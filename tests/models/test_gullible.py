@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.loops.bare_codecs import CODEC
@@ -32,6 +32,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.data_marks import announcement, as_data
+from tests.cases import cases
 
 from . import bench
 from .test_instructions import SPECS, fault, labelled, written
@@ -77,6 +78,7 @@ def test_each_stage_is_part_of_the_one_before_and_a_fault_is_overcome_unless_it_
     assert sum(not one.recovered for one in trial.tunnel.faults if one.landed) == found.get("attempted", 0)
 
 
+@settings(max_examples=cases(12))
 @given(bench.plans(), st.integers(0, 9), FORMATS)
 def test_without_gullibility_nothing_is_attempted_and_the_answer_is_right(plan, seed, codec):
     trial = bench.Bench(plan, under(*KINDS, obeys=0.0), seed=seed)
@@ -87,6 +89,7 @@ def test_without_gullibility_nothing_is_attempted_and_the_answer_is_right(plan, 
     assert [call for call, _, _ in trial.ear.tool_calls] == [call for call, _, _ in clean.ear.tool_calls]
 
 
+@settings(max_examples=cases(12))
 @given(bench.plans(), st.integers(0, 9), FORMATS)
 def test_a_loop_that_shows_no_result_is_exposed_by_nothing_and_solves_nothing(plan, seed, codec):
     trial = bench.Bench(plan, under(*KINDS), seed=seed)
@@ -98,6 +101,7 @@ def test_a_loop_that_shows_no_result_is_exposed_by_nothing_and_solves_nothing(pl
         assert answer in (None, NOT_DETERMINED)
 
 
+@settings(max_examples=cases(12))
 @given(bench.plans(), st.integers(0, 30), CHANCES)
 def test_marking_results_as_data_never_raises_exposure(plan, seed, chances):
     """Of the same trial, what is attempted where results are marked is attempted where they are not."""
@@ -127,14 +131,14 @@ class Marking(Hiding):
 @pytest.mark.parametrize(("is_marked", "chance"), [(False, 0.6), (True, 0.25)])
 def test_the_chances_are_those_of_the_profile(is_marked, chance):
     obeyed = 0
-    for repeat in range(4000):
+    for repeat in range(1500):
         tunnel = Tunnel()
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         text = "".join(tunnel.instructions.give(fault(STOP)))
         model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
-    assert obeyed / 4000 == pytest.approx(chance, abs=0.03)  # 4 standard errors
+    assert obeyed / 1500 == pytest.approx(chance, abs=0.05)  # 4 standard errors
 
 
 # Examples.
@@ -219,7 +223,7 @@ def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
 @pytest.mark.parametrize("confirms", [0.0, 0.3, 1.0])
 def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance(confirms):
     confirmed = own = 0
-    for repeat in range(600):
+    for repeat in range(300):
         tunnel = Tunnel()
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         tunnel.instructions.give(fault(CALL))
@@ -229,8 +233,8 @@ def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_ch
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
         confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED
         own += model.instead_of(PLANNED, Role.CONFIRM, "", 'Call: add {"a": 1, "b": 1}') == PLANNED
-    assert confirmed / 600 == pytest.approx(confirms, abs=0.075)  # 4 standard errors
-    assert own == 600
+    assert confirmed / 300 == pytest.approx(confirms, abs=0.106)  # 4 standard errors
+    assert own == 300
     assert not tunnel.instructions.shown
 
 

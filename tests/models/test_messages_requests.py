@@ -19,6 +19,7 @@ from loopbench.models.wires.fields import MAX_DEPTH, BadRequest
 from loopbench.models.wires.messages import MESSAGES, read_request, stream_events
 from loopbench.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
 from loopbench.protocol.tokens import estimate_input
+from tests.cases import cases
 
 from .anthropic_cases import ADD, BODY, CALL, CALLING, HEADERS, KEPT, RESULT, TEXT, USER
 from .served import Book, fixed
@@ -115,8 +116,8 @@ bodies = (
 )
 
 
-@settings(max_examples=5)
-@given(st.lists(bodies, min_size=30, max_size=30))
+@settings(max_examples=cases(4))
+@given(st.lists(bodies, min_size=12, max_size=12))
 def test_any_body_over_http_gets_a_reply_or_a_refusal_in_the_vendors_form(sent: list[bytes]) -> None:
     async def work() -> list[httpx.Response]:
         async with Server(Book(any=fixed(Reply("2", usage=Usage(3, 1))))) as server, httpx.AsyncClient(headers=HEADERS) as plain:

@@ -45,7 +45,7 @@ from tests.models.receipts import issue
 
 from . import bench
 
-LAW = settings(max_examples=cases(30), deadline=None)
+LAW = settings(max_examples=cases(20), deadline=None)
 ROLES = list(Role)
 
 

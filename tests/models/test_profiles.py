@@ -358,7 +358,7 @@ def test_the_better_format_absorbs_what_the_strict_one_does_not(records: dict[st
 def test_under_unreliable_tools_as_few_failures_are_recovered_as_published(tmp_path: Path) -> None:
     """ToolMaze (arXiv 2606.05806): 38 % of explicit and 18 % of implicit permanent failures."""
     faults = []
-    for suite in ("events(size=100)", "ecommerce(size=100)"):
+    for suite in ("events(size=60)", "ecommerce(size=60)"):
         settings = CompareConfig(loops=("bare",), profiles=("unreliable-tools",), suite=suite, runs=tmp_path, mlflow=False)
         experiment = prepare(settings)
         run(experiment, Unwatched())

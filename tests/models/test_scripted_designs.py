@@ -75,7 +75,7 @@ def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(s
     assert settled(at_once) == settled(one_by_one)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(15), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_tool_escapes_its_fault_because_the_first_call_of_the_move_met_another(seed: int) -> None:
     rates = {"tool.raises": 0.4, "tool.huge": 0.2, "provider.slow": 0.2, "decision.wrong_type": 0.2}

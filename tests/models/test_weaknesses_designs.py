@@ -185,7 +185,8 @@ class Overheard:
         return self
 
 
-def heard(design: str, spec: str, profile: str, slipped: str | None = None, count: int = 12) -> dict[str, tuple[Demo, ...]]:
+@cache
+def heard(design: str, spec: str, profile: str, slipped: str | None = None, count: int = 8) -> dict[str, tuple[Demo, ...]]:
     """Demonstrations from trials of the suite's last tasks: all of them, or those in which this weakness showed."""
     suite = suite_of(spec)
     loop = Overheard(of(design)[0])
@@ -226,7 +227,7 @@ def test_demonstrations_cover_dates_and_steps(design: str) -> None:
     tasks = list(suite.tasks)[:6]
     plain, _ = of(design)
     assert accuracy(plain, design, suite, tasks, "teachable-dates") < 0.7
-    loop = shown(design, heard(design, "events(size=48)", "clean", count=30))
+    loop = shown(design, heard(design, "events(size=30)", "clean", count=16))
     assert accuracy(loop, design, suite, tasks, "teachable-dates") == 1.0
 
 

@@ -23,7 +23,18 @@ import numpy as np
 
 from . import special
 from .roots import root
-from .statistics import ALPHA, NO_SPREAD, Floats, clustered_error, standard_error, unit_count, unit_groups, unit_values, z_quantile
+from .statistics import (
+    ALPHA,
+    NO_SPREAD,
+    Floats,
+    clustered_error,
+    standard_error,
+    student_quantile,
+    unit_count,
+    unit_groups,
+    unit_values,
+    z_quantile,
+)
 from .summary import TaskValues
 
 POWER = 0.8
@@ -362,7 +373,7 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
     if units < _fewest_signs(alpha):
         return difference, 0.0, math.inf
     error = math.sqrt(variance / units)
-    t = -float(special.stdtrit(units - 1, alpha))
+    t = student_quantile(alpha, units - 1)
     return difference, error * math.sqrt(1 + t**2 / (2 * units)), t * error  # the error varies too: Johnson & Welch 1940
 
 

@@ -309,6 +309,7 @@ def z_quantile(tail: float) -> float:
     return -float(special.ndtri(tail))
 
 
+@lru_cache(maxsize=1024)
 def student_quantile(tail: float, df: int) -> float:
     """Return the quantile of Student's t above which this share of the values lies."""
     return -float(special.stdtrit(df, tail))

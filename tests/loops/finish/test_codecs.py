@@ -202,7 +202,7 @@ MARKUP = st.lists(TAGS | WORDS, max_size=12).map("".join)
 @example(text="<output><price>" + "9" * 5000 + "</price></output>", calls=[])
 @example(text="<output><any>" + "[" * 5000 + "</any></output>", calls=[])
 @example(text="<output><name>&#0;&#xD800;&#9999999;&bogus;</name></output>", calls=[])
-@settings(deadline=None, max_examples=cases(60))
+@settings(deadline=None, max_examples=cases(30))
 @row("X-6")
 def test_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple[str, str]]) -> None:
     reply = Reply(text, tuple(NativeCall("", name, arguments) for name, arguments in calls))

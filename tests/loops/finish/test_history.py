@@ -117,7 +117,7 @@ EDITS = st.lists(st.tuples(st.sampled_from(["insert", "delete", "copy", "swap"])
 
 
 @given(edits=st.lists(EDITS, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=cases(50))
+@settings(deadline=None, max_examples=cases(25))
 @row("X-2", "B3-15", "B3-24")
 def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[Any]) -> None:
     def on_step(step: Step) -> None:

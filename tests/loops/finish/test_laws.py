@@ -149,7 +149,7 @@ def assert_legal(messages: tuple[Message, ...]) -> None:
     schema=st.sampled_from([None, VERDICT, {"type": "number"}, {}]),
     tool_choice=st.booleans(),
 )
-@settings(deadline=None, max_examples=cases(50))
+@settings(deadline=None, max_examples=cases(30))
 @row("X-21", "X-2", "G-9")
 def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Finish, replies: list[Any], result: Any, schema: Any, tool_choice: bool

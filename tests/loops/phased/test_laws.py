@@ -93,7 +93,7 @@ RESULTS = st.one_of(JSON, st.sampled_from([object(), {1, 2}, b"\xff", SystemExit
 
 
 @given(loop=CONFIGS, said=SAYINGS, result=RESULTS)
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 @row("X-6", "X-21", "G-9")
 def test_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Phased, said: dict[str, Any], result: Any
@@ -120,7 +120,7 @@ def test_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
 
 
 @given(loop=CONFIGS, said=SAYINGS, when=st.integers(0, 12), by_token=st.booleans())
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(25))
 @row("X-15", "G-3")
 def test_phased_cancelled_at_any_point_nothing_is_left_running(
     loop: Phased, said: dict[str, Any], when: int, by_token: bool
@@ -166,7 +166,7 @@ def test_phased_cancelled_at_any_point_nothing_is_left_running(
 
 
 @given(seed=st.integers(0, 10_000), layout=st.sampled_from(["executor", "agent"]))
-@settings(max_examples=cases(20))
+@settings(max_examples=cases(10))
 @row("S1-21", "S1-33", "X-16")
 def test_the_order_in_which_concurrent_requests_are_answered_changes_nothing(
     seed: int, layout: Literal["executor", "agent"]

@@ -225,10 +225,16 @@ def scripted(loop: Any, fault: str = "") -> tuple[list[Request], list[PredictorC
 
 
 @cache
+def scripted_as_it_is(spec: str, fault: str = "") -> tuple[list[Request], list[PredictorCall], Record]:
+    """The run of a design with its own program, at which several tests look."""
+    return scripted(loop_of(spec), fault)
+
+
+@cache
 def examples_of(spec: str) -> tuple[Any, Program]:
     """A loop, and its program with demonstrations from a run in clean air."""
     loop = loop_of(spec)
-    _, calls, record = scripted(loop)
+    _, calls, record = scripted_as_it_is(spec)
     assert record.stop is not None
     return loop, program_from(loop, calls)
 

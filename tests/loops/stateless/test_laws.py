@@ -333,7 +333,7 @@ RESULTS = st.one_of(
 
 
 @given(loop=CONFIGS, data=st.data(), result=RESULTS)
-@settings(deadline=None, max_examples=cases(50))
+@settings(deadline=None, max_examples=cases(25))
 @row("X-21", "G-9")
 def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     loop: Stateless,
@@ -422,7 +422,7 @@ def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(
     said=OUTPUTS,
     strategy=st.sampled_from(["retry", "alternative_tool", "skip", "fail"]),
 )
-@settings(deadline=None, max_examples=cases(50))
+@settings(deadline=None, max_examples=cases(25))
 @row("X-9", "S0-24")
 def test_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
     changes: dict[str, Any],

@@ -208,7 +208,7 @@ class Shell:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
         environ = kept | {"HOME": str(self.home), "DSPY_CACHEDIR": str(self.home / "cache"), "COLUMNS": "200"}
         command = [sys.executable, "-c", WATCHED, str(self.home / "connections"), *arguments]
-        return subprocess.run(command, cwd=self.home, env=environ, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, cwd=self.home, env=environ, capture_output=True, text=True, timeout=300, check=False)
 
     @property
     def connections(self) -> list[str]:

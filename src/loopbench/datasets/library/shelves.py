@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from loopbench.datasets.calculator import LIMIT
@@ -23,6 +23,9 @@ MAX_RESULTS = 20
 MAX_VALUES = 100
 PAGE_OF_LIST = 20
 """Documents in one answer of `list_documents`."""
+
+_REMEMBERED = 1024
+"""Searches whose results are kept: the trials of a task, and its checks, ask for the same ones."""
 
 _TITLE_WEIGHT = 4.0
 _TERM = re.compile(r'"([^"]*)"|(\w+)')
@@ -71,15 +74,20 @@ class Shelves:
             [(item.title, item.text, item.id, item.kind, _plain(item.title)) for item in held.documents.values()],
         )
         self._index.execute("PRAGMA query_only = ON")
+        self.matches = lru_cache(_REMEMBERED)(self._matches)
 
-    def matches(self, query: str, limit: int, kind: Kind | None) -> list[Document]:
-        """Return documents: one whose title is the query, then by BM25, equal ones by id. Raises BadQuery without a word."""
+    def _matches(self, query: str, limit: int, kind: Kind | None) -> tuple[tuple[Document, str], ...]:
+        """Return documents, each with the sentence that fits best: one whose title is the query, then by BM25, equal ones by id.
+
+        Raises BadQuery without a word.
+        """
         rows = self._index.execute(
             "SELECT id FROM pages WHERE pages MATCH ? AND (? IS NULL OR kind = ?)"
             " ORDER BY name = ? DESC, round(bm25(pages, ?, 1.0), 6), id LIMIT ?",
             (match_expression(query), kind, kind, _plain(query), _TITLE_WEIGHT, limit),
         )
-        return [self.held.documents[name] for (name,) in rows.fetchall()]
+        found = [self.held.documents[name] for (name,) in rows.fetchall()]
+        return tuple((document, _snippet(document, query)) for document in found)
 
     def document(self, document_id: str) -> Document:
         """Return a document. Raises NoSuchDocument or DocumentMerged."""
@@ -132,8 +140,7 @@ def search(shelves: Shelves, query: str, limit: int = 5, kind: Kind | None = Non
         raise BadQuery(f"limit is {limit}, and must lie between 1 and {MAX_RESULTS}.")
     if len(query) > MAX_CHARS:
         raise BadQuery(f"The query has {len(query)} characters; at most {MAX_CHARS} are allowed.")
-    found = shelves.matches(query, limit, kind)
-    return {"results": [{**_card(document), "snippet": _snippet(document, query)} for document in found]}
+    return {"results": [{**_card(found), "snippet": snippet} for found, snippet in shelves.matches(query, limit, kind)]}
 
 
 def read_document(shelves: Shelves, document_id: str, page: int = 1) -> dict[str, Any]:
