@@ -105,6 +105,7 @@ def test_after():
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", os.fspath(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # to import them takes most of the time
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_a=MODULE, test_b=DEADLY, test_c=MODULE.replace("def test_fails(", "def test_fails_too("))
     return pytester

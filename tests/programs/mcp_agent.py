@@ -1,4 +1,7 @@
-"""An agent that knows the official MCP SDK and OpenAI's client, and nothing of loopbench: python mcp_agent.py http|stdio."""
+"""An agent that knows the official MCP SDK and OpenAI's client, and nothing of loopbench: python mcp_agent.py http|stdio ...
+
+It answers the question once for each way to reach the tools.
+"""
 
 import asyncio
 import json
@@ -11,8 +14,8 @@ from mcp import Client, StdioServerParameters
 from openai import AsyncOpenAI
 
 
-def server():
-    if sys.argv[1] == "http":
+def server(way):
+    if way == "http":
         return os.environ["LOOPBENCH_MCP_URL"]
     command, *arguments = shlex.split(os.environ["LOOPBENCH_MCP_COMMAND"])
     return StdioServerParameters(command=command, args=arguments)
@@ -26,12 +29,12 @@ def _text(seen: Any) -> str:
     return str(seen.content[0].text)
 
 
-async def main():
-    async with Client(server()) as tools, _client() as model:
+async def answer(question, way):
+    async with Client(server(way)) as tools, _client() as model:
         listed = (await tools.list_tools()).tools
         named = [{"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in listed]
         offered = [{"type": "function", "function": function} for function in named]
-        messages = [{"role": "user", "content": sys.stdin.read()}]
+        messages = [{"role": "user", "content": question}]
         while True:
             said = await model.chat.completions.create(model=os.environ["OPENAI_MODEL"], messages=messages, tools=offered)
             reply = said.choices[0].message
@@ -43,4 +46,6 @@ async def main():
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": _text(seen)})
 
 
-print(asyncio.run(main()))
+question = sys.stdin.read()
+for way in sys.argv[1:]:
+    print(asyncio.run(answer(question, way)))

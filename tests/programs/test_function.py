@@ -249,7 +249,7 @@ def test_a_program_handed_over_as_an_object_is_named_as_it_is_typed():
 
 @pytest.mark.thorough
 def test_every_law_of_loops_holds():
-    assert [finding for finding in findings(agents.in_the_event_loop, draws=0.2) if finding.status == "failed"] == []
+    assert [finding for finding in findings(agents.in_the_event_loop, draws=0.1) if finding.status == "failed"] == []
 
 
 @pytest.mark.thorough
@@ -259,10 +259,10 @@ def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, 
     monkeypatch.chdir(tmp_path)
     light = AGENTS.with_name("light_agents.py")
     loops: list[Any] = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{light}:plain_function")']
-    tasks = 6
+    tasks = 3
     if profile == "flaky-tools":  # a process per trial
         loops.append(f'program(command="python {light}")')
-        tasks = 2
+        tasks = 1
     digests = []
     for concurrency in (1, 6):
         found = compare(loops, f"arithmetic(size={tasks})", [profile], concurrency=concurrency, mlflow=False, progress=False)

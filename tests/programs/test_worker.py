@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from loopbench.models.fake import FakeModel
 from loopbench.programs import worker
 from loopbench.programs.environment import framework_environment
 from loopbench.programs.loop import ProgramLoop
+from loopbench.programs.outside import runner
 from loopbench.programs.program import Program
 from loopbench.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone
 from loopbench.protocol import Act, Answer, BudgetExceeded, Query, StopReason, Tool, Toolbox, ToolCall
@@ -246,3 +248,19 @@ def test_a_worker_gets_no_keys_and_no_path_of_ours(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("PYTHONPATH", "/here")
     assert not {"SOME_API_KEY", "HF_TOKEN", "PYTHONPATH"} & framework_environment().keys()
+
+
+def test_the_packages_that_it_tells_are_those_that_are_installed(tmp_path, monkeypatch):
+    """As `importlib.metadata` reads them, which parses all of each package's description."""
+    described = "Metadata-Version: 2.1\r\nname: First\r\nNAME: second\r\nVersion:  1.0+a\r\n\r\nVersion: 9\r\nName: none\r\n"
+    for folder, file, text in (
+        ("first-1.0.dist-info", "METADATA", described),
+        ("old.egg-info", "PKG-INFO", "Name: old\nVersion: 0.1\n"),
+        ("empty-1.dist-info", "METADATA", ""),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text(text, newline="")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = runner.packages()
+    assert found == {item.metadata["Name"]: item.version for item in distributions() if item.metadata["Name"]}
+    assert (found["First"], found["old"]) == ("1.0+a", "0.1")

@@ -346,7 +346,7 @@ def test_rendering_does_not_depend_on_the_process() -> None:
         def tool(words: set[str] = tags) -> None: ...
         print(Tool.from_function(tool).parameters)
     """
-    outputs = {python(script, PYTHONHASHSEED=str(seed)).stdout for seed in (0, 1, 2)}
+    outputs = {python(script, PYTHONHASHSEED=str(seed)).stdout for seed in (0, 1)}
     assert len(outputs) == 1
     assert "word29" in outputs.pop()
 

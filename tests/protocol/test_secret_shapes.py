@@ -30,7 +30,7 @@ def test_more_than_forty_shapes_are_planted_and_no_two_places_share_a_key():
     assert min(map(len, keys)) == 12
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(PLACES, st.sampled_from([*SHAPES]), AROUND, AROUND, st.integers(0, 3))
 def test_no_shape_outlives_redact_wherever_it_stands_and_however_often_it_is_escaped(place, shape, before, after, depth):
     key = planted(place)[shape]
@@ -149,7 +149,7 @@ primary_key foreign_key public_key storage_key key_results page_token continuati
 FIELD = st.sampled_from(FIELDS.split())
 
 
-@settings(max_examples=cases(250))
+@settings(max_examples=cases(100))
 @given(st.dictionaries(FIELD, ORDINARY | st.lists(ORDINARY, max_size=3), max_size=6), st.integers(0, 3))
 def test_receipts_digests_numbers_uuids_and_ids_stay(fields, depth):
     text: Any = json.dumps(fields)

@@ -22,6 +22,7 @@ NASTY = '''
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -69,8 +70,7 @@ class Swallows(Base):
     async def misbehave(self):
         while True:
             with contextlib.suppress(BaseException):
-                while True:
-                    pass
+                time.sleep(10**6)
 
 
 class SwallowsTwo(Base):
@@ -97,6 +97,14 @@ class Matches(Base):
 
     async def misbehave(self):
         re.match("(a+)+$", "a" * 64 + "b")
+
+
+class HoldsOn(Base):
+    """Code in C that holds on to the interpreter, and needs no processor for it."""
+
+    async def misbehave(self):
+        while True:
+            ctypes.PyDLL(None).sleep(10**6)
 
 
 class Hangs(Base):
@@ -211,17 +219,18 @@ def nasty(tmp_path, monkeypatch) -> Path:
     return file
 
 
+DEFAULTS: dict[str, Any] = {
+    "loops": ("bare",),
+    "suite": "arithmetic(size=6)",
+    "profiles": ("flaky-format", "flaky-tools"),
+    "mlflow": False,
+}
+
+
 @pytest.fixture
 def configured(tmp_path) -> Callable[..., CompareConfig]:
     """Makes a configuration: bare over a few tasks under two profiles, without MLflow."""
-    defaults: dict[str, Any] = {
-        "loops": ("bare",),
-        "suite": "arithmetic(size=6)",
-        "profiles": ("flaky-format", "flaky-tools"),
-        "runs": tmp_path / "runs",
-        "mlflow": False,
-    }
-    return lambda **changes: CompareConfig(**(defaults | changes))
+    return lambda **changes: CompareConfig(**(DEFAULTS | {"runs": tmp_path / "runs"} | changes))
 
 
 @pytest.fixture
@@ -231,6 +240,21 @@ def ran(configured) -> Callable[..., Ran]:
     def go(told: Told | None = None, **changes: Any) -> Ran:
         experiment, told = prepare(configured(**changes)), told or Told()
         return Ran(experiment, run(experiment, told), told)
+
+    return go
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory) -> Callable[..., Ran]:
+    """Runs a configuration in this process, once for all tests that hold another run against it; they only read it."""
+    known: dict[str, Ran] = {}
+
+    def go(**changes: Any) -> Ran:
+        asked = repr(sorted(changes.items()))
+        if asked not in known:
+            experiment, told = prepare(CompareConfig(**(DEFAULTS | {"runs": tmp_path_factory.mktemp("runs")} | changes))), Told()
+            known[asked] = Ran(experiment, run(experiment, told), told)
+        return known[asked]
 
     return go
 

@@ -30,7 +30,7 @@ from tests.prepared import Prepared, start_command
 OWN = ('bare(decision_format="native")', 'bare(on_provider_error="observe")')
 LOOPS = ("bare", *OWN, "finish", "phased", "react_extract", "stateless")
 """The five designs, one that makes native calls, and one that shows the provider's words to the model."""
-LESS = "arithmetic(size=6)"
+LESS = "arithmetic(size=3)"
 MORE = SessionSettings({"budget": {"calls": 100_000}})
 OverHttp = Callable[[], AbstractContextManager[None]]
 ON_THE_WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith(("provider.", "wire.")))
@@ -97,7 +97,7 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
 def test_trials_over_http_are_independent_of_how_many_are_in_flight(over_http: OverHttp, tmp_path: Path) -> None:
     with over_http():
         one, many = (
-            made(tmp_path, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=4)")
+            made(tmp_path, concurrency=concurrency, profiles=("flaky-tools",), suite="arithmetic(size=2)")
             for concurrency in (1, 64)
         )
     assert one.digest == many.digest
@@ -105,7 +105,7 @@ def test_trials_over_http_are_independent_of_how_many_are_in_flight(over_http: O
 
 EXPERIMENT = """
 loops = ["bare", "finish", "phased", "react_extract", "stateless"]
-suite = "arithmetic(size=6)"
+suite = "arithmetic(size=2)"
 profiles = ["provider-trouble"]
 mlflow = false
 """
@@ -149,7 +149,7 @@ def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
 
 @pytest.mark.thorough
 def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in_any_file(tmp_path: Path) -> None:
-    """Neither a recording of 30 trials nor its replay opens a socket. A planted key is in nothing that was written."""
+    """Neither a recording of 10 trials nor its replay opens a socket. A planted key is in nothing that was written."""
     key = "sk-planted-0123456789abcdef"
     planted = {"OPENAI_API_KEY": key, "SOME_SERVICE_TOKEN": "correct-horse-battery"}
     tape = ["--cassette", "tape"]
@@ -168,7 +168,7 @@ def test_the_same_file_runs_in_three_ways_and_no_secret_of_the_environment_is_in
 def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path) -> None:
     config = CompareConfig(
         runs=tmp_path / "runs", loops=("bare", "react_extract"), suite=LESS, mlflow=False, cassette=tmp_path / "tape",
-        cassette_mode="record", budget={"calls": 40}, concurrency=4,
+        cassette_mode="record", budget={"calls": 20}, concurrency=4,
     )  # fmt: skip
     experiment = prepare(config)
     assert run(experiment, Unwatched()) != ""

@@ -1,6 +1,6 @@
 """Runs whose trials are shared among forks, in a process of its own that has one thread: `python -m tests.runs.engine.forked_runs`.
 
-It prints what came of them as JSON. Each run is of 12 tasks, in the folder that it is started with.
+It prints what came of them as JSON. Each run is of 6 tasks, in the folder that it is started with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..conftest import Told
 def shared(folder: Path, each: Callable[[int, list[ForkedWorker]], object] = lambda count, forks: None) -> dict[str, Any]:
     """Run to the end, after an interruption too; return what came of it. `each`: called after each trial with their number."""
     config = CompareConfig(
-        loops=("bare", "finish"), suite="arithmetic(size=12)", profiles=("flaky-tools",), repeats=2, runs=folder, mlflow=False
+        loops=("bare", "finish"), suite="arithmetic(size=6)", profiles=("flaky-tools",), repeats=2, runs=folder, mlflow=False
     )
     experiment, told = prepare(config), Told()
     with forks_of(experiment) as forks:

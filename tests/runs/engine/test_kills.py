@@ -106,10 +106,10 @@ def ticks(process: int) -> int:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, told, workers_of, monkeypatch):
+def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, undisturbed, told, workers_of, monkeypatch):
     monkeypatch.setattr("loopbench.runs.engine.pool.SILENCE_GRACE_S", 0.5)
-    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=30)", "repeats": 2}
-    whole = ran(**asked)
+    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=12)", "repeats": 2}
+    whole = undisturbed(**asked)
 
     def stop(count: int) -> None:
         if count == 20:

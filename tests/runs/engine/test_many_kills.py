@@ -25,7 +25,7 @@ from tests.prepared import Prepared
 ROOT = Path(__file__).parents[3]
 SLOW = """\
 name = "slow"
-latency_s = 0.06
+latency_s = 0.1
 [rates]
 "wire.malformed" = 0.1
 "decision.no_tool" = 0.1
@@ -35,10 +35,10 @@ latency_s = 0.06
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_leave_no_trace_in_the_records(kills: int, tmp_path: Path):
-    """A hundred among the slow tests, where Ray takes part; a dozen come by every engine of this machine."""
-    tasks = 5 * kills
+    """A hundred among the slow tests, where Ray takes part; eight come by every engine of this machine."""
+    tasks = 3 * kills
     (tmp_path / "slow.toml").write_text(SLOW)
     config = CompareConfig(
         loops=("bare", "finish"),

@@ -31,6 +31,7 @@ from loopbench.runs.engine.ray import PREFIX, joined, ray_folder
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.each_record import each_record
+from tests.prepared import Prepared
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""
@@ -178,11 +179,12 @@ def compare(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
         *flags: str,
         profiles: tuple[str, ...] = PROFILES,
         start: tuple[str, str] = ("-m", "loopbench"),
+        as_process: type[subprocess.Popen[str]] = subprocess.Popen,
     ) -> Driver:
         runs = tmp_path / "runs"
         chosen = ["--loop", "bare", "--loop", "finish", *(word for profile in profiles for word in ("--profile", profile))]
         command = ["compare", *chosen, "--suite", f"arithmetic(size={tasks})", "--runs", str(runs), "--no-mlflow", "--json"]
-        process = subprocess.Popen(
+        process = as_process(
             [sys.executable, *start, *command, "--engine", "ray", *flags],
             env=environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True, start_new_session=True,
         )  # fmt: skip
@@ -222,22 +224,21 @@ def once_each(folder: Path, trials: int) -> bool:
 @pytest.mark.timeout(LIMIT_S * 2)
 def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster, compare, undisturbed, tmp_path):
     """Trials wait in real time: those that are left after the second kill take seconds, however quick the machine is."""
-    (tmp_path / "slow.toml").write_text('name = "slow"\nlatency_s = 0.05\n[rates]\n"tool.raises" = 0.1\n')
+    (tmp_path / "slow.toml").write_text('name = "slow"\nlatency_s = 0.1\n[rates]\n"tool.raises" = 0.1\n')
     profiles = (str(tmp_path / "slow.toml"),)
-    driver = compare(
-        150, cluster.environment, "--address", cluster.address, "--real-time", "--concurrency", "16", profiles=profiles
-    )
+    flags = ("--address", cluster.address, "--real-time", "--concurrency", "16")
+    driver = compare(40, cluster.environment, *flags, profiles=profiles, as_process=Prepared)
     assert listening(children(os.getpid())) <= LOOPBACK
-    driver.wait_for(30)
+    driver.wait_for(10)
     os.kill(wait_until(lambda: cluster.actors)[0], signal.SIGKILL)
-    driver.wait_for(driver.finished + 30)
+    driver.wait_for(driver.finished + 10)
     raylet = cluster.raylets[1]
     for pid in [raylet, *children(raylet)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     made, said = driver.end()
-    assert made["digest"] == undisturbed(150, profiles)
-    assert once_each(driver.folder, 300)
+    assert made["digest"] == undisturbed(40, profiles)
+    assert once_each(driver.folder, 80)
     assert "on 127.0.0.1 died" in said
     assert wait_until(lambda: not cluster.actors)
 
@@ -328,7 +329,7 @@ def test_where_no_cluster_runs_a_command_says_so_in_one_line(compare):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        process = compare(1, dict(os.environ), "--address", address, "--quiet").process
+        process = compare(1, dict(os.environ), "--address", address, "--quiet", as_process=Prepared).process
         out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
     assert out == ""

@@ -201,7 +201,7 @@ def test_a_frame_that_is_none_or_would_fill_the_memory_is_one_line(tmp_path, rec
         assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=cases(150))
+@settings(max_examples=cases(75))
 @given(st.data())
 def test_damaged_files_give_what_was_written_or_one_line(tmp_path_factory, record, data):
     """A frame bears a checksum, so that no other trace is read out of a damaged one."""
@@ -270,7 +270,7 @@ def test_failures_are_what_did_not_solve_its_task(record):
 
 def ran(folder: Path, traces: str, **config: Any) -> Results:
     loops, profiles = ("bare", "react_extract"), ("flaky-format",)
-    settings = {"loops": loops, "profiles": profiles, "suite": "arithmetic(size=12)", "repeats": 2} | config
+    settings = {"loops": loops, "profiles": profiles, "suite": "arithmetic(size=8)", "repeats": 2} | config
     experiment = prepare(CompareConfig(runs=folder, mlflow=False, traces=traces, **settings))
     assert run(experiment, Unwatched()) == ""
     return results(experiment.folder)

@@ -25,6 +25,7 @@ from loopbench.runs.schedule import schedule
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
+from tests.cases import cases
 
 PROFILES = ("clean", "flaky-format", "flaky-tools", "provider-trouble", "stubborn")
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
@@ -64,7 +65,7 @@ def limited_to(what: str, limit: Any) -> Budget:
     return Budget(**{what: limit})
 
 
-@settings(max_examples=10)
+@settings(max_examples=cases(8))
 @given(data=st.data(), suite=st.sampled_from(SUITES), profile=st.sampled_from(PROFILES), what=st.sampled_from(list(LIMITED)))
 def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretells(data, suite, profile, what):
     spent = LIMITED[what]

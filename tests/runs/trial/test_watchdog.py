@@ -46,7 +46,7 @@ def test_a_clock_never_goes_back_however_it_is_stopped(stops):
 
 @pytest.mark.parametrize("loop", BUSY)
 def test_a_loop_that_lets_nothing_else_run_is_interrupted(nasty, ran, loop):
-    found = ran(loops=("bare", f"nasty:{loop}"), suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=0.5)
+    found = ran(loops=("bare", f"nasty:{loop}"), suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=0.3)
     assert found.is_whole
     (busy,) = found.of(loop)
     assert (busy.status, busy.stop, busy.scores) == ("scored", "timeout", {"accuracy": 0.0})
@@ -55,9 +55,9 @@ def test_a_loop_that_lets_nothing_else_run_is_interrupted(nasty, ran, loop):
 
 
 @pytest.mark.thorough
-def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran):
-    alone = ran(loops=("bare", "finish"), suite="arithmetic(size=2)")
-    beside = ran(loops=("bare", "nasty:Spins", "finish"), suite="arithmetic(size=2)", trial_timeout_s=0.3)
+def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran, undisturbed):
+    alone = undisturbed(loops=("bare", "finish"), suite="arithmetic(size=1)")
+    beside = ran(loops=("bare", "nasty:Spins", "finish"), suite="arithmetic(size=1)", trial_timeout_s=0.3)
     assert beside.is_whole
     kept = [record for record in beside.records if "Spins" not in record.arm]
     assert {record.key: record.trace_digest for record in kept} == {record.key: record.trace_digest for record in alone.records}
