@@ -28,12 +28,27 @@ from .paired import SCORES, PairedFlip
 from .pooled import pooled_values
 from .power import spread
 from .record import RECORDING, Record
-from .record_table import alike, records_by_arm
+from .record_table import alike, checked_by_arm, where
 from .same_trials import same_pairs
 from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
 from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .summary import (
+    FAULT_COUNTS,
+    GAINS,
+    METRICS,
+    PRIMARY,
+    SHARES,
+    ArmSummary,
+    MeasuredMean,
+    TaskValues,
+    death_cause,
+    dollars,
+    is_scored,
+    measured_mean,
+    summarize,
+    task_values,
+)
 from .trial_limits import NO_LIMITS, TrialLimits
 from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
 
@@ -230,20 +245,23 @@ def compare(
     Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
     different versions of it.
     """
-    by_arm, level = _by_arm(records, arms), look.nominal(alpha)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level)) for info in arms)
-    agents = [arm.info for arm in compared if arm.summary.dead != "never asked"]
+    by_arm, level = checked_by_arm(records, arms), look.nominal(alpha)
+    agents = [info for info in arms if death_cause(where(by_arm[info.arm], is_scored)) != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     spent: dict[str, Mapping[str, TaskValues]] = {}
+    measured: dict[str, dict[str, MeasuredMean]] = {info.arm: {} for info in arms}
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
+        for name, own in values.items():
+            measured[name][metric] = measured_mean(metric, own, level)
         if metric in UNITS and matched:
             spent[metric] = values
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = pairs_of_family(metric, tests, alpha, look)
         pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, agents) if metric == PRIMARY else found)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level, measured[info.arm])) for info in arms)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
@@ -330,21 +348,6 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
 def undecided(pair: Pair) -> Pair:
     """Return the pair without its verdict and its outlook, as it stands before anything is decided."""
     return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
-
-
-def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, Sequence[Record]]:
-    by_arm = records_by_arm(records, arms)
-    if len(by_arm) != len(arms):
-        raise ValueError("two arms have the same name")
-    if sum(map(len, by_arm.values())) < len(records):
-        other = next(record.arm for record in alike(records) if record.arm not in by_arm)
-        raise ValueError(f"a record of arm {other!r}, which is not among {sorted(by_arm)}")
-    digests: dict[str, str] = {}
-    for info in arms:
-        for record in alike(by_arm[info.arm]):
-            if digests.setdefault(info.suite, record.suite_digest) != record.suite_digest:
-                raise ValueError(f"suite {info.suite!r}: records of two different versions of it")
-    return by_arm
 
 
 def _comparable(a: ArmInfo, b: ArmInfo) -> bool:

@@ -192,6 +192,26 @@ def records_by_arm(records: Sequence[Record], arms: Iterable[ArmInfo]) -> Mappin
     return found
 
 
+def checked_by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, Sequence[Record]]:
+    """Return the records of each of these arms.
+
+    Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
+    different versions of it.
+    """
+    by_arm = records_by_arm(records, arms)
+    if len(by_arm) != len(arms):
+        raise ValueError("two arms have the same name")
+    if sum(map(len, by_arm.values())) < len(records):
+        other = next(record.arm for record in alike(records) if record.arm not in by_arm)
+        raise ValueError(f"a record of arm {other!r}, which is not among {sorted(by_arm)}")
+    digests: dict[str, str] = {}
+    for info in arms:
+        for record in alike(by_arm[info.arm]):
+            if digests.setdefault(info.suite, record.suite_digest) != record.suite_digest:
+                raise ValueError(f"suite {info.suite!r}: records of two different versions of it")
+    return by_arm
+
+
 def columns(records: Sequence[Record], names: Sequence[str]) -> list[NDArray[Any]]:
     """Return `repeat`, `wall_s`, `started_at` or `attempt` of all records, one array each."""
     if isinstance(records, RecordTable):

@@ -245,9 +245,28 @@ def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float 
     return TaskValues(values, clusters, templates)
 
 
-def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
-    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
-    scored = where(records, _is_scored)
+@dataclass(frozen=True, slots=True)
+class MeasuredMean:
+    """What one metric of one arm comes to."""
+
+    mean: Interval | None
+    known: int
+    """Scored trials where it is known."""
+
+
+def measured_mean(metric: str, found: TaskValues, alpha: float) -> MeasuredMean:
+    interval = (_share_of if METRICS[metric].is_share else _mean_of)(found, alpha)
+    return MeasuredMean(interval, sum(map(len, found.values.values())))
+
+
+def summarize(records: Sequence[Record], alpha: float = ALPHA, measured: Mapping[str, MeasuredMean] | None = None) -> ArmSummary:
+    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval.
+
+    `measured`: what each metric of `METRICS` comes to, if that is known already: to read all of them takes most of the time.
+    """
+    scored = where(records, is_scored)
+    if measured is None:
+        measured = {name: measured_mean(name, task_values(scored, metric), alpha) for name, metric in METRICS.items()}
     statuses = Counter(record.status for record in alike(records))
     faults = count_faults(scored)
     return ArmSummary(
@@ -256,8 +275,8 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
         errored=statuses["errored"],
         excluded=statuses["excluded"],
         tasks=len({record.task for record in alike(scored)}),
-        means={name: (_share if value.is_share else _mean)(scored, value, alpha) for name, value in METRICS.items()},
-        known={name: sum(map(len, task_values(scored, METRICS[name]).values.values())) for name in COSTS},
+        means={name: found.mean for name, found in measured.items()},
+        known={name: measured[name].known for name in COSTS},
         stops=_counted(Counter(record.stop for record in alike(scored) if record.stop is not None)),
         errors=_summed(record.errors for record in alike(scored)),
         retries=_summed(record.retries for record in alike(records)),
@@ -291,7 +310,7 @@ def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | 
     return sum(getattr(record, name) for record in told) if told or not scored else None
 
 
-def _is_scored(record: Record) -> bool:
+def is_scored(record: Record) -> bool:
     return record.status == "scored"
 
 
@@ -333,8 +352,7 @@ def false_success(
     return accuracy < 1 and claimed and (hurt or planned_call_unknown)
 
 
-def _share(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
-    found = task_values(records, metric)
+def _share_of(found: TaskValues, alpha: float) -> Interval | None:
     if not found.values:
         return None
     return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
@@ -342,7 +360,8 @@ def _share(records: Sequence[Record], metric: Callable[[Record], float | None], 
 
 def _retention_at(records: Sequence[Record], alpha: float) -> dict[str, Interval]:
     known = {distance for record in alike(records) for distance in record.results_needed}
-    shares = {name: _share(records, partial(retention_at, distance=name), alpha) for name in DISTANCES if name in known}
+    values = {name: task_values(records, partial(retention_at, distance=name)) for name in DISTANCES if name in known}
+    shares = {name: _share_of(found, alpha) for name, found in values.items()}
     return {name: share for name, share in shares.items() if share is not None}
 
 
@@ -354,8 +373,7 @@ def _over_templates(records: Sequence[Record], alpha: float) -> Interval | None:
     return replace(accuracy_interval(list(found.values.values()), templates, alpha), n=unit_count(templates), units=None)
 
 
-def _mean(records: Sequence[Record], metric: Callable[[Record], float | None], alpha: float) -> Interval | None:
-    found = task_values(records, metric)
+def _mean_of(found: TaskValues, alpha: float) -> Interval | None:
     if not found.values:
         return None
     return mean_interval(list(found.means.values()), list(found.clusters.values()), alpha)

@@ -11,7 +11,7 @@ import pytest
 from loopbench.checks.loop import LAWS, check_loop
 from loopbench.checks.loop.check import NOT_CHECKED
 from loopbench.protocol import Loop
-from tests.checks.loop.altered_loops import FEW, Own, not_kept
+from tests.checks.loop.altered_loops import FEW, Own, finding_of, not_kept
 from tests.checks.loop.broken_honesty import Clairvoyant, Indexing, Stuttering
 from tests.checks.loop.broken_prompts import (
     Alike,
@@ -169,7 +169,7 @@ def test_the_template_that_these_loops_are_made_of_breaks_none():
     ],
 )
 def test_what_is_no_loop_is_told_so(design, said):
-    assert said in not_kept(design(), draws=FEW)["contract"]
+    assert said in finding_of("contract", design()).detail
 
 
 def test_an_attribute_that_raises_is_a_finding_and_no_crash_of_the_check():
@@ -183,4 +183,4 @@ def test_an_attribute_that_raises_is_a_finding_and_no_crash_of_the_check():
 
 
 def test_requests_without_a_codec_are_told_so():
-    assert "has no codec" in not_kept(speaking(None)(), draws=FEW)["codecs"]
+    assert "has no codec" in finding_of("codecs", speaking(None)()).detail

@@ -47,10 +47,10 @@ async def _checked(check: Callable[[Loop], Awaitable[None]], loop: Loop) -> None
 
 
 def compared(runs: Path, loops: tuple[str, ...], profiles: tuple[str, ...] = ("clean",), tasks: int = 40) -> dict[str, Any]:
-    """What a comparison on `events` says of these loops."""
+    """What a comparison on `events` says of each of these loops, and of none beside another."""
     experiment = prepare(CompareConfig(suite="events", loops=loops, profiles=profiles, tasks=tasks, runs=runs, mlflow=False))
     assert run(experiment, Unwatched()) == ""
-    return results(experiment.folder).to_json()
+    return results(experiment.folder, paired=False).comparison.to_json()
 
 
 def accuracies(found: dict[str, Any]) -> dict[str, float]:
