@@ -303,6 +303,7 @@ def test_a_run_is_proposed_only_where_the_values_differed_in_some_trial(ablated)
     assert all("form=json" in arm for arm in run.decides.arms)
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(st.sampled_from([0.2, 0.5, 0.8, 0.9]), min_size=4, max_size=4), st.lists(st.booleans(), min_size=2, max_size=2))
 def test_no_run_compares_settings_that_did_the_same_in_every_trial(ablated, shares, still):
     """Whatever the shares, and whichever values of one factor leave the other one without effect."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
@@ -16,6 +16,7 @@ from loopbench.experiments.compare.verdict.claims import RATE, claims_in_words
 from loopbench.experiments.compare.verdict.matrix import AnswerRow
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
+from tests.cases import cases
 
 PROFILES = ("calm", "rough")
 Shares = Mapping[str, Sequence[float]]
@@ -110,6 +111,7 @@ def test_of_equal_cost_the_more_accurate_loop_is_adopted(priced):
 NAMES = st.fixed_dictionaries({name: st.lists(st.sampled_from([0.8, 0.9, 0.94, 0.97]), min_size=2, max_size=2) for name in "abc"})
 
 
+@settings(max_examples=cases(12))
 @given(NAMES, st.lists(st.sampled_from([100, 101, 150, 300]), min_size=3, max_size=3), st.sampled_from([0.02, 0.1, 0.3]))
 def test_no_loop_is_adopted_for_its_price_that_loses_more_than_the_margin(priced, shares, tokens, margin):
     comparison = priced(shares, dict(zip("abc", tokens, strict=True)), margin, tasks=60)

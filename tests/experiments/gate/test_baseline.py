@@ -223,7 +223,7 @@ JSON = st.recursive(
 )
 
 
-@settings(SHARED, max_examples=cases(150))
+@settings(SHARED, max_examples=cases(75))
 @given(data=st.data())
 def test_a_damaged_file_is_one_line_or_a_baseline_all_the_same(text, tmp_path, data):
     value = json.loads(text)
