@@ -292,7 +292,7 @@ def wind(tmp_path_factory: pytest.TempPathFactory) -> Results:
     config = CompareConfig(
         loops=("bare", "finish", "phased", "react_extract", "stateless"),
         profiles=("flaky-format", "flaky-tools"),
-        tasks=20,
+        tasks=30,
         runs=tmp_path_factory.mktemp("runs"),
         mlflow=False,
     )
