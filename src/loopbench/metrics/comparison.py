@@ -7,7 +7,6 @@ family leaves it, and so never contradicts the verdict.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -43,8 +42,8 @@ from .summary import (
     MeasuredMean,
     TaskValues,
     death_cause,
-    dollars,
     is_scored,
+    mean_dollars,
     measured_mean,
     summarize,
     task_values,
@@ -241,27 +240,24 @@ def compare(
     """Compare arms from one record per trial; without `paired` no pairs, whose number grows with the square of the arms'.
 
     `look`: at which of several looks at the run; verdicts are at alpha over all looks, intervals at this look's level.
-
-    Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
-    different versions of it.
+    Raises ValueError as `checked_by_arm` does.
     """
     by_arm, level = checked_by_arm(records, arms), look.nominal(alpha)
     agents = [info for info in arms if death_cause(where(by_arm[info.arm], is_scored)) != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     pairs: list[Pair] = []
     spent: dict[str, Mapping[str, TaskValues]] = {}
-    measured: dict[str, dict[str, MeasuredMean]] = {info.arm: {} for info in arms}
+    measured: dict[str, Mapping[str, MeasuredMean]] = {}
     scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
     for metric, value in METRICS.items():
         values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
-        for name, own in values.items():
-            measured[name][metric] = measured_mean(metric, own, level)
+        measured[metric] = {name: measured_mean(metric, own, level) for name, own in values.items()}
         if metric in UNITS and matched:
             spent[metric] = values
         tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
         found = pairs_of_family(metric, tests, alpha, look)
         pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, agents) if metric == PRIMARY else found)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level, measured[info.arm])) for info in arms)
+    compared = tuple(_arm_result(info, by_arm[info.arm], level, measured) for info in arms)
     unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
     lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
     unreplayable, left_out = excluded_warnings(records)
@@ -292,6 +288,13 @@ def compare(
         cost_warnings=tuple(cost_warnings(summaries, same_air)),
         solved_costs=SolvedCosts(scores, spent, level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
+
+
+def _arm_result(
+    info: ArmInfo, records: Sequence[Record], level: float, measured: Mapping[str, Mapping[str, MeasuredMean]]
+) -> ArmResult:
+    """Return an arm with what it gave. `measured`: metric → arm → what it comes to."""
+    return ArmResult(info, summarize(records, level, {metric: by_arm[info.arm] for metric, by_arm in measured.items()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +364,7 @@ def with_outlook(
 
     A pair with too few units to plan with stays without: nothing that is known of it tells a size.
     """
-    prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
+    prices = {arm: mean_dollars(records) for arm, records in by_arm.items()}
     completed = []
     for pair in pairs:
         is_few = are_too_few_to_plan(pair.units, alpha, is_clustered=pair.units < pair.difference.n)
@@ -391,12 +394,6 @@ def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]],
             pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested), tested=tested))
         )
     return completed
-
-
-def _mean_dollars(records: Sequence[Record]) -> float | None:
-    """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars(record)) is not None]
-    return math.fsum(known) / len(known) if known else None
 
 
 def dead_arm_warning(arm: ArmResult) -> str:

@@ -297,6 +297,12 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, measured: Mapping
     )
 
 
+def mean_dollars(records: Sequence[Record]) -> float | None:
+    """Return the mean dollars of one trial, over the scored ones whose price is known."""
+    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars(record)) is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
 def death_cause(scored: Sequence[Record]) -> DeathCause:
     """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
     if scored and not any(map(_asked, alike(scored))):
