@@ -93,7 +93,7 @@ def _ran(loop: str, defects: Sequence[str], suite: str, profile: str, tasks: int
     arms = (loop, *(mutant(loop, defect) for defect in defects))
     experiment = prepare(CompareConfig(loops=arms, profiles=(profile,), suite=suite, tasks=tasks, runs=runs, mlflow=False))
     run(experiment, Unwatched())
-    return results(experiment.folder)
+    return results(experiment.folder, paired=False)
 
 
 def _count(made: Mapping[str, DefectCount], found: Results) -> None:

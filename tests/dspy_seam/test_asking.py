@@ -84,7 +84,7 @@ def questions(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
 
 
 @given(question=questions(), scope=st.text(max_size=3))
-@settings(deadline=None, max_examples=cases(40))
+@settings(deadline=None, max_examples=cases(20))
 def test_both_paths_send_equal_requests_with_codec_role_and_scope(question: Any, scope: str) -> None:
     codec, demos, fields = question
     (direct, move), (through, same) = both(codec, demos, fields, GOOD[codec], scope)
@@ -103,7 +103,7 @@ def test_both_paths_send_equal_requests_with_codec_role_and_scope(question: Any,
 @example(codec=REACT, answer="")
 @example(codec=REACT, answer=sections(next_thought="t", next_tool_name="n", next_tool_args="[" * 100_000))
 @example(codec=REACT, answer=sections(next_thought="t", next_tool_name="n", next_tool_args="[1,\n2]"))
-@settings(deadline=None, max_examples=cases(40))
+@settings(deadline=None, max_examples=cases(20))
 def test_unreadable_replies_come_out_of_both_paths_in_the_same_words(codec: Any, answer: str) -> None:
     (_, direct), (_, through) = both(codec, [], {"query": "Q", "trajectory": ""}, answer)
     assert type(direct) is type(through)
@@ -216,7 +216,7 @@ REACT_REPLIES = st.one_of(
         tell_extract=st.booleans(),
     ),
 )
-@settings(deadline=None, max_examples=cases(30))
+@settings(deadline=None, max_examples=cases(15))
 def test_a_run_by_a_model_and_by_predictors_is_the_same_run(replies: list[Any], config: ReactExtract) -> None:
     tool = Tool.from_function(add, blocking=False)
     program = ReactExtractProgram([tool], config)

@@ -42,7 +42,7 @@ def prompts(draw: st.DrawFn) -> tuple[Any, list[dict[str, Any]], dict[str, Any]]
 
 
 @given(prompt=prompts())
-@settings(deadline=None, max_examples=cases(40))
+@settings(deadline=None, max_examples=cases(20))
 def test_messages_are_those_of_chat_adapter_byte_for_byte(prompt: Any) -> None:
     signature, demos, inputs = prompt
     assert FORMAT.format(signature, demos, inputs) == PLAIN.format(signature, demos, inputs)

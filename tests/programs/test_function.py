@@ -32,7 +32,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
-from tests.checks.loop.altered_loops import findings
+from tests.checks.loop.altered_loops import FEW, findings
 from tests.programs import agents
 
 AGENTS = Path(agents.__file__)
@@ -249,7 +249,7 @@ def test_a_program_handed_over_as_an_object_is_named_as_it_is_typed():
 
 @pytest.mark.thorough
 def test_every_law_of_loops_holds():
-    assert [finding for finding in findings(agents.in_the_event_loop, draws=0.1) if finding.status == "failed"] == []
+    assert [finding for finding in findings(agents.in_the_event_loop, draws=FEW) if finding.status == "failed"] == []
 
 
 @pytest.mark.thorough

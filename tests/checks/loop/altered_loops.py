@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from loopbench.checks.loop import Finding, check, check_loop, codecs, endings, interruption
+from loopbench.checks.loop import LAWS, Finding, check, check_loop, codecs, endings, interruption
 from loopbench.checks.loop.template_loop import TemplateLoop
 from loopbench.protocol import (
     SILENT,
@@ -25,22 +25,29 @@ from loopbench.protocol import (
     ToolCall,
 )
 
-FEW = 0.2
+FEW = 0.05
 """Share of the random moves and runs that is enough to find what loops do wrong again and again."""
 
 
 @contextmanager
+def fewer_draws(draws: float = FEW) -> Iterator[None]:
+    """Within its block the laws draw this share of their random moves, replies and runs, also in processes of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (codecs, "MOVES"), (codecs, "REPLIES")):
+            patch.setattr(module, name, round(draws * getattr(module, name)))
+        yield
+
+
+@contextmanager
 def judged_here(draws: float = FEW) -> Iterator[None]:
-    """Within its block the laws are judged in this process: forking it for each costs more than the check, and matters for loops
-    that hang only. `draws`: the share of the random moves, replies and runs that are drawn.
+    """Within its block the laws are judged in this process, with this share of their draws: forking it for each costs more than
+    the check, and matters for loops that hang only.
 
     None of these loops blocks for long, but a busy machine may, and a search through the memory of a process with many tests.
     """
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, fewer_draws(draws):
         patch.setattr(check, "can_be_apart", lambda: False)
         patch.setattr(interruption, "STALL_S", 30.0)
-        for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (codecs, "MOVES"), (codecs, "REPLIES")):
-            patch.setattr(module, name, round(draws * getattr(module, name)))
         yield
 
 
@@ -53,6 +60,14 @@ def findings(loop: Loop, *, draws: float = 1.0) -> tuple[Finding, ...]:
 def not_kept(loop: Loop, *, draws: float = 1.0) -> dict[str, str]:
     """Law → counterexample, of the laws that do not hold."""
     return {finding.law: finding.detail for finding in findings(loop, draws=draws) if finding.status == "failed"}
+
+
+def finding_of(law: str, loop: Loop) -> Finding:
+    """What the check of one law finds, judged here, where no other law matters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "LAWS", [item for item in LAWS if item.name == law])
+        (found,) = findings(loop, draws=FEW)
+    return found
 
 
 class Changed:

@@ -46,11 +46,11 @@ async def _checked(check: Callable[[Loop], Awaitable[None]], loop: Loop) -> None
     await check(loop)
 
 
-def compared(runs: Path, loops: tuple[str, ...], profiles: tuple[str, ...] = ("clean",), tasks: int = 40) -> dict[str, Any]:
-    """What a comparison on `events` says of these loops."""
+def compared(runs: Path, loops: tuple[str, ...], profiles: tuple[str, ...] = ("clean",), tasks: int = 20) -> dict[str, Any]:
+    """What a comparison on `events` says of each of these loops, and of none beside another."""
     experiment = prepare(CompareConfig(suite="events", loops=loops, profiles=profiles, tasks=tasks, runs=runs, mlflow=False))
     assert run(experiment, Unwatched()) == ""
-    return results(experiment.folder).to_json()
+    return results(experiment.folder, paired=False).comparison.to_json()
 
 
 def accuracies(found: dict[str, Any]) -> dict[str, float]:
@@ -64,7 +64,7 @@ def test_receipts_without_their_values_are_worth_nothing(tmp_path: Path) -> None
 
 
 def test_receipts_that_are_listed_again_help_against_no_forgetting(tmp_path: Path) -> None:
-    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:Relisting"), ("forgetful",), tasks=60))
+    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:Relisting"), ("forgetful",), tasks=40))
     assert found["Relisting/forgetful"] <= found["bare/forgetful"] + 0.05
 
 
@@ -80,6 +80,6 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path) -> None:
-    found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=5)
+    found = compared(tmp_path, HONEST, ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn"), tasks=3)
     assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
     assert not any("right though never shown" in warning for warning in found["warnings"])

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 from loopbench.checks.loop import LAWS, Finding, check_loop
 from loopbench.checks.loop.template_loop import TemplateLoop
 from loopbench.loops.bare import Bare
-from loopbench.protocol import (
-    Loop,
-)
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import find, make_loop
-from tests.checks.loop.altered_loops import FEW, findings, not_kept
+from tests.checks.loop.altered_loops import FEW, fewer_draws, finding_of, findings, not_kept
 from tests.checks.loop.broken_runs import Unfrozen
 
 
@@ -42,22 +39,32 @@ ABLATIONS = (
 )
 
 
-@pytest.mark.parametrize("text", [*map(spec_of, builtin_names("loop"))])
+DESIGNS = tuple(map(spec_of, builtin_names("loop")))
+
+
+@pytest.mark.parametrize("text", DESIGNS)
 def test_every_built_in_design_keeps_every_law(text):
-    assert not not_kept(make_loop(parse_spec(text)))
+    assert not not_kept(make_loop(parse_spec(text)), draws=1 / 5)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("text", ABLATIONS)
 def test_every_ablation_keeps_every_law(text):
-    """The design that it changes has met all that the laws draw at random: a third of it is enough to find the change at fault."""
-    assert not not_kept(make_loop(parse_spec(text)), draws=1 / 3)
+    """The design that it changes has met more of what the laws draw: fewer draws are enough to find the change at fault."""
+    assert not not_kept(make_loop(parse_spec(text)), draws=FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [*DESIGNS, *ABLATIONS])
+def test_every_design_keeps_every_law_whatever_is_drawn(text):
+    assert not not_kept(make_loop(parse_spec(text)))
 
 
 def test_findings_come_in_the_order_of_the_laws_and_are_the_same_in_processes_of_their_own():
-    found = check_loop(Bare())
+    with fewer_draws():
+        found = check_loop(Bare())
     assert [finding.law for finding in found] == [law.name for law in LAWS]
-    assert findings(Bare()) == found
+    assert findings(Bare(), draws=FEW) == found
     assert found[0] == Finding("contract", "ok")
 
 
@@ -70,7 +77,7 @@ def test_the_check_runs_inside_an_event_loop_too():
 
 @pytest.mark.thorough
 @given(st.integers(1, 12))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_the_laws_hold_for_every_limit_of_a_design_that_keeps_them(max_steps):
     assert not not_kept(TemplateLoop(max_steps), draws=FEW)
 
@@ -85,9 +92,6 @@ def test_what_a_loop_declares_not_to_do_is_not_asked_of_it():
     class Hiding(TemplateLoop):
         shows_tool_errors = False
 
-    def statuses(loop: Loop) -> dict[str, str]:
-        return {finding.law: finding.status for finding in findings(loop, draws=FEW)}
-
-    assert statuses(Hiding())["tool errors"] == "not applicable"
-    assert statuses(Bare(on_provider_error="observe"))["provider error"] == "not applicable"
-    assert statuses(Unfrozen())["prompts"] == "not applicable"
+    assert finding_of("tool errors", Hiding()).status == "not applicable"
+    assert finding_of("provider error", Bare(on_provider_error="observe")).status == "not applicable"
+    assert finding_of("prompts", Unfrozen()).status == "not applicable"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from loopbench.checks.loop import template_loop
 from loopbench.checks.loop.scaffold import new_loop
 from loopbench.protocol import Loop
-from tests.checks.loop.altered_loops import findings
+from tests.checks.loop.altered_loops import FEW, findings
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)
 
@@ -72,7 +72,7 @@ def test_what_is_written_keeps_every_law_under_its_own_name(folder, name):
     loop = made_in(folder, made.target)
     assert loop.name == name
     assert type(loop).__name__.endswith("Loop")
-    assert [finding for finding in findings(loop, draws=0.2) if finding.status != "ok"] == []
+    assert [finding for finding in findings(loop, draws=FEW) if finding.status != "ok"] == []
 
 
 @pytest.mark.parametrize("option", [{"max_steps": 0}, {"max_steps": -3}, {"max_steps": "five"}, {"max_step": 5}], ids=str)

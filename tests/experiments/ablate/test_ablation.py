@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,11 +35,20 @@ FOUR = ("parse_retries=0,2", "forced_finish=both,off", "parallel_tools=false,tru
 
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[..., CompareConfig]:
-    def make(**changes: Any) -> CompareConfig:
-        values = {"suite": "arithmetic(size=12)", "profiles": ("flaky-format",), "mlflow": False, "runs": tmp_path / "runs"}
-        return CompareConfig(**(values | changes))
+    """Makes a configuration as `config_in`."""
+    return lambda **changes: config_in(tmp_path, **changes)
 
-    return make
+
+def config_in(folder: Path, **changes: Any) -> CompareConfig:
+    """A configuration: twelve tasks under one profile, without MLflow."""
+    values = {"suite": "arithmetic(size=12)", "profiles": ("flaky-format",), "mlflow": False, "runs": folder / "runs"}
+    return CompareConfig(**(values | changes))
+
+
+@pytest.fixture(scope="module")
+def retried(tmp_path_factory: pytest.TempPathFactory) -> AblationResult:
+    """Two factors of `finish`. Tests that write into its directory copy it first."""
+    return done(prepare(AblationRequest("finish", RETRIES), config_in(tmp_path_factory.mktemp("retried"))))
 
 
 def done(experiment: Experiment) -> AblationResult:
@@ -64,8 +74,8 @@ def test_the_cells_are_arms_of_an_ordinary_comparison(config):
     assert len(kept["cells"]) == 6
 
 
-def test_effects_are_differences_between_the_arms(config):
-    found = done(prepare(AblationRequest("finish", RETRIES), config()))
+def test_effects_are_differences_between_the_arms(retried):
+    found = retried
     share = {
         tuple(found.ablation.cells[arm.info.arm].values()): arm.summary.accuracy.value
         for arm in found.results.comparison.arms
@@ -79,17 +89,17 @@ def test_effects_are_differences_between_the_arms(config):
     assert {effect.metric for effect in found.effects.effects} == {"accuracy", "steps", "lm_calls", "tokens"}  # no price is known
 
 
-def test_a_stopped_run_goes_on_to_the_same_effects(config):
-    experiment = prepare(AblationRequest("finish", RETRIES), config())
-    whole = done(experiment)
-    trials = experiment.folder / TRIALS
+def test_a_stopped_run_goes_on_to_the_same_effects(retried, tmp_path):
+    whole, folder = retried, tmp_path / retried.results.folder.name
+    shutil.copytree(whole.results.folder, folder)
+    trials = folder / TRIALS
     trials.write_bytes(b"".join(trials.read_bytes().splitlines(keepends=True)[:20]))  # as a kill leaves it
     unseal(trials.parent)
-    stopped = ablation_result(results(experiment.folder))
+    stopped = ablation_result(results(folder))
     assert stopped is not None
     assert not stopped.results.is_complete
     assert stopped.effects != whole.effects
-    again = done(reopen(experiment.folder))
+    again = done(reopen(folder))
     assert again.results.digest == whole.results.digest
     assert again.effects == whole.effects
     assert again.ablation == whole.ablation

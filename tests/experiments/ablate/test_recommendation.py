@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.cli.render_effects import answer_of_ablation
@@ -24,6 +24,7 @@ from loopbench.metrics.factors.layout import Factor, layout
 from loopbench.metrics.record import Record
 from loopbench.metrics.statistics import Verdict
 from loopbench.protocol.names import parse_values
+from tests.cases import cases
 
 TASKS = 60
 IDLE = "ending never made a difference here"
@@ -216,6 +217,7 @@ def test_a_setting_that_a_fraction_did_not_run_is_said_to_be_untried(ablated):
     assert sentences(found)[1].startswith("This fraction did not run just these values")
 
 
+@settings(max_examples=cases(10))
 @given(st.lists(st.floats(0, 1), min_size=6, max_size=6), st.lists(st.integers(1, 500), min_size=6, max_size=6))
 def test_no_value_is_used_that_another_is_shown_to_beat(ablated, shares, tokens):
     """Beside the law, the screen holds every setting once, and no line is wider than the terminal."""
@@ -301,6 +303,7 @@ def test_a_run_is_proposed_only_where_the_values_differed_in_some_trial(ablated)
     assert all("form=json" in arm for arm in run.decides.arms)
 
 
+@settings(max_examples=cases(12))
 @given(st.lists(st.sampled_from([0.2, 0.5, 0.8, 0.9]), min_size=4, max_size=4), st.lists(st.booleans(), min_size=2, max_size=2))
 def test_no_run_compares_settings_that_did_the_same_in_every_trial(ablated, shares, still):
     """Whatever the shares, and whichever values of one factor leave the other one without effect."""

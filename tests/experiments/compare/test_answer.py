@@ -9,7 +9,7 @@ from statistics import NormalDist
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
@@ -25,10 +25,12 @@ from loopbench.metrics.statistics import Interval, chance_again, is_narrow
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.text.plain_text import plain
+from tests.cases import cases
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5)
 
 
+@settings(max_examples=cases(12))
 @given(SHARES, st.lists(st.integers(1, 1_000), min_size=6, max_size=6))
 def test_the_matrix_has_every_arm_once_and_the_best_stand_first(compared, shares, tokens):
     comparison = compared(shares, dict(zip("abcdef", tokens, strict=True)), n=20)
@@ -44,6 +46,7 @@ def test_the_matrix_has_every_arm_once_and_the_best_stand_first(compared, shares
             assert (cell.place == "highest") == (len(cells) > 1 and accuracy == max(accuracies))
 
 
+@settings(max_examples=cases(12))
 @given(SHARES, st.lists(st.integers(1, 1_000), min_size=6, max_size=6))
 def test_no_loop_is_named_that_another_is_shown_to_be_better_than(compared, shares, tokens):
     comparison = compared(shares, dict(zip("abcdef", tokens, strict=True)), n=20)

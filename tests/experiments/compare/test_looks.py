@@ -100,14 +100,14 @@ def test_a_run_that_is_not_decided_on_the_way_goes_to_its_end(configured):
 
 @pytest.mark.thorough
 def test_equal_designs_are_found_equivalent_on_the_way(configured):
-    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=240)", looks=2, margin=0.1))
+    found = done(configured(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=120)", looks=2, margin=0.2))
     assert found.looked is not None
     assert (found.looked.reached, found.looked.stopped) == (1, True)
     assert [pair.verdict.word for pair in found.comparison.pairs if pair.family == "primary"] == ["equivalent"]
 
 
 def test_all_repeats_of_a_stage_belong_to_it(configured):
-    found = done(configured(repeats=3, profiles=("clean", "flaky-tools"), suite="arithmetic(size=60)"))
+    found = done(configured(repeats=3, profiles=("clean", "flaky-tools"), suite="arithmetic(size=24)"))
     assert found.looked is not None
     assert len(found.records) == 2 * 2 * 3 * found.looked.tasks
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.cli.render_answer import answer_lines
@@ -25,6 +25,7 @@ from loopbench.experiments.compare.verdict.verdicts import Verdicts
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.statistics import Interval, Verdict
+from tests.cases import cases
 
 
 @pytest.fixture(scope="session")
@@ -132,6 +133,7 @@ def test_where_nothing_was_solved_there_is_no_price_of_it(spent):
 LOOPS = st.dictionaries(st.sampled_from("abcde"), st.tuples(st.floats(0, 1), st.integers(1, 500)), min_size=2, max_size=5)
 
 
+@settings(max_examples=cases(12))
 @given(LOOPS)
 def test_only_a_loop_whose_solved_tasks_cost_less_is_called_cheaper(spent, loops):
     made = answer(spent(loops, n=20))

@@ -158,7 +158,7 @@ class Tags(HTMLParser):
 PAGE = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
 
 
-@settings(max_examples=cases(30))
+@settings(max_examples=cases(15))
 @example(["#\n"], "", "")
 @example(["1.\n", "-\n"], "", "")
 @given(NAMES, ANY, ANY)
@@ -174,7 +174,7 @@ def test_markdown_shows_any_text_literally_in_its_own_cell(compared, names, text
 # --- CSV ---
 
 
-@settings(max_examples=cases(30))
+@settings(max_examples=cases(15))
 @given(NAMES, ANY)
 def test_csv_holds_no_cell_that_a_spreadsheet_runs(compared, names, text):
     rows = list(csv.reader(io.StringIO(to_csv(compared(names, text)), newline="")))
@@ -223,7 +223,7 @@ def test_every_row_of_other_views_is_as_wide_as_its_heading(seen, names, suite):
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
-@settings(max_examples=cases(30))
+@settings(max_examples=cases(15))
 @given(NAMES, ANY)
 def test_every_row_of_every_table_is_as_wide_as_its_heading(compared, names, text):
     for table in tables(compared(names, text)):
@@ -403,7 +403,7 @@ def test_p_values_and_counts_in_words():
     assert counts({}) == "–"
 
 
-@settings(max_examples=cases(30))
+@settings(max_examples=cases(15))
 @given(NAMES, ANY)
 def test_the_object_for_scripts_is_one_line_of_finite_json(compared, names, text):
     line = json.dumps(compared(names, text).to_json(), ensure_ascii=True, allow_nan=False)

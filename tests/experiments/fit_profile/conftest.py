@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import pytest
 
 from loopbench.experiments.fit_profile.fit import FittedProfile
 from loopbench.runs.trial.setting import FinishedTrial
-from tests.experiments.fit_profile.helpers import LOOPS, fitted_to, known, run
+from tests.experiments.fit_profile.helpers import LOOPS, fitted_to, known_run
 
 
 @pytest.fixture(autouse=True)
@@ -18,12 +19,12 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.fixture(scope="session", params=LOOPS)
-def disturbed(request) -> list[FinishedTrial]:
-    """A run under known rates; the same draws meet each loop."""
-    return run([request.param], known(), size=40)
+def disturbed(request) -> Sequence[FinishedTrial]:
+    """The run of each loop under known rates."""
+    return known_run(request.param)
 
 
 @pytest.fixture(scope="session")
-def fitted(disturbed: list[FinishedTrial]) -> FittedProfile:
+def fitted(disturbed: Sequence[FinishedTrial]) -> FittedProfile:
     """What is fitted to that run."""
     return fitted_to(disturbed)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def run(loops: Sequence[str], profile: Profile, *, size: int, seed: int = 0, rep
         return [await run_trial(trial, setting) for trial in trials]
 
     return asyncio.run(all_of_them())
+
+
+@cache
+def known_run(loop: str) -> tuple[FinishedTrial, ...]:
+    """A run under known rates; the same draws meet each loop."""
+    return tuple(run([loop], known(), size=40))
 
 
 def traces(done: Sequence[FinishedTrial]) -> list[dict[str, Any]]:

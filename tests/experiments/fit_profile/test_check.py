@@ -29,15 +29,21 @@ Made = Callable[..., Path]
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """A run of two quick loops over a few tasks."""
+    """Makes a run of two quick loops over a few tasks."""
+    return lambda **config: ran(tmp_path, **config)
 
-    def of(**config: Any) -> Path:
-        settings = {"loops": ("bare", "finish"), "suite": "arithmetic(size=30)", "mlflow": False, "runs": tmp_path / "runs"}
-        experiment = prepare(CompareConfig(**(settings | config)))
-        assert run(experiment, Unwatched()) == ""
-        return experiment.folder
 
-    return of
+def ran(folder: Path, **config: Any) -> Path:
+    settings = {"loops": ("bare", "finish"), "suite": "arithmetic(size=20)", "mlflow": False, "runs": folder / "runs"}
+    experiment = prepare(CompareConfig(**(settings | config)))
+    assert run(experiment, Unwatched()) == ""
+    return experiment.folder
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same under faults, with repeats; tests only read it."""
+    return ran(tmp_path_factory.mktemp("repeated"), profiles=("flaky-format",), repeats=2)
 
 
 def under(fitted: FittedProfile, profile: str) -> FittedProfile:
@@ -48,11 +54,9 @@ def under(fitted: FittedProfile, profile: str) -> FittedProfile:
 # --- near and far ---
 
 
-def test_a_profile_that_reproduces_its_run_is_not_called_off(made: Made) -> None:
-    folder = made(profiles=("flaky-format",), repeats=2)
-    fitted = fit_run(folder)
-    check = check_fit(folder, fitted)
-    assert (check.problem, check.warning, check.tasks, check.repeats) == ("", "", 30, 2)
+def test_a_profile_that_reproduces_its_run_is_not_called_off(repeated: Path) -> None:
+    check = check_fit(repeated, fit_run(repeated))
+    assert (check.problem, check.warning, check.tasks, check.repeats) == ("", "", 20, 2)
     assert [(gap.loop, gap.measure) for gap in check.gaps] == [(loop, what) for loop in ("bare", "finish") for what in MEASURES]
     for gap in check.gaps:
         assert gap.difference.value == pytest.approx(gap.run - gap.again)
@@ -96,10 +100,9 @@ def test_a_model_that_speaks_rubbish_is_told(made: Made, monkeypatch: pytest.Mon
     assert any("OFF: " in line for line in check_lines(text))
 
 
-def test_one_arm_of_several_is_checked_alone_and_a_large_run_in_part(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = made(profiles=("flaky-format",), repeats=2)
+def test_one_arm_of_several_is_checked_alone_and_a_large_run_in_part(repeated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loopbench.experiments.fit_profile.check.MAX_TRIALS", 20)
-    check = check_fit(folder, fit_run(folder, arms=["finish"]))
+    check = check_fit(repeated, fit_run(repeated, arms=["finish"]))
     assert {gap.loop for gap in check.gaps} == {"finish"}
     assert (check.tasks, check.repeats) == (10, 2)
     assert {gap.difference.n for gap in check.gaps} == {10}

@@ -24,6 +24,7 @@ from tests.experiments.fit_profile.helpers import (
     fitted_to,
     holds,
     known,
+    known_run,
     run,
     traces,
 )
@@ -59,7 +60,7 @@ def test_marks_of_injected_faults_are_not_read(disturbed, fitted):
 
 def test_a_clean_run_fits_a_clean_profile():
     for loop in LOOPS:
-        found = fitted_to(run([loop], load_profile("clean"), size=40, repeats=1))
+        found = fitted_to(run([loop], load_profile("clean"), size=24, repeats=1))
         assert not any((found.profile.rates, found.profile.forget, found.profile.weaknesses)), (loop, found.profile.rates)
         assert all(rate.count == 0 for rate in found.rates.values())
         bound = found.rates["wire.empty"].interval
@@ -69,7 +70,7 @@ def test_a_clean_run_fits_a_clean_profile():
 
 def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
     """Four equal arms: the same rates, and intervals as wide as one arm's."""
-    done = run(["bare"], known(), size=40)
+    done = known_run("bare")
     one = fitted_to(done)
     same = [trace | {"arm": f"arm {number}"} for trace in traces(done) for number in range(4)]
     four = fit_json(same, timed=False, paired=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.fit_profile.estimates import RateEstimate
@@ -19,6 +19,7 @@ from loopbench.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from loopbench.runs.store.files import RunError, write_manifest_json
 from loopbench.runs.store.journal import Journal
 from loopbench.runs.trial.setting import FinishedTrial
+from tests.cases import cases
 from tests.experiments.fit_profile.helpers import (
     fitted_to,
     known,
@@ -58,6 +59,7 @@ def estimates(draw: st.DrawFn) -> RateEstimate:
     return RateEstimate(draw(st.floats(0, points)), points, interval, draw(NOTES))
 
 
+@settings(max_examples=cases(10))
 @given(
     profiles(),
     st.fixed_dictionaries({kind: estimates() for kind in FAULT_KINDS}),

@@ -44,6 +44,20 @@ def fresh(tmp_path_factory) -> Callable[..., Results]:
     return lambda **config: made(tmp_path_factory.mktemp("fresh"), **config)
 
 
+@pytest.fixture(scope="session")
+def ran(fresh) -> Callable[..., Results]:
+    """Gives the run of built-in loops with these settings, which is made once: tests only read it."""
+    known: dict[str, Results] = {}
+
+    def run_once(**config: Any) -> Results:
+        key = repr(sorted(config.items()))
+        if key not in known:
+            known[key] = fresh(**config)
+        return known[key]
+
+    return run_once
+
+
 @pytest.fixture
 def altered(wind, tmp_path) -> Callable[..., Results]:
     """The run with other records, or another manifest; it has its traces still."""

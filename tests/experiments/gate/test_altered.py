@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from xml.etree import ElementTree
 
 import pytest
@@ -30,7 +31,7 @@ ALWAYS = f"await tools.call(ToolCall(move.calls[0].name, {{**move.calls[0].argum
 
 @pytest.fixture(scope="module")
 def changed(fresh, tmp_path_factory) -> Iterator[Callable[[str], tuple[Results, Baseline]]]:
-    """Makes a run of a first loop that calls in another way, and the baseline of the loop as it was."""
+    """Makes a run of a first loop that calls in another way, once for each way, and the baseline of the loop as it was."""
     folder = tmp_path_factory.mktemp("altering")
     made = new_loop("alters", folder)
     source = made.loop.read_text()
@@ -39,6 +40,7 @@ def changed(fresh, tmp_path_factory) -> Iterator[Callable[[str], tuple[Results, 
     asked = {"loops": (made.target,), "profiles": ("flaky-tools",), "workers": 1}
     blessed = bless(fresh(**asked))
 
+    @cache
     def make(call: str) -> tuple[Results, Baseline]:
         made.loop.write_text(source.replace(CALL, call))
         sys.modules.pop("alters", None)

@@ -66,8 +66,8 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
         assert "loopbench show" in said
 
 
-def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, fresh):
-    was = bless(fresh(repeats=1))
+def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, ran):
+    was = bless(ran(repeats=1))
     judged = judge(altered(stopping("crashed", "KeyError: 'x'")), was)
     assert not judged.paired
     assert [(change.trial, change.was, change.same_score) for change in judged.stops] == [
@@ -77,9 +77,9 @@ def test_a_crash_is_new_by_its_task_where_trials_have_no_counterparts(altered, f
     assert judge(altered(stopping("forced")), was).stops == ()
 
 
-def test_a_crash_in_the_place_of_a_trial_that_infrastructure_spoiled_is_new_and_stands_in_the_first_line(fresh):
+def test_a_crash_in_the_place_of_a_trial_that_infrastructure_spoiled_is_new_and_stands_in_the_first_line(ran):
     """The baseline knows no stop of it, and up to 2 % of an arm may be spoiled."""
-    found = fresh(loops=("bare",), profiles=("clean",), suite="arithmetic(size=60)")
+    found = ran(loops=("bare",), profiles=("clean",), suite="arithmetic(size=60)")
     first = found.records[0]
     was = bless(replace(found, records=(replace(first, status="errored", reason="provider: down"), *found.records[1:])))
     crashed = replace(first, stop="crashed", reason="KeyError: 'x'", scores={"accuracy": 0.0})

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate import bless, headline, judge
@@ -15,6 +15,7 @@ from loopbench.experiments.gate.output.line_words import effect_in_words
 from loopbench.experiments.gate.output.sentences import MAX_FIRST, further_lines
 from loopbench.metrics.gate import Bounds
 from loopbench.metrics.record import Record
+from tests.cases import cases
 from tests.experiments.gate.conftest import ALL, arm_of, failing
 from tests.experiments.gate.test_better_here import of_other_code
 
@@ -74,6 +75,7 @@ def wind_line(wind):
     return arm_of(judge(wind, bless(wind)), "bare/clean").lines[0]
 
 
+@settings(max_examples=cases(8))
 @given(st.integers(0, 12), st.integers(0, 12), st.sampled_from([None, "crashed", "max_steps"]), st.booleans())
 def test_the_first_line_is_short_and_no_line_is_without_its_full_stop(wind, wind_baseline, worse, dear, stop, claims):
     """Whatever the run lost: arms here have short names."""

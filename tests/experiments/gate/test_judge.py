@@ -95,14 +95,14 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     assert judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 1.1}).outcome == "pass"
 
 
-def test_the_same_scores_are_unchanged_only_where_nothing_is_left_to_chance(altered, baseline, fresh):
+def test_the_same_scores_are_unchanged_only_where_nothing_is_left_to_chance(altered, baseline, ran):
     """Else they are a sample, and a dozen tasks are too few of one."""
 
     def dearer(record: Record) -> Record:
         return replace(record, input_tokens=record.input_tokens + 1)
 
     assert judge(altered(dearer), baseline).outcome == "unchanged"
-    assert judge(fresh(repeats=2, seed=5), baseline).outcome == "undecided"
+    assert judge(ran(repeats=2, seed=5), baseline).outcome == "undecided"
     arms = {name: arm.model_copy(update={"model": "openai/m"}) for name, arm in baseline.arms.items()}
     sampled = baseline.model_copy(update={"arms": arms})
     assert judge(altered(dearer), sampled).outcome == "undecided"
@@ -158,8 +158,8 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
 # --- other seeds, repeats and loops ---
 
 
-def test_another_seed_pairs_tasks_and_not_trials(baseline, fresh):
-    judged = judge(fresh(repeats=2, seed=5), baseline)
+def test_another_seed_pairs_tasks_and_not_trials(baseline, ran):
+    judged = judge(ran(repeats=2, seed=5), baseline)
     assert not judged.paired
     assert judged.outcome != "identical"
     assert any(note.startswith("Another seed than in the baseline, 5, not 0") for note in judged.details)
@@ -168,8 +168,8 @@ def test_another_seed_pairs_tasks_and_not_trials(baseline, fresh):
     assert judged.same_result == 0
 
 
-def test_another_number_of_repeats_pairs_tasks_and_not_trials(baseline, fresh):
-    judged = judge(fresh(repeats=1), baseline)
+def test_another_number_of_repeats_pairs_tasks_and_not_trials(baseline, ran):
+    judged = judge(ran(repeats=1), baseline)
     assert not judged.paired
     assert any(note.startswith("Another number of repeats than in the baseline, 1, not 2") for note in judged.details)
     assert {line.tasks for line in judged.lines} == {12}
@@ -199,9 +199,9 @@ def test_another_limit_of_a_trial_or_another_rule_for_it_is_refused(altered, win
     assert judge(former, bless(former)).outcome == "identical"
 
 
-def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
-    was = bless(fresh(loops=("finish",)))
-    now = fresh(loops=("finish(parse_retries=0)",))
+def test_a_single_loop_under_the_same_conditions_is_the_counterpart(ran):
+    was = bless(ran(loops=("finish",)))
+    now = ran(loops=("finish(parse_retries=0)",))
     judged = judge(now, was)
     assert [(arm.arm, arm.baseline_arm) for arm in judged.arms] == [
         ("finish(parse_retries=0)/clean", "finish/clean"),
@@ -210,23 +210,23 @@ def test_a_single_loop_under_the_same_conditions_is_the_counterpart(fresh):
     assert "finish(parse_retries=0)/clean is held against finish/clean of the baseline." in judged.details
 
 
-def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, fresh):
-    lacking = fresh(loops=("bare", "react_extract"), repeats=2)
+def test_an_arm_that_the_run_lacks_is_refused_with_what_the_run_has(baseline, ran):
+    lacking = ran(loops=("bare", "react_extract"), repeats=2)
     refused(lacking, baseline, "the run has no arm for finish/clean and finish/flaky-tools of the baseline; it has bare/clean, ")
     refused(lacking, baseline, "run every loop of the baseline, as gate does without --loop, or bless a run of the one loop alone")
-    other = fresh(profiles=("clean", "flaky-format"), repeats=2)
+    other = ran(profiles=("clean", "flaky-format"), repeats=2)
     refused(other, baseline, "another profile than in the baseline: clean, flaky-format, not flaky-tools")
 
 
-def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, fresh):
-    judged = judge(wind, bless(fresh(loops=("bare",), repeats=2)))
+def test_an_arm_that_the_baseline_lacks_is_no_matter(wind, ran):
+    judged = judge(wind, bless(ran(loops=("bare",), repeats=2)))
     assert judged.outcome == "identical"
     assert "Not in the baseline, and not judged: finish/clean, finish/flaky-tools." in judged.notes
 
 
-def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fresh):
-    was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
-    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
+def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(ran):
+    was = bless(ran(loops=("finish",), profiles=("flaky-tools",)))
+    judged = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-tools",)), was)
     assert judged.outcome == "identical"
     assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
     (unseen,) = [step.say for step in next_steps(judged)]
@@ -234,9 +234,9 @@ def test_a_changed_loop_that_passes_is_told_with_the_faults_that_it_never_met(fr
     assert "--profile flaky-format and --profile provider-trouble, too" in unseen
 
 
-def test_faults_that_a_changed_loop_met_are_not_missed(fresh):
-    was = bless(fresh(loops=("finish",), profiles=("flaky-format", "flaky-tools")))
-    now = fresh(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
+def test_faults_that_a_changed_loop_met_are_not_missed(ran):
+    was = bless(ran(loops=("finish",), profiles=("flaky-format", "flaky-tools")))
+    now = ran(loops=("finish(list_tools_in_error=true)",), profiles=("flaky-format", "flaky-tools"))
     steps = [step.say for step in next_steps(judge(now, was))]
     assert [said.partition(";")[0] for said in steps] == ["In this run no provider failed"]
 
@@ -314,8 +314,8 @@ def test_a_changed_profile_from_a_file_is_refused_by_the_fields_that_changed(fre
     assert "own_profiles" not in to_text(bless(fresh(loops=("bare",), profiles=("clean",))))
 
 
-def test_other_tasks_are_refused(wind, fresh):
-    fewer = fresh(tasks=6, repeats=2)
+def test_other_tasks_are_refused(wind, ran):
+    fewer = ran(tasks=6, repeats=2)
     refused(fewer, bless(wind), "other tasks: 6 of the baseline are left out, such as arithmetic-0007")
     refused(wind, bless(fewer), "other tasks: 6 are not in the baseline, such as arithmetic-0007")
 
@@ -391,9 +391,9 @@ def test_tasks_that_got_better_or_stopped_otherwise_are_told_after_those_that_go
     assert [item.cause for item in judged.tasks[1:]] == [None, None]
 
 
-def test_the_first_difference_is_where_the_courses_part(fresh):
-    was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
-    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was)
+def test_the_first_difference_is_where_the_courses_part(ran):
+    was = bless(ran(loops=("finish",), profiles=("flaky-format",)))
+    judged = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was)
     lost = [change for change in judged.tasks if change.became == "worse"]
     assert lost
     assert {change.cause for change in lost} == {"parse"}
@@ -416,9 +416,9 @@ def test_code_of_ones_own_behind_the_suite_that_changed_is_noted(wind, baseline)
     assert headline(judged).startswith("identical: behaviour unchanged")  # whatever changed, it did no harm
 
 
-def test_a_regression_names_the_options_that_changed_too(fresh):
-    was = bless(fresh(loops=("finish",), profiles=("flaky-format",)))
-    judged = judge(fresh(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
+def test_a_regression_names_the_options_that_changed_too(ran):
+    was = bless(ran(loops=("finish",), profiles=("flaky-format",)))
+    judged = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, metrics={"accuracy": 0.0})
     assert judged.outcome not in ("identical", "pass")
     assert "finish: parse_retries is 0 now, 2 by default in the baseline." in judged.notes
 
@@ -431,9 +431,9 @@ def test_a_long_value_of_an_option_is_shortened(wind, baseline):
     assert len(said) < 200
 
 
-def test_the_recipe_of_a_gate_that_leaves_much_open_ends_in_the_gate_with_the_same_loops_and_rules(fresh):
-    was = bless(fresh(loops=("finish",), profiles=("flaky-tools",)))
-    now = fresh(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
+def test_the_recipe_of_a_gate_that_leaves_much_open_ends_in_the_gate_with_the_same_loops_and_rules(ran):
+    was = bless(ran(loops=("finish",), profiles=("flaky-tools",)))
+    now = ran(loops=("finish(max_steps=5)",), profiles=("flaky-tools",))
     judged = judge(now, was, metrics={"accuracy": 0.01, "tokens": 0.1}, alpha=0.01, path=Path("b.json"))
     assert judged.outcome == "worse here"
     recipe = [line for line in paragraphs(judged) if line.startswith("loopbench ")]

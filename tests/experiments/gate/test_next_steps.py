@@ -21,25 +21,25 @@ FLAKY = {"loops": ("bare",), "profiles": ("flaky-tools",), "repeats": 2}
 
 
 @pytest.fixture(scope="module")
-def of_bare(fresh) -> Results:
+def of_bare(ran) -> Results:
     """One loop under one profile."""
-    made: Results = fresh(**FLAKY)
+    made: Results = ran(**FLAKY)
     return made
 
 
 @pytest.fixture(scope="module")
-def cases(fresh, of_bare) -> dict[str, GateResult]:
+def cases(ran, of_bare) -> dict[str, GateResult]:
     """A judgement of each kind."""
     was, other = bless(of_bare), of_other_code(bless(of_bare))
-    impatient = fresh(**FLAKY | {"loops": ("bare(max_consecutive_errors=1)",)})
+    impatient = ran(**FLAKY | {"loops": ("bare(max_consecutive_errors=1)",)})
     path, (first, second, *_) = Path("b.json"), solved(of_bare)
     return {
         "identical": judge(of_bare, was, path=path),
         "pass": judge(without(of_bare, first), other, path=path, metrics={"accuracy": 0.9}),
-        "worse here": judge(fresh(**FLAKY | {"loops": ("bare(max_consecutive_errors=2)",)}), was, path=path),
+        "worse here": judge(ran(**FLAKY | {"loops": ("bare(max_consecutive_errors=2)",)}), was, path=path),
         "regression": judge(impatient, was, path=path, alpha=0.4),
-        "seed alone": judge(fresh(**FLAKY, seed=5), was, path=path),
-        "seed and loop": judge(fresh(**FLAKY, seed=5), other, path=path),
+        "seed alone": judge(ran(**FLAKY, seed=5), was, path=path),
+        "seed and loop": judge(ran(**FLAKY, seed=5), other, path=path),
         "undecided": judge(without(of_bare, first), of_other_code(bless(without(of_bare, second))), path=path),
     }
 
@@ -160,7 +160,7 @@ def test_a_server_is_told_in_short(cases, name):
     assert "loopbench compare" not in to_junit(judged)
 
 
-def test_tasks_of_several_arms_are_counted_as_what_they_are(altered, baseline, fresh):
+def test_tasks_of_several_arms_are_counted_as_what_they_are(altered, baseline, ran):
     """A task that both profiles lost is two pairs."""
     both = judge(altered(lambda record: failing(task(1), arm=record.arm)(record)), baseline)
     assert both.unit == "task-arm pair"

@@ -26,6 +26,7 @@ def cells(found):
     return {record.key: record.status for record in found.records}
 
 
+@settings(max_examples=cases(12))
 @given(ROWS)
 def test_every_cell_is_accounted_for(kit, rows):
     found = kit.imported(kit.put(table(rows), ".csv"))
@@ -35,6 +36,7 @@ def test_every_cell_is_accounted_for(kit, rows):
     assert sorted((r.arm, r.task, int(r.accuracy)) for r in scored) == sorted(rows)
 
 
+@settings(max_examples=cases(12))
 @given(ROWS, st.data())
 def test_a_table_in_pieces_is_the_table(kit, rows, data):
     counted = [

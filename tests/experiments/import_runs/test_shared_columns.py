@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs import GivenRows, ImportRequest, ReadingOptions, import_files, parse_map
 from loopbench.experiments.import_runs.shared_columns import OTHER_TASKS, task_column_hint
+from tests.cases import cases
 
 HEAD = "id,case name,seed,level,score,question"
 
@@ -19,6 +20,7 @@ def table(kit, prefix, questions, head=HEAD):
     return kit.put("\n".join([head, *rows]), ".csv")
 
 
+@settings(max_examples=cases(12))
 @given(st.integers(4, 12), st.integers(1, 3))
 def test_the_column_with_the_most_values_in_common_is_told_and_typing_it_compares(kit, tasks, repeats):
     asked = [f"q{n}" for n in range(tasks)] * repeats

@@ -7,7 +7,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench import load
@@ -15,6 +15,7 @@ from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, Sco
 from loopbench.experiments.import_runs.columns import COLUMNS
 from loopbench.experiments.import_runs.foreign_trials import ONLY_OURS
 from loopbench.metrics.summary import METRICS
+from tests.cases import cases
 
 HEAD = "arm,task,repeat,score\n"
 
@@ -115,6 +116,7 @@ def test_a_count_of_one_kind_of_tokens_is_kept_and_the_total_is_unknown(tmp_path
     assert found[f"{other}_tokens"].isna().tolist() == found["tokens"].isna().tolist() == [True, True, False, False]
 
 
+@settings(max_examples=cases(12))
 @given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
 def test_every_row_is_a_record_and_says_what_the_row_says(kit, rows, delimiter, encoding):
     found = kit.imported(kit.put(as_csv(rows, delimiter, encoding), ".csv"))
@@ -135,6 +137,7 @@ def test_every_row_is_a_record_and_says_what_the_row_says(kit, rows, delimiter, 
     assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
 
 
+@settings(max_examples=cases(12))
 @given(st.permutations(["a,x,0,1", "a,x,1,0", "a,y,0,0", "a,y,1,1", "b,x,0,1", "b,x,1,1", "b,y,0,0", "b,y,1,0"]))
 def test_the_order_of_rows_means_nothing(kit, rows):
     ordered = kit.imported(kit.put(HEAD + "\n".join(sorted(rows)), ".csv"))
@@ -299,6 +302,7 @@ def test_the_text_of_an_error_says_that_it_ended_the_trial(kit, name):
     assert counted == {"v": ("scored", 1.0), "w": ("scored", 0.0), "x": ("errored", 0.0), "y": ("scored", 0.0)}
 
 
+@settings(max_examples=cases(12))
 @given(trials)
 def test_a_json_array_is_the_table_of_its_rows(kit, rows):
     lines = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))

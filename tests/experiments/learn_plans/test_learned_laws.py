@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.suite import task_problems
 from loopbench.datasets.validity import planned_answer, replay
+from tests.cases import cases
 from tests.experiments.learn_plans.helpers import (
     DESIGNS,
     FUNCTIONS,
@@ -25,7 +26,7 @@ from tests.experiments.learn_plans.helpers import (
 )
 
 
-@slow
+@settings(slow, max_examples=cases(12))
 @given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), loops=st.sampled_from([("bare",), ("finish", "phased")]))
 def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):
     """The law: scripted run → traces → plans that replay, score 1.0 and make the same calls; the same again the second time."""

@@ -63,7 +63,7 @@ events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_siz
 questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
 
 
-@settings(max_examples=cases(75), deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(events=events, question=questions, any_order=st.booleans(), kind=st.sampled_from(["json", "text", "other"]))
 def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_not(events, question, any_order, kind: Kind):
     query = Query(question, question)
@@ -86,7 +86,7 @@ def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_no
     assert [dict(step.arguments) for step in draft.steps] == [dict(call.arguments) for call in made]
 
 
-@settings(slow, max_examples=40)
+@settings(slow, max_examples=cases(20))
 @given(
     events=st.lists(tool_events | st.just(ASK), max_size=5),
     answer=json_values,

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.experiments.optimize.log import JsonLinesLog, log_digest, read_log
 from loopbench.runs.store.files import RunError
+from tests.cases import cases
 from tests.sealing import reseal
 
 json_values = st.recursive(
@@ -21,6 +22,7 @@ json_values = st.recursive(
 lines = st.lists(st.dictionaries(st.text(), json_values, max_size=3), max_size=6)
 
 
+@settings(max_examples=cases(12))
 @given(lines, lines, st.binary(max_size=20).filter(lambda torn: b"\n" not in torn))
 def test_what_was_written_is_read_and_a_torn_end_is_cut_off(
     tmp_path_factory: pytest.TempPathFactory, first: list[dict[str, Any]], second: list[dict[str, Any]], torn: bytes
@@ -34,6 +36,7 @@ def test_what_was_written_is_read_and_a_torn_end_is_cut_off(
     assert [*read_log(path)] == [*first, *second]
 
 
+@settings(max_examples=cases(12))
 @given(lines, st.randoms(use_true_random=False))
 def test_a_digest_does_not_depend_on_the_order(
     tmp_path_factory: pytest.TempPathFactory, made: list[dict[str, Any]], draw: Any

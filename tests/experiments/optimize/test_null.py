@@ -44,7 +44,7 @@ def drawn(found: OptimizationResult) -> dict[tuple[str, str], list[Any]]:
 @pytest.mark.parametrize("optimizer", ["LabeledFewShot", "BootstrapFewShot", "COPRO(breadth=2, depth=1)"])
 def test_without_a_weakness_equal_draws_give_equal_trials(null: ModuleType, tmp_path: Path, optimizer: str, profile: str) -> None:
     loops = ("bare", "react_extract")
-    found = null.optimized(loops, optimizer, profile, tmp_path, train=6, dev=1, tasks=8)
+    found = null.optimized(loops, optimizer, profile, tmp_path, train=4, dev=1, tasks=4)
     assert all(not design.is_unchanged for design in found.designs if not optimizer.startswith("COPRO"))
     assert all(len(told) == 2 and told[0] == told[1] for told in drawn(found).values())
     assert found.gains is not None

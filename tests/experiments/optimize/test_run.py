@@ -33,7 +33,7 @@ def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
     """A configuration: bare, few tasks, a weakness that examples teach away, without MLflow."""
     defaults: dict[str, Any] = {
         "loops": ("bare",),
-        "suite": "arithmetic(size=40)",
+        "suite": "arithmetic(size=24)",
         "profiles": ("teachable",),
         "optimizer": "BootstrapFewShotWithRandomSearch(num_candidate_programs=1)",
         "train": 8,

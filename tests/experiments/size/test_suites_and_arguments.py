@@ -136,7 +136,7 @@ def test_bad_arguments_are_told_by_their_flag(pilot, wanted, says):
         sized(pilot({"a": solves(0.5)}), **wanted)
 
 
-@settings(deadline=None, max_examples=cases(20))
+@settings(deadline=None, max_examples=cases(12))
 @given(
     shares=st.lists(st.lists(st.sampled_from([0.0, 0.3, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=3),
     tasks=st.integers(2, 12),

@@ -11,7 +11,7 @@ from loopbench.runs.store.traces import Traces
 
 
 def test_noise_that_was_passed_on_is_named_as_what_made_the_call_impossible(tmp_path):
-    config = CompareConfig(loops=("phased",), profiles=("flaky-tools",), tasks=60, runs=tmp_path, mlflow=False)
+    config = CompareConfig(loops=("phased",), profiles=("flaky-tools",), tasks=24, runs=tmp_path, mlflow=False)
     experiment = prepare(config)
     run(experiment, Unwatched())
     found = results(experiment.folder)
