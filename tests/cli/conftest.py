@@ -82,12 +82,7 @@ class BareMachine:
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start a command; `more`: variables of its environment."""
-        environment = self.environment(**more)
-        if "PYTHONHASHSEED" not in more:
-            return start_command(arguments, self.folder, environment)
-        command = [sys.executable, "-m", "loopbench", *arguments]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=environment, **pipes)
+        return start_command(arguments, self.folder, self.environment(**more))
 
     def ended(self, child: subprocess.Popen[str]) -> Ended:
         """Wait for the end of a command."""
@@ -110,11 +105,11 @@ class BareMachine:
 
     def only_run(self) -> Path:
         """Return the one run directory, as soon as it has a line of results."""
-        for _ in range(1_200):
+        for _ in range(6_000):
             found = [path.parent for path in (self.folder / "runs").glob("*/trials.jsonl") if path.stat().st_size]
             if found:
                 return found[0]
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise AssertionError("no run has begun")
 
 
