@@ -171,10 +171,10 @@ def at_one_sitting(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def wait_for_rollouts(folder: Path, size: int) -> None:
-    for _ in range(1_200):
+    for _ in range(6_000):
         if any(path.stat().st_size > size for path in folder.glob("runs/*/designs/*/rollouts.jsonl")):
             return
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise AssertionError("no rollout has ended")
 
 
