@@ -91,10 +91,12 @@ def _before_arguments(command: Sequence[str]) -> Sequence[str]:
     return [word for word in command[: command.index("-m") + 2] if word != "-m"]
 
 
-def start_command(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], **pipes: Any) -> subprocess.Popen[str]:
-    """Start `loopbench` with these arguments, in a folder, with nothing else in its environment."""
+def start_command(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, module: str = "loopbench", **pipes: Any
+) -> subprocess.Popen[str]:
+    """Start `loopbench`, or another module, with these arguments, in a folder, with nothing else in its environment."""
     taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
-    return Prepared([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=environment, **taken)
+    return Prepared([sys.executable, "-m", module, *arguments], cwd=folder, env=environment, **taken)
 
 
 def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bool = False) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -116,9 +117,10 @@ def left_on_disk(folder: Path, skipped: frozenset[str]) -> Iterator[tuple[str, b
             yield str(path.relative_to(folder)), data
 
 
-def spellings(secret: str) -> tuple[bytes, ...]:
+@functools.cache
+def spellings(secret: str) -> frozenset[bytes]:
     plain = secret.encode()
-    return plain, plain.replace(b" ", b"+"), plain.replace(b" ", b"%20"), base64.b64encode(plain)[:-4]
+    return frozenset((plain, plain.replace(b" ", b"+"), plain.replace(b" ", b"%20"), base64.b64encode(plain)[:-4]))
 
 
 def leaks(name: str, data: bytes) -> list[str]:
