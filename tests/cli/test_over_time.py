@@ -218,10 +218,12 @@ main()
 
 def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
     small = ["compare", "--loop", "bare", *BRIEF, "--repeats", "20"]
-    ended = subprocess.run([sys.executable, "-c", FULL, *small], cwd=here, capture_output=True, text=True)
-    assert (ended.returncode, "Traceback" in ended.stderr) == (130, False), ended.stderr
+    (here / "full_disk.py").write_text(FULL)
+    with process(here, *small, module="full_disk") as child:
+        _, said = child.communicate()
+    assert (child.returncode, "Traceback" in said) == (130, False), said
     run = only_run(here)
-    hint = ended.stderr.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
+    hint = said.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
     assert hint.partition("trials are left; go on with\n")[2].splitlines()[0] == f"  loopbench resume runs/{run.name}"
     assert loopbench("resume", run.name, "-q", "--json").json["complete"] is True
 
