@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
+import importlib
 import itertools
 import json
 import os
@@ -26,6 +28,9 @@ import pytest
 from _pytest.capture import FDCapture
 from _pytest.config import create_terminal_writer
 
+MANY = 1_000
+"""Tests from which on it pays to import what takes long before the forks are there, which would import it one by one."""
+TAKE_LONG = ("dspy", "mcp", "mlflow.store.tracking.sqlalchemy_store", "pandas", "statsmodels.api")
 LIVENESS_S = 1.0
 """Seconds between two looks at whether forks live: what a test has started may hold a dead fork's connection open."""
 
@@ -47,8 +52,19 @@ def run_in_forks(session: pytest.Session, count: int) -> bool:
     if session.testsfailed and not session.config.option.continue_on_collection_errors:
         raise session.Interrupted(f"{session.testsfailed} errors during collection")
     if not session.config.option.collectonly:
+        if len(session.items) >= MANY:
+            _import_what_takes_long()
         _Crew(session).work(count)
     return True
+
+
+def _import_what_takes_long() -> None:
+    """Import it for all forks, and for what they fork; each is left out where it is not installed."""
+    for name in TAKE_LONG:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:

@@ -26,6 +26,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +46,8 @@ _LATER = (
     "loopbench.datasets.arithmetic",
     "loopbench.metrics.scorers.numeric",
     "loopbench.runs.engine.worker",
+    "numpy.ma",
+    "numpy.random",
 )
 """What most commands of the tests, and workers, import only once they need it."""
 
@@ -88,10 +91,12 @@ def _before_arguments(command: Sequence[str]) -> Sequence[str]:
     return [word for word in command[: command.index("-m") + 2] if word != "-m"]
 
 
-def start_command(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], **pipes: Any) -> subprocess.Popen[str]:
-    """Start `loopbench` with these arguments, in a folder, with nothing else in its environment."""
+def start_command(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, module: str = "loopbench", **pipes: Any
+) -> subprocess.Popen[str]:
+    """Start `loopbench`, or another module, with these arguments, in a folder, with nothing else in its environment."""
     taken = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **pipes}
-    return Prepared([sys.executable, "-m", "loopbench", *arguments], cwd=folder, env=environment, **taken)
+    return Prepared([sys.executable, "-m", module, *arguments], cwd=folder, env=environment, **taken)
 
 
 def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bool = False) -> str:
@@ -150,6 +155,20 @@ def _import_all() -> None:
         importlib.import_module(module.name)
     for name in _LATER:
         importlib.import_module(name)
+    _make_what_most_make()
+
+
+def _make_what_most_make() -> None:
+    """Make what most commands make once they need it, and what is the same in all: validators of settings, templates of pages."""
+    models = deque(importlib.import_module("pydantic").BaseModel.__subclasses__())
+    while models:
+        model = models.popleft()
+        models.extend(model.__subclasses__())
+        if model.__module__.startswith("loopbench."):
+            model.model_rebuild()
+    environment = importlib.import_module("loopbench.reports.html.page")._environment()
+    for template in environment.list_templates(extensions=("jinja",)):
+        environment.get_template(template)
 
 
 def _fork_on_request(asking: socket.socket) -> dict[str, Any]:

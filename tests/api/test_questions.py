@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +31,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from tests.docs.pages import output_of
+from tests.prepared import said_by
 
 
 @pytest.fixture
@@ -285,15 +286,19 @@ for loop in (Mine, RepeatGuard(Mine())):
 """
 
 
-def test_a_class_of_a_script_runs_and_is_refused_by_workers(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(runs=str(tmp_path / "runs")))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
-    first, second, third = done.stdout.splitlines()
+@pytest.fixture(scope="module")
+def of_script(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder `runs` of the script, and the lines that it prints."""
+    folder = tmp_path_factory.mktemp("script")
+    (folder / "script.py").write_text(SCRIPT.format(runs=str(folder / "runs")))
+    return folder / "runs", said_by(folder, {"PATH": os.defpath}, "script.py", quiet=True).splitlines()
+
+
+def test_a_class_of_a_script_runs_and_is_refused_by_workers(of_script: tuple[Path, list[str]]) -> None:
+    first, second, third = of_script[1]
     assert first.startswith("__main__:Mine(max_steps=9)/clean: accuracy 1.000")
     assert second.startswith("loops: Mine is defined in the running script or notebook, where worker processes cannot import it")
     assert third == second
-    assert done.stderr == ""
 
 
 @pytest.fixture
@@ -402,11 +407,8 @@ def test_the_conclusion_says_why_trials_are_errored(quiet: dict[str, Any]) -> No
 # --- a run whose loop was in a script ---
 
 
-def test_a_run_of_a_script_says_that_its_loop_cannot_be_loaded_again(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(runs=str(tmp_path / "runs")))
-    subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
-    folder = next((tmp_path / "runs").glob("*/manifest.json")).parent
+def test_a_run_of_a_script_says_that_its_loop_cannot_be_loaded_again(of_script: tuple[Path, list[str]]) -> None:
+    folder = next(of_script[0].glob("*/manifest.json")).parent
     for allowed in ((), ("__main__:Mine",)):
         with pytest.raises(ValueError, match="was defined in a script or in a session and cannot be loaded again here") as raised:
             reopen(folder, Permissions(allowed))

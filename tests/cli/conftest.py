@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -82,12 +83,7 @@ class BareMachine:
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start a command; `more`: variables of its environment."""
-        environment = self.environment(**more)
-        if "PYTHONHASHSEED" not in more:
-            return start_command(arguments, self.folder, environment)
-        command = [sys.executable, "-m", "loopbench", *arguments]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=environment, **pipes)
+        return start_command(arguments, self.folder, self.environment(**more))
 
     def ended(self, child: subprocess.Popen[str]) -> Ended:
         """Wait for the end of a command."""
@@ -110,11 +106,11 @@ class BareMachine:
 
     def only_run(self) -> Path:
         """Return the one run directory, as soon as it has a line of results."""
-        for _ in range(1_200):
+        for _ in range(6_000):
             found = [path.parent for path in (self.folder / "runs").glob("*/trials.jsonl") if path.stat().st_size]
             if found:
                 return found[0]
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise AssertionError("no run has begun")
 
 
@@ -139,13 +135,29 @@ def compare(loopbench):
     return call
 
 
+@pytest.fixture(scope="session")
+def kept() -> dict[tuple[str, ...], Path]:
+    """What `compare` was asked → a directory with the run, and its baseline as b.json."""
+    return {}
+
+
 @pytest.fixture
-def blessed(loopbench, compare):
-    """Blesses a new run of one loop as b.json, and gives its directory."""
+def blessed(loopbench, compare, kept, tmp_path_factory):
+    """Blesses a run of one loop as b.json, and gives its directory. It is made once where it is of built-in loops alone."""
 
     def call(*arguments):
-        run = compare(*(arguments or ("--loop", "finish", "--profile", "flaky-format")))
+        asked = arguments or ("--loop", "finish", "--profile", "flaky-format")
+        can_be_kept = not Path("runs").exists() and not any(":" in word or word == "--cassette" for word in asked)
+        if can_be_kept and asked in kept:
+            shutil.copytree(kept[asked], ".", dirs_exist_ok=True)
+            (run,) = (Path.cwd() / "runs").iterdir()
+            return str(run)
+        run = compare(*asked)
         assert loopbench("bless", run, "--output", "b.json").code == 0
+        if can_be_kept:
+            kept[asked] = tmp_path_factory.mktemp("kept")
+            shutil.copytree("runs", kept[asked] / "runs")
+            shutil.copy("b.json", kept[asked])
         return run
 
     return call

@@ -36,7 +36,7 @@ FIGURES = ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped
 COMMON = ("--no-mlflow", "-q", "--json")
 
 
-@pytest.mark.parametrize("suite", ["errands(size=12)", "repairs(size=6)"])
+@pytest.mark.parametrize("suite", ["errands(size=6)", "repairs(size=6)"])
 def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, loopbench, here):
     assert {name.partition("(")[0] for name in DESIGNS} <= set(loop_names())
     run = loopbench("compare", *COMMON, "--suite", suite, *loops(*DESIGNS, PARALLEL)).json
@@ -49,7 +49,7 @@ def test_in_clean_air_no_design_loses_or_doubles_a_call(suite, loopbench, here):
 
 
 def test_calls_made_too_early_are_wrong_where_they_run_at_once(loopbench, here, profile):
-    run = loopbench("compare", *COMMON, "--suite", "errands(size=12)", *loops(*DESIGNS, PARALLEL), "--profile",
+    run = loopbench("compare", *COMMON, "--suite", "errands(size=6)", *loops(*DESIGNS, PARALLEL), "--profile",
                     profile("calls.too_early")).json  # fmt: skip
     for arm in run["arms"]:
         overlapped = figures(arm)["calls_overlapped"]

@@ -15,7 +15,7 @@ from loopbench.models.native import NATIVE
 from loopbench.protocol import Message, Request, Role, ToolSpec
 
 AGENTS = Path(__file__).parents[1] / "programs" / "light_agents.py"
-TINY = ("-q", "--tasks", "6", "--profile", "clean", "--profile", "flaky-tools")
+TINY = ("-q", "--tasks", "3", "--profile", "clean", "--profile", "flaky-tools")
 
 
 def test_the_values_are_those_of_the_run_and_the_check(loopbench, here):

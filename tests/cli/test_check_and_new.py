@@ -193,7 +193,7 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     path = {"PATH": os.defpath, "HOME": str(tmp_path / "home"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     check, compare = (["-m", *command] for command in next_commands if command[0] == "loopbench")
     said_by(tmp_path, path, *check)
-    compared = said_by(tmp_path, path, *compare, "--tasks", "30", "--no-mlflow", "--quiet", "--json")
+    compared = said_by(tmp_path, path, *compare, "--tasks", "12", "--no-mlflow", "--quiet", "--json")
     arms = {arm["loop"]: arm["accuracy"]["value"] for arm in json.loads(compared)["arms"]}
     assert arms["my_loop:MyLoop"] != arms["bare"]  # a first comparison shows something
     measured = said_by(tmp_path, path, *compare[:-1], "measured-2024", "--tasks", "2", "--no-mlflow", "--quiet", "--json")

@@ -59,7 +59,7 @@ def test_the_recipes_work(loopbench, here):
 
     (here / "baselines").mkdir()
     for words in commands(blocks("sh")[0]):
-        fewer = ("--tasks", "24") if words[0] == "compare" else ()  # of the page's 300
+        fewer = ("--tasks", "8") if words[0] == "compare" else ()  # of the page's 300
         assert loopbench(*words, *fewer).code == 0
     assert (here / "baselines" / "mine.json").is_file()
 

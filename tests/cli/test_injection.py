@@ -81,7 +81,7 @@ def test_a_defence_is_an_ablation(loopbench, here):
     factors = ("--factor", "results=plain,marked", "--factor", "tools=all,needed")
     asked = (
         "--suite",
-        "arithmetic(size=30)",
+        "arithmetic(size=20)",
         "--profile",
         "injected",
         "--metric",

@@ -60,7 +60,7 @@ FEEDBACK_DROPPED = Mutant(
     "flaky-format",
     "parse",
     r"replies [\d, ]+ and \d+ could not be read( \([^)]*\))?; the next prompt did not show the error; then the error valve ended",
-    tasks=80,
+    tasks=48,
 )
 """An unreadable reply is kept, and the model never told what was wrong with it."""
 
@@ -86,7 +86,7 @@ HISTORY_TRUNCATED = Mutant(
     "clean",
     "lost observation",
     r"called \w+\(.*\) again at reply \d+, whose result had been cut out of the prompt",
-    tasks=40,
+    tasks=28,
 )
 """The model sees the question and the last two exchanges only."""
 

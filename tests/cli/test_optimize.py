@@ -25,14 +25,21 @@ from tests.sealing import reseal
 SOURCE = Path(package.__file__).parents[1]
 SMALL = ["--suite", "arithmetic(size=60)", "--profile", "teachable", "--train", "6", "--dev", "6", "--test", "10", "--repeats", "1"]
 QUICK = [*SMALL, "--optimizer", "BootstrapFewShot", "--budget", "120calls", "--no-mlflow"]
-MORE = [*SMALL, "--suite", "arithmetic(size=150)", "--train", "30"]
-LONG = [*MORE, "--optimizer", "COPRO(breadth=10, depth=3)", "--budget", "20000calls", "--no-mlflow"]
-"""Seconds of search: a log is brought to the disk once a second, and a kill has to come before its end."""
+LONG = [*SMALL, "--train", "16", "--optimizer", "COPRO(breadth=6, depth=3)", "--budget", "20000calls", "--no-mlflow"]
+"""A search of some hundred rollouts, which an interruption and a kill cut into pieces."""
+EAGER = """
+import loopbench.__main__
+from loopbench.experiments.optimize import log
+log.MAX_UNSYNCED = 8
+loopbench.__main__.main()
+"""
+"""The command, whose log of rollouts is written at every eighth of them: 256 of them would be most of a search this long."""
 
 
-def process(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def process(folder: Path, *arguments: str, module: str = "loopbench") -> subprocess.Popen[str]:
     """Of a bare machine."""
-    return start_command(arguments, folder, {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(SOURCE)})
+    given = {"PATH": os.defpath, "HOME": str(folder / "home"), "PYTHONPATH": str(SOURCE)}
+    return start_command(arguments, folder, given, module=module)
 
 
 @dataclass(frozen=True)
@@ -150,9 +157,10 @@ def test_a_whole_optimization_is_only_printed_again_by_resume(ran, loopbench):
 def stopped(tmp_path: Path) -> Iterator[Any]:
     """Starts a command and leaves none running."""
     started: list[subprocess.Popen[str]] = []
+    (tmp_path / "eager.py").write_text(EAGER)
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        started.append(process(tmp_path, *arguments))
+        started.append(process(tmp_path, *arguments, module="eager"))
         return started[-1]
 
     yield start
@@ -171,10 +179,10 @@ def at_one_sitting(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def wait_for_rollouts(folder: Path, size: int) -> None:
-    for _ in range(1_200):
+    for _ in range(6_000):
         if any(path.stat().st_size > size for path in folder.glob("runs/*/designs/*/rollouts.jsonl")):
             return
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise AssertionError("no rollout has ended")
 
 

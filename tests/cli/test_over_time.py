@@ -125,7 +125,7 @@ def test_more_tasks_than_there_are_are_refused_with_the_way_to_get_them(loopbenc
 
 @pytest.mark.thorough
 def test_an_extension_that_is_killed_anywhere_loses_nothing(loopbench, here):
-    small = ["--no-mlflow", "--suite", "arithmetic(size=60)", "--quiet"]
+    small = ["--no-mlflow", "--suite", "arithmetic(size=20)", "--quiet"]
     whole = loopbench("compare", "--loop", "bare", "--repeats", "8", *small, "--runs", "whole", "--json").json
     loopbench("compare", "--loop", "bare", *small)
     run = only_run(here)
@@ -218,10 +218,12 @@ main()
 
 def test_a_full_disk_leaves_the_command_that_goes_on(loopbench, here):
     small = ["compare", "--loop", "bare", *BRIEF, "--repeats", "20"]
-    ended = subprocess.run([sys.executable, "-c", FULL, *small], cwd=here, capture_output=True, text=True)
-    assert (ended.returncode, "Traceback" in ended.stderr) == (130, False), ended.stderr
+    (here / "full_disk.py").write_text(FULL)
+    with process(here, *small, module="full_disk") as child:
+        _, said = child.communicate()
+    assert (child.returncode, "Traceback" in said) == (130, False), said
     run = only_run(here)
-    hint = ended.stderr.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
+    hint = said.rpartition("File too large; what was written before is whole, and the run can be resumed: ")[2]
     assert hint.partition("trials are left; go on with\n")[2].splitlines()[0] == f"  loopbench resume runs/{run.name}"
     assert loopbench("resume", run.name, "-q", "--json").json["complete"] is True
 
@@ -332,7 +334,7 @@ def test_a_run_that_is_judged_again_tells_before_and_after(loopbench, here, monk
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_leaves_a_run_that_can_be_resumed(here, number):
-    with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200") as child:
+    with running(here, "compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "20") as child:
         child.send_signal(number)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130, said
@@ -353,7 +355,7 @@ def test_ctrl_c_in_the_first_moments_prints_no_traceback(here, delay):
         sys.argv[0] = "loopbench"
         own.main()
     """)
-    long = ["compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "200"]
+    long = ["compare", "--loop", "bare", "--no-mlflow", "--suite", "arithmetic(size=300)", "--repeats", "20"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": here}
     with subprocess.Popen([sys.executable, "-c", started, *long], **pipes) as child:
         assert child.stdout is not None

@@ -167,7 +167,7 @@ def test_an_optimization_is_no_pilot_before_its_test(loopbench, here):
 
 # --- looks ---
 
-FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=200)")
+FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=80)")
 
 
 def test_a_run_that_is_decided_stops_and_says_so(loopbench):
@@ -187,7 +187,7 @@ def test_a_run_that_is_decided_stops_and_says_so(loopbench):
 
 
 def test_looks_may_stand_in_the_configuration(loopbench, here):
-    (here / "c.toml").write_text('loops = ["bare", "react_extract"]\nsuite = "arithmetic(size=20)"\nlooks = 2\n')
+    (here / "c.toml").write_text('loops = ["bare", "react_extract"]\nsuite = "arithmetic(size=6)"\nlooks = 2\n')
     assert loopbench("compare", "--config", "c.toml", "--json", *QUIET).json["looks"]["planned"] == 2
     assert loopbench("compare", "--config", "c.toml", "--looks", "5", "--json", *QUIET).json["looks"]["planned"] == 5
 

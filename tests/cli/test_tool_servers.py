@@ -49,8 +49,8 @@ def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(loopbe
 
 @pytest.mark.thorough
 def test_the_same_digest_at_any_concurrency_and_in_workers(loopbench, server):
-    flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "2", *QUIET)
-    ways = (("--concurrency", "1"), ("--concurrency", "4"), ("--workers", "2"))
+    flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "4", *QUIET)
+    ways = (("--concurrency", "1"), ("--concurrency", "4", "--workers", "2"))  # each worker has several trials at once
     digests = {loopbench(*flags, *more).json["digest"] for more in ways}
     assert len(digests) == 1
 

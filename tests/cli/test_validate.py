@@ -51,7 +51,7 @@ def folder() -> Path:
     return next(path for path in Path("runs").iterdir() if (path / "trials.jsonl").exists())
 
 
-def test_a_run_is_validated_and_the_report_shows_it(ran) -> None:
+def test_a_run_is_validated_and_the_report_shows_it(ran, few) -> None:
     found = ran("validate", "latest")
     assert found.code == 0, found.err
     assert found.out.split(":")[0] in ("Good", "Weak", "Order right, level wrong", "Poor")

@@ -434,7 +434,7 @@ def test_a_trial_that_hangs_is_told_at_once_whatever_pytest_captures(pytester, c
 
 def test_workers_of_xdist_tell_the_summary(pytester, blessed):
     pytester.makepyfile(test_telling=TELLS)
-    ended = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", "--junitxml", "out.xml")
+    ended = pytester.runpytest_subprocess("-n", "1", "-p", "no:cacheprovider", "--junitxml", "out.xml")
     ended.assert_outcomes(passed=2)
     ended.stderr.fnmatch_lines(["loop_gate: a trial hangs"])
     ended.stdout.fnmatch_lines(["test_mine.py::test_agent: identical: *"])
