@@ -33,7 +33,7 @@ import numpy as np
 from . import special
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
-from .comparison import MARGIN
+from .pairs import MARGIN
 from .record import Record
 from .record_table import records_by_arm
 from .statistics import ALPHA, Clusters, Floats, Interval, independent_difference

@@ -143,7 +143,7 @@ class ModelExchange:
 
     @classmethod
     def from_json(cls, event: Mapping[str, Any], number: int = 0) -> ModelExchange:
-        """Raises ValueError that names the field that is wrong."""
+        """Read the JSON. Raises ValueError that names the field that is wrong."""
         error = _optional(event, "error", Mapping)
         made = cls(
             role=_get(event, "role", str),
@@ -209,7 +209,7 @@ class ToolRun:
 
     @classmethod
     def from_json(cls, event: Mapping[str, Any]) -> ToolRun:
-        """Raises ValueError that names the field that is wrong."""
+        """Read the JSON. Raises ValueError that names the field that is wrong."""
         return cls(
             call=TracedCall(_get(event, "tool", str), event.get("arguments")),
             status=_get(event, "status", str),
@@ -271,7 +271,7 @@ class TraceHead:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TraceHead:
-        """Raises ValueError that names the field that is wrong."""
+        """Read the JSON. Raises ValueError that names the field that is wrong."""
         return cls(
             arm=_get(data, "arm", str, ""),
             task=_get(data, "task", str, ""),

@@ -257,7 +257,7 @@ class Tunnel:
         return all(last.get(truth.call, truth.content) == truth.content for truth in oracle.values())
 
     def settle(self, oracle: Mapping[str, Truth]) -> None:
-        """At the trial's end: note which disturbed calls later gave their true result, and put the faults in one order.
+        """Note, at the trial's end, which disturbed calls later gave their true result, and put the faults in one order.
 
         Scopes may be answered in any order; the record must not show in which.
         """

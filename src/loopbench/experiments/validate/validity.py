@@ -84,7 +84,7 @@ def _loop(arm: str, sides: _Sides) -> LoopValidity:
 
 
 def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float = ALPHA) -> Interval | None:
-    """Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
+    """Return Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
 
     `real`, `predicted`: [loop, task]. tau-b is the sum of sign·sign over all pairs of loops, divided by √(pairs untied in one ×
     pairs untied in the other). None where all loops of one side are equal.

@@ -10,8 +10,9 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.factors.factorial import Effect
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.metrics.views import CostPoint, Front

@@ -12,7 +12,8 @@ from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
 from loopbench.experiments.compare.verdict.matrix import NOT_APPLICABLE, AnswerCell
 from loopbench.experiments.compare.verdict.warned import warned
-from loopbench.metrics.comparison import ArmResult, Pair
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from loopbench.metrics.arm_info import are_imported
-from loopbench.metrics.comparison import ArmResult, Pair
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels
 from loopbench.metrics.views import Unit
