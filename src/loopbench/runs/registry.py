@@ -78,6 +78,7 @@ def _takes_none(annotation: Any) -> bool:
 
 
 def takes_loop(option: Option) -> bool:
+    """Whether an option's value is a loop."""
     return option.type is Loop or Loop in get_args(option.type)
 
 
