@@ -365,7 +365,7 @@ def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
-    except SystemExit:  # what rich makes of it, stdout put aside
+    except SystemExit:  # rich raises it for a closed pipe, and has put stdout aside
         pass
 
 

@@ -101,15 +101,15 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
     right, wrong = found.whole.right[0], found.whole.wrong[0]
     ranks = min(int(found.right.any(-1).sum()), int(found.wrong.any(-1).sum())) >= MIN
     return Calibration(
-        arm,
-        len(scored),
-        len(known),
-        interval(brier),
-        float(calibration_error(found.whole)[0]),
-        interval(auroc) if ranks else None,
-        float(aurc(found.whole)[0]),
-        tuple(bins(found.whole)),
-        tuple(risk_coverage(right, wrong)),
+        arm=arm,
+        scored=len(scored),
+        reported=len(known),
+        brier=interval(brier),
+        ece=float(calibration_error(found.whole)[0]),
+        auroc=interval(auroc) if ranks else None,
+        aurc=float(aurc(found.whole)[0]),
+        bins=tuple(bins(found.whole)),
+        risk_coverage=tuple(risk_coverage(right, wrong)),
     )
 
 

@@ -111,6 +111,10 @@ class Comparison:
         """All warnings; what weighs most comes first."""
         return (*self.main_warnings, *self.cost_warnings)
 
+    def pairs_on(self, metric: str) -> tuple[Pair, ...]:
+        """Return the pairs on one metric."""
+        return tuple(pair for pair in self.pairs if pair.metric == metric)
+
     def are_same(self, a: str, b: str) -> bool:
         """Whether two arms did the same in every trial."""
         return (a, b) in self.same or (b, a) in self.same

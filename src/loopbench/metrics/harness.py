@@ -302,7 +302,7 @@ class Crossed:
         size = float(np.linalg.norm(found))
         along = noise @ (found / size) if size > 0 else noise[:, 0]
         squares = (noise**2).sum(1)
-        # what was found may be smaller than noise alone, which no move explains; then no move is what fits best
+        # What was found may be smaller than noise alone gives, whatever moved: then that nothing moved fits best.
         room = along**2 - squares + max(size**2, float(np.median(squares)))
         moved = np.where(room < 0, 0.0, np.maximum(0.0, np.sqrt(np.maximum(room, 0.0)) - along))  # |moved + noise| = size
         low, high = np.quantile(moved, (alpha / 2, 1 - alpha / 2)) / math.sqrt(self._degrees(source))

@@ -84,7 +84,7 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
     """Return the probability of each sum, from 0, where each size counts with a chance of one half."""
     law = np.ones(1)
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        if count == 1:  # which nearly all sizes of costs have: the same sums in fewer calls
+        if count == 1:  # as of nearly all sizes of costs: this gives the same sums in fewer calls
             longer, half = np.zeros(len(law) + int(size)), 0.5 * law
             longer[: len(law)] = half
             longer[int(size) :] += half

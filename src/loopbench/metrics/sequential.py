@@ -23,6 +23,7 @@ from .record import Record
 from .record_table import of_tasks
 from .spending import LookLevel
 from .statistics import ALPHA
+from .summary import PRIMARY
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def all_decided(found: Comparison) -> bool:
     """Whether every pair that the comparison is about has a verdict on the primary metric."""
     air = [(arm.info.suite, arm.info.profile) for arm in found.arms]
     wanted = sum(a == b for a, b in combinations(air, 2))
-    words = [pair.verdict.word for pair in found.pairs if pair.family == "primary"]
+    words = [pair.verdict.word for pair in found.pairs_on(PRIMARY)]
     return not found.invalid and 0 < len(words) == wanted and "undecided" not in words
 
 

@@ -317,6 +317,7 @@ def student_quantile(tail: float, df: int) -> float:
 
 
 def as_array(values: ArrayLike) -> Floats:
+    """Return the values of tasks as an array. Raises ValueError where there are none."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
         raise ValueError("at least one task is needed")

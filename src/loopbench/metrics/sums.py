@@ -45,7 +45,7 @@ class PairedSums:
         null = self._flip.greater if side == "greater" else self._flip.less
         if ratio == 1:
             return null
-        nearer = (ratio < 1) == (side == "greater")  # to be shown is less than that there is a difference
+        nearer = (ratio < 1) == (side == "greater")  # then the claim is weaker than that the two sums differ
         found = self._law(ratio, side)
         return min(found, null) if nearer else max(found, null)
 

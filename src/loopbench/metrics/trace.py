@@ -374,7 +374,7 @@ def _optional(data: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 def _objects(data: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Any]]:
     listed: list[Mapping[str, Any]] = _get(data, name, list, None if needed else [])
-    if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # the second takes long
+    if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # `isinstance` with Mapping takes long
         raise ValueError(f"{what} is not an object")
     return listed
 

@@ -144,6 +144,7 @@ def signs_of_tool(tool: str, call: str) -> FaultSigns:
 
 
 def signs_of_provider(error: str) -> FaultSigns:
+    """Return the signs of a provider's failure in a text: the words of its message."""
     return FaultSigns(error=frozenset(words_of(error)))
 
 

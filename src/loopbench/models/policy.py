@@ -126,6 +126,7 @@ def _made_up(answer: Any) -> Any:
 
 
 def understand(view: PromptView, ask: PolicyRequest) -> Decision:
+    """State that tools are needed to find the answer, with their names where the format has room for them."""
     tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
     return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
 
@@ -184,7 +185,7 @@ def recover(view: PromptView, ask: PolicyRequest) -> Decision:
     if failed is None or failed.fails or view.stuck:
         return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
-    if beyond < 0 and failed.id in ask.invented:  # the tool that failed never will work: the right one is another
+    if beyond < 0 and failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
         meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
         return Decision(failed.id, (meant, Recovery("retry")), (failed.id,))
     if beyond < 0:

@@ -285,7 +285,7 @@ def shows_text(prompt: str, text: str) -> bool:
     if text in prompt:
         return True
     words = set(_WORD.findall(text))
-    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # as JSON writes a line's end
+    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # JSON writes the end of a line so
     return 10 * len(words & shown) >= 9 * len(words)
 
 

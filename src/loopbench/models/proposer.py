@@ -66,7 +66,7 @@ class ScriptedProposer(StreamsInPieces):
 
     def _occurrence(self, request: Request) -> tuple[str, int]:
         """Return a key of the request, and how often it has been sent before."""
-        asked = sha256(repr(request.as_dict()))  # not JSON, which cannot say everything that a request may hold
+        asked = sha256(repr(request.as_dict()))  # JSON cannot express everything that a request may hold
         with self._lock:
             count = self._asked[asked]
             self._asked[asked] += 1

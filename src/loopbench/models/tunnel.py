@@ -197,10 +197,20 @@ class Tunnel:
         for number, fault in enumerate(self.faults):
             landed = fault.landed and not fault.strikes_tools  # a tool's lands where the tool runs
             state = FaultState(
-                number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
-                landed, fault.landed_at if landed else 0,
-                fault.absorbed, fault.recovered, fault.believed, fault.cured, tuple(armed.get(id(fault), ())),
-            )  # fmt: skip
+                number=number,
+                kind=fault.kind,
+                role=fault.point.role,
+                call=fault.point.call,
+                clearing=fault.clearing,
+                attempts=fault.attempts,
+                landed=landed,
+                landed_at=fault.landed_at if landed else 0,
+                absorbed=fault.absorbed,
+                recovered=fault.recovered,
+                believed=fault.believed,
+                cured=fault.cured,
+                armed=tuple(armed.get(id(fault), ())),
+            )
             states.append(state)
         return states
 

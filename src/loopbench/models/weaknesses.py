@@ -297,6 +297,7 @@ class WorkingPlan:
 
 
 def is_in_thousands(value: Any) -> bool:
+    """Whether a value is a text that states a number in thousands."""
     return isinstance(value, str) and _IN_THOUSANDS.fullmatch(value) is not None
 
 

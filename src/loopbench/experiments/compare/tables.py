@@ -38,15 +38,8 @@ def tables(comparison: Comparison, views: Views | None = None, *, secondary: boo
     """Return the tables of arms, their troubles, pairs on accuracy and the Pareto front; with `secondary`, all others too."""
     candidates = [_arms(comparison.arms), _troubles(comparison.arms)]
     if comparison.pairs:
-        primary = [pair for pair in comparison.pairs if pair.family == "primary"]
-        candidates.append(_pairs(primary, "Accuracy, a minus b", comparison.arms))
-        candidates.append(
-            _pairs(
-                _secondary_pairs(comparison.pairs) if secondary else (),
-                SECONDARY,
-                comparison.arms,
-            )
-        )
+        candidates.append(_pairs(comparison.pairs_on(PRIMARY), "Accuracy, a minus b", comparison.arms))
+        candidates.append(_pairs(_secondary_pairs(comparison.pairs) if secondary else (), SECONDARY, comparison.arms))
     candidates.append(_pairs(comparison.pooled, TOGETHER))
     candidates.append(over_templates(comparison))
     if secondary:

@@ -221,20 +221,20 @@ def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) 
     for test, decision in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
         effects_of_metric.append(
             Effect(
-                test.contrast.term(factors),
-                test.contrast.kind,
-                tuple(factors[change.factor].name for change in test.contrast.changes),
-                test.metric,
-                test.profile,
-                decision.difference,
-                decision.p,
-                decision.p_holm,
-                decision.level,
-                test.margin,
-                _verdict(test.metric, decision, alpha),
-                test.odds_ratio,
-                test.contrast.aliases,
-                tuple(
+                term=test.contrast.term(factors),
+                kind=test.contrast.kind,
+                factors=tuple(factors[change.factor].name for change in test.contrast.changes),
+                metric=test.metric,
+                profile=test.profile,
+                difference=decision.difference,
+                p=decision.p,
+                p_holm=decision.p_holm,
+                level=decision.level,
+                margin=test.margin,
+                verdict=_verdict(test.metric, decision, alpha),
+                odds_ratio=test.odds_ratio,
+                aliases=test.contrast.aliases,
+                conditional=tuple(
                     Conditional(
                         condition.change.text(factors),
                         _at(factors[condition.factor], condition.level),

@@ -106,7 +106,8 @@ def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats
     gee = generalized_estimating_equations.GEE
     model = gee(solved[unit, cell] / weights, matrix[cell], unit, family=families.Binomial(), weights=weights)
     total, won = trials.sum(axis=0), solved.sum(axis=0)
-    start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]  # else a fit of its own, with its own warnings
+    # Without a start, GEE would begin with a fit of its own, and that one's warnings.
+    start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -123,7 +123,7 @@ def _note_reply(matching: _Matching, place: int, ask: ModelExchange) -> None:
         matching.since_reply.clear()
         if ask.scope:
             matching.passed_over += matching.waiting.pop(ask.scope, [])
-        else:  # what was at once is over
+        else:  # scopes are parts that run at once: a request outside of all comes after them
             matching.passed_over += matching.open
             matching.waiting.clear()
     matching.waiting.setdefault(ask.scope, []).extend(calls)
@@ -243,7 +243,7 @@ def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
 def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     """Whether the next request of the same kind, or else any later one, lacks even the beginning of a result; false without one."""
     later = list(trial.asks(place))
-    is_known = run.gave or (trial.is_scripted and not run.fault)  # that an error was not told is said with the error
+    is_known = run.gave or (trial.is_scripted and not run.fault)  # of an error another rule says that it was not shown
     if not is_known or not any(ask.role in PLANNING for _, ask in later):
         return False
     decider = trial.decider(place)

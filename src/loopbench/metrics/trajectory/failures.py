@@ -285,7 +285,7 @@ def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
     step = trial.course[number]
     run = trial.events[step.event] if step.event is not None else None
     if not isinstance(run, ToolRun):
-        return trial.is_finished or (trial.is_scripted and not _is_spoiled(trial, step))  # the loop passed over it when it ended
+        return trial.is_finished or (trial.is_scripted and not _is_spoiled(trial, step))  # the loop finished in spite of it
     decider = trial.decider(step.event) if step.event is not None else None
     if run.fault or run.never_ran or (decider is not None and decider.fault in WRONG_CALLS):
         return False

@@ -140,7 +140,7 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
             replies[event.scope] += chooses
             slot = _Slot(_natural(event.scope), replies[event.scope])
             found.append(_of_ask(event, place, slot, goes_on=place < last_work))
-            if not event.scope:  # what was at once is over
+            if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
                 decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]

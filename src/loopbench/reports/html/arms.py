@@ -101,7 +101,7 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
 
 def pairs_section(comparison: Comparison) -> PageSection | None:
     """Return every pair on accuracy, as a chart and as numbers, the other metrics folded; None for a single arm."""
-    primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    primary = comparison.pairs_on(PRIMARY)
     if not primary:
         return None
     read = (

@@ -40,7 +40,7 @@ def note(found: Results) -> str:
 
     Where the pairs are too many, those that come last are left to the report.
     """
-    primary = [pair for pair in ranked(found.comparison).pairs if pair.metric == PRIMARY]
+    primary = ranked(found.comparison).pairs_on(PRIMARY)
     over = any(pair.over_templates is not None for pair in primary)
     head, rows = _head(found), [_row(pair, over) for pair in primary]
     columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (adj.)", "verdict", "to decide")

@@ -161,11 +161,13 @@ class TieBreaks:
 
 def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:
     """Return what else is known of the loops of a comparison."""
-
-    def of(metric: str) -> tuple[Pair, ...]:
-        return tuple(pair for pair in comparison.pairs if pair.metric == metric)
-
-    return TieBreaks(found, of(PRIMARY), of(found.unit), of(_cached_cost(found, comparison.arms)), of(RATE))
+    return TieBreaks(
+        found,
+        accuracy=comparison.pairs_on(PRIMARY),
+        costs=comparison.pairs_on(found.unit),
+        cached=comparison.pairs_on(_cached_cost(found, comparison.arms)),
+        wrong=comparison.pairs_on(RATE),
+    )
 
 
 def _cached_cost(found: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
