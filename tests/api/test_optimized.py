@@ -103,7 +103,7 @@ def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeA
     assert str(refused.value).endswith(f"{arm}/clean: its prompts come from {file}: {call} reads them")
     loop: Any = eval(call)  # what the message says
     assert program_digest(loop.predictors) == found.finding.designs[0].ended.digest  # type: ignore[union-attr]
-    for wrong, said in ((other, "bare"), (str(tmp_path / "missing.json"), "No such file")):
+    for wrong, said in ((other, "bare"), (str(tmp_path / "missing.json"), "missing.json: no such file")):
         with pytest.raises(RunError, match=said):
             run.loop(arm, program=wrong)
     with pytest.raises(RunError, match="it ran with its own prompts; leave program out"):

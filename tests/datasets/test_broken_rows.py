@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from loopbench.datasets import jsonl, parquet
 from loopbench.datasets.csv import load as load_csv
 from loopbench.datasets.importing.own_tools import own_tools
+from loopbench.datasets.task import Suite
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_suite
 from tests.cases import cases
@@ -174,8 +176,9 @@ def test_any_bytes_are_a_suite_or_a_value_error_of_one_line(tmp_path, form, data
         raw = SMALL_PARQUET[: (at := data.draw(st.integers(0, len(SMALL_PARQUET))))] + raw + SMALL_PARQUET[at + len(raw) :]
     path = tmp_path / f"f.{form}"
     path.write_bytes(raw)
+    loaders: dict[str, Callable[..., Suite]] = {"csv": load_csv, "jsonl": jsonl.load, "parquet": parquet.load}
     try:
-        suite = {"csv": load_csv, "jsonl": jsonl.load, "parquet": parquet.load}[form](path, TOOLS)
+        suite = loaders[form](path, TOOLS)
     except ValueError as error:
         said = str(error)
     else:

@@ -59,7 +59,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import find
 from loopbench.runs.store.records import read_records
-from loopbench.runs.trial import trial as trial_module
+from loopbench.runs.trial import trial_parts
 from loopbench.runs.trial.recorder import Recorder
 from tests.loops.test_run_arguments import LOOPS as DESIGNS
 
@@ -139,7 +139,7 @@ def told(events: list[RunEvent]) -> list[tuple[Any, ...]]:
 def test_events_are_those_of_the_trace_and_change_no_digest(
     kind: type[Told], digest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_module, "Recorder", kind)
+    monkeypatch.setattr(trial_parts, "Recorder", kind)
     monkeypatch.setattr(Told, "made", [])
     assert compared(tmp_path) == digest
     assert len(Told.made) == len(LOOPS) * len(PROFILES) * TASKS

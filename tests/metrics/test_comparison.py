@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, Pair, compare
+from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.measure import ADDED_ORDER
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
 

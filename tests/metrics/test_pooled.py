@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, Pair, compare, paired_test, pairs_of_family
+from loopbench.metrics.comparison import Comparison, compare
+from loopbench.metrics.pairs import Pair, paired_test, pairs_of_family
 from loopbench.metrics.pooled import mean_over_profiles
 from loopbench.metrics.summary import TaskValues
 from tests.cases import cases

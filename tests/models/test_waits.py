@@ -16,8 +16,9 @@ from loopbench.protocol import Answer, Capabilities, Model, ProviderError, Reply
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial.loop_run import MAX_LOST
 from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import MAX_LOST, run_trial
+from loopbench.runs.trial.trial import run_trial
 from loopbench.runs.trial_models import TrialModels
 
 PAUSE_S = 0.05

@@ -173,10 +173,7 @@ def gate(
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
-    if not path.exists():
-        raise ValueError(f"baseline: {path}: no such file; loopbench.bless(run, {str(path)!r}) makes a run the baseline")
-    with naming_files({"baseline": path}):
-        blessed = gates.read_baseline(path)
+    blessed = _blessed(path)
     check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
     common = settings.pop("common_tasks", False)
     gates.check_request(blessed, metrics, alpha)
@@ -191,14 +188,7 @@ def gate(
         folder = _loaded(run).results.folder
     found = gates.read_run(folder)
     judged = gates.judge(found, blessed, metrics=metrics, alpha=alpha, path=path, common=common, again=again)
-    judged = replace(judged, advice=replace(judged.advice, asker="python"), unrun=unrun)
-    said = [
-        *gate_sentences.further_lines(judged),
-        *brief.changed(judged, "finding.tasks"),
-        *brief.sentences(judged),
-        *brief.examples(judged, "finding.tasks"),
-    ]
-    return GateAnswer(gate_sentences.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
+    return _gate_answer(replace(judged, unrun=unrun))
 
 
 @question
@@ -315,6 +305,26 @@ def _value_text(option: str, value: Any) -> str:
     if isinstance(value, Loop):
         return value_text(loop_name(value, f"factors: {option}"))
     return "none" if value is None else value_text(value)
+
+
+def _blessed(path: Path) -> gates.Baseline:
+    """Read a baseline file. Raises ValueError, which says how to make one where there is none."""
+    if not path.exists():
+        raise ValueError(f"baseline: {path}: no such file; loopbench.bless(run, {str(path)!r}) makes a run the baseline")
+    with naming_files({"baseline": path}):
+        return gates.read_baseline(path)
+
+
+def _gate_answer(judged: gates.GateResult) -> GateAnswer:
+    """Return a gate's result as the answer that a Python program prints."""
+    judged = replace(judged, advice=replace(judged.advice, asker="python"))
+    said = [
+        *gate_sentences.further_lines(judged),
+        *brief.changed(judged, "finding.tasks"),
+        *brief.sentences(judged),
+        *brief.examples(judged, "finding.tasks"),
+    ]
+    return GateAnswer(gate_sentences.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
 
 
 def _run_again(

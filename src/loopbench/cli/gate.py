@@ -8,8 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,16 +19,16 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import (
     Baseline,
     GateResult,
+    RepeatedTrials,
     RerunSettings,
+    UnrunLines,
     check_request,
-    github_annotations,
     judge,
     prepare_again,
     read_baseline,
     read_run,
     run_doubtful_again,
     run_unless_it_hangs,
-    to_junit,
     unrun_lines,
     write_baseline,
 )
@@ -42,14 +41,12 @@ from loopbench.experiments.gate.data.baseline import measured
 from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.data.outcome import PASSES
 from loopbench.experiments.gate.interrupted import interrupted_run
-from loopbench.experiments.gate.output.github import append_error, append_summary, in_actions, step_summary, unjudged_annotation
-from loopbench.experiments.gate.output.junit import error_junit
-from loopbench.experiments.gate.output.next_steps import let_through, to_json
+from loopbench.experiments.gate.output.github import in_actions, step_summary
+from loopbench.experiments.gate.output.next_steps import to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
-from loopbench.protocol.own_code import raised_in
 from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
@@ -62,6 +59,7 @@ from loopbench.text.plain_text import plain
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
 from .console import say
 from .environment import load_env
+from .gate_targets import GateTargets, OnOtherAnswers, OnUndecided, OnWorseHere
 from .mistakes import error_words
 from .options import (
     ConfigFlags,
@@ -76,30 +74,7 @@ from .options import (
 from .outcome import write_report
 from .own_prints import own_prints_aside, quiet_loops
 from .render_gate import print_gate
-from .typed_files import check_writable, make_room
-
-
-class OnUndecided(StrEnum):
-    """How an undecided outcome counts."""
-
-    PASSED = "pass"
-    FAILED = "fail"
-    UNDECIDED = "undecided"
-
-
-class OnWorseHere(StrEnum):
-    """How tasks that are lost here count."""
-
-    FAILED = "fail"
-    PASSED = "pass"
-
-
-class OnOtherAnswers(StrEnum):
-    """How answers of the same score count that are others than the blessed ones."""
-
-    PASSED = "pass"
-    FAILED = "fail"
-
+from .typed_files import make_room
 
 HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, CLAIMS: MARGIN, "calls_doubled": MARGIN}
 """Metric that a baseline's command has judged beside accuracy → its margin."""
@@ -171,13 +146,15 @@ class GateOutputs(OptionGroup):
         """Whether annotations are printed."""
         return in_actions() if self.annotations is None else self.annotations
 
-    def targets(self) -> _Targets:
+    def targets(self) -> GateTargets:
         """Return where the outcome goes."""
-        return _Targets(
-            (self.on_undecided, self.on_worse_here, self.on_other_answers),
-            self.junit,
-            self.summary or step_summary(),
-            self.annotates,
+        return GateTargets(
+            on_undecided=self.on_undecided,
+            on_worse_here=self.on_worse_here,
+            on_other_answers=self.on_other_answers,
+            junit=self.junit,
+            summary=self.summary or step_summary(),
+            annotations=self.annotates,
         )
 
 
@@ -198,43 +175,46 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
 
 
 def _judged(
-    options: GateOptions, flags: dict[str, Any], again: RerunPermissions, targets: _Targets, output: GatePrints
+    options: GateOptions, flags: dict[str, Any], again: RerunPermissions, targets: GateTargets, output: GatePrints
 ) -> GateResult:
     """Judge the run that is named, or a new one, and write the outcome to its targets."""
-    given = [
-        flag_of([name]) for name, value in flags.items() if value
-    ]  # what only permits something does a run that is there no harm
-    if options.run is not None and given:
-        raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(options.run)!r}")
+    if options.run is not None:
+        _refuse_flags_of_a_new_run(flags, options.run)
     known, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
     check_request(known, margins, options.alpha)
     targets.check()  # before a run that may cost money
+    rules = Rules(margins, options.alpha, options.common_tasks)
     if options.run is None:
-        load_env()  # keys may stand in a .env of the current directory
-        allowed = Permissions(again.allow, again.base_url, again.cassette)
-        asked = {name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None}
-        settings = RerunSettings(
-            flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked
-        )
-        rules = Rules(margins, options.alpha, options.common_tasks)
-        experiment = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
-        found = read_run(experiment.folder)
-        with quiet_loops(), own_prints_aside():
-            repeated = run_doubtful_again(experiment, found, known, rules)
-        unrun = unrun_lines(experiment, known)
+        settings = _rerun_settings(options, flags, again)
+        found, repeated, unrun = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
     else:
         found, repeated, unrun = read_run(run_folder(options.run, options.runs)), (), {}
     judged = judge(
         found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks, again=repeated
     )
-    judged = replace(judged, advice=judged.advice.with_flags([*targets.flags()]), unrun=unrun)
-    judged = let_through(judged, targets.counts[1].value, targets.counts[0].value).with_answers_held(targets.counts[2].value)
+    judged = targets.counted(replace(judged, unrun=unrun))
     targets.write(judged)
     if options.run is None:
         write_report(found, told=not output.quiet)
         if not output.quiet:
             say(f"run directory: {found.folder}")
     return judged
+
+
+def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:
+    """Raise ValueError for a flag that only a new run could heed, beside a run that has ended. `--allow` and the other permissions
+    are no such flags: they change nothing of how a run is judged."""
+    given = [flag_of([name]) for name, value in flags.items() if value]
+    if given:
+        raise ValueError(f"{given[0]} is for a new run; leave it out, or the run {str(run)!r}")
+
+
+def _rerun_settings(options: GateOptions, flags: Mapping[str, Any], again: RerunPermissions) -> RerunSettings:
+    """Return the settings of a new run, once the keys are read that a `.env` of the current directory holds."""
+    load_env()
+    allowed = Permissions(again.allow, again.base_url, again.cassette)
+    asked = {name: value for name in ("seed", "repeats", "trial_timeout_s") if (value := flags.get(name)) is not None}
+    return RerunSettings(flags.get("loops", ()), allowed=allowed, runs=options.runs or RUNS, common=options.common_tasks, **asked)
 
 
 def _baseline(path: Path) -> Baseline:
@@ -251,7 +231,7 @@ def _baseline(path: Path) -> Baseline:
 
 
 @contextmanager
-def _errors_told(targets: _Targets) -> Iterator[None]:
+def _errors_told(targets: GateTargets) -> Iterator[None]:
     """Write an error within the block, which goes on, to where the outcome would have gone: the JUnit file and the summary, and as
     an annotation for GitHub."""
     try:
@@ -339,9 +319,13 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     return found
 
 
-def _run_again(baseline: Baseline, path: Path, again: RerunSettings, rules: Rules, targets: _Targets, *, quiet: bool) -> Experiment:
-    """Run the baseline's configuration and return what was run. An interrupted run can be resumed, and judged then; what is known
-    of it is written to the targets.
+def _run_again(
+    baseline: Baseline, path: Path, again: RerunSettings, rules: Rules, targets: GateTargets, *, quiet: bool
+) -> tuple[Results, RepeatedTrials, UnrunLines]:
+    """Run the baseline's configuration again, and return the run, what its doubtful trials gave that were run once more, and the
+    changed lines that none came to.
+
+    An interrupted run can be resumed, and judged then; what is known of it is written to the targets.
     """
     with own_prints_aside():
         experiment = prepare_again(baseline, path, again)
@@ -349,19 +333,26 @@ def _run_again(baseline: Baseline, path: Path, again: RerunSettings, rules: Rule
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet, may_shrink=False) as progress:
             stopped = run_unless_it_hangs(experiment, _Notes() if quiet else progress, baseline)
     except KeyboardInterrupt:
-        folder = shlex.quote(str(experiment.folder))
-        words = [folder, *resume_flags(experiment.config)]
-        judging = [*rules.words(), *targets.flags()]
-        with suppress(RunError):
-            known = interrupted_run(read_run(experiment.folder), baseline)
-            targets.write_unjudged(known.said, known.place)
-            say(plain(known.said))
-        say(f"interrupted; go on with loopbench resume {' '.join(words)}, then")
-        say(f"  {shlex.join(['loopbench', 'gate', str(experiment.folder), '--baseline', str(path), *judging])}")
+        _tell_of_interruption(experiment, baseline, path, rules, targets)
         raise typer.Exit(INTERRUPTED) from None
     if stopped:
         say(f"stopped early: {stopped}")
-    return experiment
+    found = read_run(experiment.folder)
+    with quiet_loops(), own_prints_aside():
+        repeated = run_doubtful_again(experiment, found, baseline, rules)
+    return found, repeated, unrun_lines(experiment, baseline)
+
+
+def _tell_of_interruption(experiment: Experiment, baseline: Baseline, path: Path, rules: Rules, targets: GateTargets) -> None:
+    """Say what is known of an interrupted run, and the commands that go on with it and then judge it."""
+    with suppress(RunError):
+        known = interrupted_run(read_run(experiment.folder), baseline)
+        targets.write_unjudged(known.said, known.place)
+        say(plain(known.said))
+    words = [shlex.quote(str(experiment.folder)), *resume_flags(experiment.config)]
+    judging = ["loopbench", "gate", str(experiment.folder), "--baseline", str(path), *rules.words(), *targets.flags()]
+    say(f"interrupted; go on with loopbench resume {' '.join(words)}, then")
+    say(f"  {shlex.join(judging)}")
 
 
 class _Notes(Unwatched):
@@ -372,58 +363,6 @@ class _Notes(Unwatched):
         say(f"note: {plain(' '.join(text.split()))}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Targets:
-    """Where the outcome goes, besides stdout."""
-
-    counts: tuple[OnUndecided, OnWorseHere, OnOtherAnswers]
-    """How an undecided outcome counts, how one that is worse here, and how answers that are others."""
-    junit: Path | None
-    summary: Path | None
-    annotations: bool
-
-    def flags(self) -> Iterator[str]:
-        """Yield the flags of how outcomes count, where they are not the defaults."""
-        for flag, how, default in (
-            ("--on-undecided", self.counts[0], OnUndecided.UNDECIDED),
-            ("--on-worse-here", self.counts[1], OnWorseHere.FAILED),
-            ("--on-other-answers", self.counts[2], OnOtherAnswers.PASSED),
-        ):
-            if how != default:
-                yield from (flag, how.value)
-
-    def check(self) -> None:
-        """Check that the files can be written, and make their folders. Raises ValueError."""
-        for flag, path in (("--junit", self.junit), ("--summary", self.summary)):
-            if path is not None:
-                check_writable(flag, path, "nothing was judged")
-
-    def write_error(self, error: Exception, message: str) -> None:
-        """Write an error that keeps the gate from judging."""
-        self.write_unjudged(message, raised_in(error))
-
-    def write_unjudged(self, message: str, place: tuple[str | Path, int] | None) -> None:
-        """Write what keeps the gate from judging, and annotate its place. A file that cannot be written is left out."""
-        if self.junit is not None:
-            with suppress(OSError):
-                self.junit.write_text(error_junit(message), encoding="utf-8")
-        if self.summary is not None:
-            with suppress(OSError):
-                append_error(self.summary, message)
-        if self.annotations:
-            print(unjudged_annotation(message, place), file=sys.stderr)
-
-    def write(self, judged: GateResult) -> None:
-        """Write the outcome to the files, and print the annotations."""
-        if self.junit is not None:
-            self.junit.write_text(to_junit(judged, self.counts[0].value, self.counts[1].value), encoding="utf-8")
-        if self.summary is not None:
-            append_summary(self.summary, judged)
-        if self.annotations:  # GitHub reads stderr too, and stdout is for results
-            for line in github_annotations(judged, self.counts[0].value, self.counts[1].value):
-                print(line, file=sys.stderr)
-
-
 def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:
     """Print to stdout; a reader that has closed the pipe does not change the exit code."""
     try:
@@ -431,7 +370,7 @@ def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
-    except SystemExit:  # what rich makes of it, stdout put aside
+    except SystemExit:  # rich raises it for a closed pipe, and has put stdout aside
         pass
 
 

@@ -17,7 +17,7 @@ from loopbench.experiments.import_runs import (
     parse_map,
     run_place,
 )
-from loopbench.metrics.comparison import MARGIN
+from loopbench.metrics.pairs import MARGIN
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent

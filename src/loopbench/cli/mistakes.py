@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+from loopbench.protocol.files import file_error_words
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import one_line
 from loopbench.text.plain_text import plain
@@ -39,7 +40,4 @@ def _line(text: str) -> str:
 
 def error_words(error: ValueError | OSError) -> str:
     """Return the error in words; an error about a file names the file first and no error number."""
-    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
-        return str(error)
-    words = {FileNotFoundError: "no such file", IsADirectoryError: "is a directory"}
-    return f"{error.filename}: {words.get(type(error), error.strerror)}"
+    return file_error_words(error) if isinstance(error, OSError) else str(error)

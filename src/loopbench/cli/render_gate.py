@@ -85,4 +85,5 @@ def _wrapped(line: str, width: int, style: str = "", most: int | None = None) ->
     indent = "  " if line.startswith("- ") else ""
     first, *others = textwrap.wrap(line, width - len(indent), break_on_hyphens=False, max_lines=most, placeholder=" …") or [line]
     yield Text(first, style=style)
-    yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)  # no part becomes a command by standing first
+    # A wrapped part that begins with `::` would be a command to a CI server.
+    yield from (Text(f"{indent}{literal(part)}", style=style) for part in others)

@@ -53,7 +53,7 @@ class ReportOptions(VerboseOption):
         return "all metrics" if self.all_metrics else "tables" if self.verbose else "arms"
 
     def form(self, output: JsonOption) -> Literal["tables", "json", "csv", "markdown"]:
-        """What is printed. Raises ValueError for flags that exclude each other."""
+        """Return what is printed. Raises ValueError for flags that exclude each other."""
         if output.as_json + self.as_csv + self.as_markdown > 1:
             raise ValueError("--json, --csv and --markdown exclude each other")
         if self.html is not None and self.no_html:
@@ -61,7 +61,7 @@ class ReportOptions(VerboseOption):
         return "json" if output.as_json else "csv" if self.as_csv else "markdown" if self.as_markdown else "tables"
 
     def refuse_for(self, what: str) -> None:
-        """Raises ValueError for flags that only one comparison can have."""
+        """Raise ValueError for flags that only one comparison can have."""
         if self.as_csv or self.all_metrics:
             raise ValueError(f"--{'csv' if self.as_csv else 'all-metrics'} is for {what}")
 

@@ -106,7 +106,7 @@ def _told_of_requests() -> Iterator[None]:
 
 
 def _example(url: str, suite: Suite) -> str:
-    """A request to copy: a task's question, and a tool to begin with."""
+    """Return a request to copy: a task's question, and a tool to begin with."""
     task = next((task for task in suite.tasks if task.plan and task.plan.calls), suite.tasks[0])
     body: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": task.query.text}]}
     if task.plan and task.plan.calls:

@@ -295,7 +295,7 @@ class LiteLLMClient:
                 yield event
 
     async def aclose(self) -> None:
-        """LiteLLM's connections belong to the whole process."""
+        """Close nothing: LiteLLM's connections belong to the whole process."""
 
 
 _LOCAL: Mapping[str, tuple[str, type[Any]]] = {
@@ -332,7 +332,7 @@ class LocalClient(_Lm15Client):
         return door
 
     async def aclose(self) -> None:
-        """The connections are shared: see `close_local_clients`."""
+        """Close nothing: the connections are shared: see `close_local_clients`."""
 
 
 async def close_local_clients() -> None:

@@ -79,7 +79,7 @@ class Lm15Model:
         self.extensions = extensions
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ProviderError and ContextOverflow, without cause and context: those may hold a key."""
+        """Return the reply. Raises ProviderError and ContextOverflow, without cause and context: those may hold a key."""
         sent = self._lm15(request)
         try:
             return self._reply(await self.client.complete(sent))
@@ -90,7 +90,7 @@ class Lm15Model:
         raise told  # outside of the handler, which would set a context
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        """Closing the stream early closes the connection. Raises what `complete` raises."""
+        """Yield the reply in pieces. Closing the stream early closes the connection. Raises what `complete` raises."""
         if not self.client.streams:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)

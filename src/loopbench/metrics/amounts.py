@@ -73,7 +73,8 @@ class AmountLaw:
         self._error = spread / math.sqrt(self._n - 1) if self._n > 1 else 0.0
         skew = float(np.mean((apart / spread) ** 3)) if spread > NO_SPREAD * self._largest else 0.0
         self._farthest = farthest(self._n)
-        self._skew = min(SKEW_FACTOR * skew / math.sqrt(self._n), 0.0)  # a lower bound is too near where the lower tail is long
+        # A long lower tail would leave the lower bound too near the mean.
+        self._skew = min(SKEW_FACTOR * skew / math.sqrt(self._n), 0.0)
 
     def p(self, bound: float) -> float:
         """Return the p-value of the null hypothesis that the mean is at most `bound`."""

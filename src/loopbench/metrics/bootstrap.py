@@ -59,7 +59,7 @@ def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[
 
 
 def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Floats:
-    """The percentiles of the draws that are the interval's ends (Efron & Tibshirani 1993, 14.10); NaN where there are none.
+    """Return the percentiles of the draws that are the interval's ends (Efron & Tibshirani 1993, 14.10); NaN where there are none.
 
     `alone`: the estimates without each unit.
     """
@@ -83,7 +83,7 @@ def _left_out(statistic: Statistic, units: int) -> Floats:
 
 
 def expanded(alpha: float, units: int) -> float:
-    """The level at which a bootstrap over few units covers what it says at alpha: 2Φ(-√(n/(n-1))·t) (Hesterberg 2015, §5.3).
+    """Return the level at which a bootstrap over few units covers what it says at alpha: 2Φ(-√(n/(n-1))·t) (Hesterberg 2015, §5.3).
 
     A bootstrap takes the spread of n units for that of all, short by (n-1)/n, and knows nothing of t's long tails.
     """
@@ -103,7 +103,8 @@ MIN_DRAWS = 1_999
 
 
 def draws_of(draws: int, units: int) -> int:
-    """Of more than 2,000 units fewer than 9,999 draws, and 1,999 at least: the ends then vary by a twentieth of a narrow width."""
+    """Return how many draws of units are made. Of more than 2,000 units there are fewer than 9,999 draws, and 1,999 at least: the
+    ends then vary by a twentieth of a narrow width."""
     return min(draws, max(MIN_DRAWS, _MAX_PLACES // units))
 
 
@@ -114,7 +115,7 @@ def _rows(units: int) -> int:
 def bca_ratio(
     above: ArrayLike, below: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA, *, draws: int = DRAWS
 ) -> Interval:
-    """Σabove/Σbelow over tasks with the BCa interval over units at the `expanded` level; `n` counts tasks.
+    """Return Σabove/Σbelow over tasks with the BCa interval over units at the `expanded` level; `n` counts tasks.
 
     Raises ValueError for no tasks, or where Σbelow = 0.
     """
@@ -135,7 +136,7 @@ def bca_ratio(
 
 
 def without_each(parts: Floats) -> Floats:
-    """The sum of `parts[unit, …]` without each of them; what rounding alone leaves is nothing."""
+    """Return the sum of `parts[unit, …]` without each of them; what rounding alone leaves counts as 0."""
     whole = parts.sum(0)
     left = whole - parts
     return np.where(np.abs(left) <= _ROUNDING * np.abs(whole), 0.0, left)
@@ -152,7 +153,7 @@ def unit_sums(values: Floats, clusters: Clusters) -> Floats:
 
 
 def draw_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
-    """counts[draw, unit] of so many bootstrap draws with replacement, some at a time."""
+    """Yield counts[draw, unit] of so many bootstrap draws with replacement, some at a time."""
     generator, rows = np.random.default_rng(seed), _rows(units)
     for start in range(0, draws, rows):
         drawn = generator.integers(0, units, (min(rows, draws - start), units))
@@ -161,5 +162,6 @@ def draw_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
 
 
 def draw_sums(sums: Floats, draws: int, seed: int) -> Floats:
-    """[draw, …]: what so many bootstrap draws of `sums[unit, …]` sum to; of many units fewer, see `draws_of`."""
+    """Return the sums of `sums[unit, …]` in each of so many bootstrap draws; of many units there are fewer draws, see
+    `draws_of`."""
     return np.concatenate([counts @ sums for counts in draw_counts(len(sums), draws_of(draws, len(sums)), seed)])

@@ -101,15 +101,15 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
     right, wrong = found.whole.right[0], found.whole.wrong[0]
     ranks = min(int(found.right.any(-1).sum()), int(found.wrong.any(-1).sum())) >= MIN
     return Calibration(
-        arm,
-        len(scored),
-        len(known),
-        interval(brier),
-        float(calibration_error(found.whole)[0]),
-        interval(auroc) if ranks else None,
-        float(aurc(found.whole)[0]),
-        tuple(bins(found.whole)),
-        tuple(risk_coverage(right, wrong)),
+        arm=arm,
+        scored=len(scored),
+        reported=len(known),
+        brier=interval(brier),
+        ece=float(calibration_error(found.whole)[0]),
+        auroc=interval(auroc) if ranks else None,
+        aurc=float(aurc(found.whole)[0]),
+        bins=tuple(bins(found.whole)),
+        risk_coverage=tuple(risk_coverage(right, wrong)),
     )
 
 
@@ -167,7 +167,7 @@ def brier(found: Histogram) -> Floats:
 
 
 def calibration_error(found: Histogram) -> Floats:
-    """Σ over `BINS` bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017)."""
+    """Return Σ over `BINS` bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017)."""
     total = found.right + found.wrong
     places = _bins_of(found.levels)
     gaps = [np.abs((found.right - total * found.levels)[:, places == place].sum(-1)) for place in range(BINS)]
@@ -175,7 +175,8 @@ def calibration_error(found: Histogram) -> Floats:
 
 
 def auroc(found: Histogram) -> Floats:
-    """The Mann-Whitney statistic over the number of pairs, ties half (Hanley & McNeil 1982); NaN without a right or a wrong one."""
+    """Return the Mann-Whitney statistic over the number of pairs, where a tie counts half (Hanley & McNeil 1982); NaN without a
+    right or a wrong one."""
     right, wrong = found.right, found.wrong
     above = right * (np.cumsum(wrong, -1) - wrong / 2)
     with np.errstate(invalid="ignore"):
@@ -183,7 +184,7 @@ def auroc(found: Histogram) -> Floats:
 
 
 def aurc(found: Histogram) -> Floats:
-    """Mean over k of the risk of the k most confident trials (Geifman & El-Yaniv 2017), ties in random order.
+    """Return the mean over k of the risk of the k most confident trials (Geifman & El-Yaniv 2017), with ties in random order.
 
     Within a level of m trials, e of them wrong, after K trials with E wrong ones, the risks sum to Σ_j (E + j·e/m)/(K + j),
     which is e + (E - K·e/m)(H(K+m) - H(K)) with the harmonic numbers H.
@@ -211,7 +212,7 @@ def bins(found: Histogram) -> list[Bin]:
 
 
 def risk_coverage(right: Floats, wrong: Floats) -> list[tuple[float, float]]:
-    """(coverage, risk) at each level of confidence from the highest down, at most `MAX_POINTS` of them; `right[level]`."""
+    """Return (coverage, risk) at each level of confidence from the highest down, at most `MAX_POINTS` of them; `right[level]`."""
     trials, errors = np.cumsum((right + wrong)[::-1]), np.cumsum(wrong[::-1])
     points = [(float(n / trials[-1]), float(e / n)) for n, e in zip(trials, errors, strict=True) if n]
     chosen = np.unique(np.linspace(0, len(points) - 1, min(len(points), MAX_POINTS)).round().astype(int))
@@ -219,6 +220,6 @@ def risk_coverage(right: Floats, wrong: Floats) -> list[tuple[float, float]]:
 
 
 def _bins_of(levels: Floats) -> NDArray[np.int64]:
-    """The bin of each level: [0, 0.1), …, [0.9, 1]. Tenths are exact here, levels have three digits."""
+    """Return the bin of each level: [0, 0.1), …, [0.9, 1]. Tenths are exact here, since levels have three digits."""
     places = np.round(levels * 10**_DIGITS).astype(np.int64) // (10**_DIGITS // BINS)
     return np.asarray(np.minimum(places, BINS - 1), dtype=np.int64)

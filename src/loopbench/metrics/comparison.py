@@ -1,48 +1,35 @@
 """Arms against each other: paired differences with intervals, tests and verdicts.
 
-Arms are paired within one suite and one profile: a loop under faults against another in clean air answers no question. For each
-metric all pairs are one family (see `families`); accuracy is the primary one. A pair's interval is at the level that its
-family leaves it, and so never contradicts the verdict.
+Arms are paired within one suite and one profile: a loop under faults against another in clean air answers no question. How a pair
+is decided is in `pairs`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 from loopbench.protocol import render_value
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import canonical_json
 
-from .arm_info import ArmInfo, are_imported
+from .arm_info import ArmInfo
 from .arm_warnings import cost_warnings, errored_warnings, lost_repeats_warnings, unsound_arm_warnings
-from .families import judge_family
-from .few_tasks import MAX_FEW_TASKS, OnTask, on_few_tasks
-from .few_units import are_too_few_to_plan, too_few_units
+from .few_tasks import OnTask, on_few_tasks
+from .few_units import too_few_units
 from .left_out import excluded_warnings, most_frequent, overlap_warnings
-from .outlook import Outlook, pair_outlook
-from .paired import SCORES, PairedFlip
+from .pairs import MARGIN, Pair, paired_test, pairs_of_family, with_outlook, with_repeats
 from .pooled import pooled_values
-from .power import spread
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
 from .same_trials import same_pairs
 from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
-from .statistics import ALPHA, Interval, Verdict, VerdictWord, verdict
-from .summary import FAULT_COUNTS, GAINS, METRICS, PRIMARY, SHARES, ArmSummary, TaskValues, dollars, summarize, task_values
+from .statistics import ALPHA, Interval
+from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, TaskValues, summarize, task_values
 from .trial_limits import NO_LIMITS, TrialLimits
-from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
-
-MARGIN = 0.02
-"""Differences up to this do not matter: points of a share such as accuracy; of any other metric, this share of both arms' mean."""
-AT_BUDGET = "accuracy_at_budget"
-"""Accuracy where trials beyond a budget score nothing: see `views`."""
-_IN_POINTS = SHARES | {AT_BUDGET}
-_MORE_IS_BETTER = GAINS | {AT_BUDGET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,75 +75,6 @@ class ArmResult:
         }
 
 
-_OPPOSITE: Mapping[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better"}
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two arms on one metric, over the tasks scored in both: a is `verdict` than b (or equivalent to it)."""
-
-    a: str
-    b: str
-    metric: str
-    difference: Interval
-    """a minus b, in the metric's unit, at confidence 1 - `level`."""
-    units: int
-    """Units of inference: clusters of tasks where templates are shared, else tasks."""
-    p: float
-    p_holm: float
-    margin: float
-    """In the metric's unit."""
-    verdict: Verdict
-    level: float
-    """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
-    p_holm >= alpha."""
-    outlook: Outlook | None = None
-    """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed, and where
-    units are too few to plan with."""
-    look: int | None = None
-    """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
-    over_templates: Interval | None = None
-    """Of accuracy, the difference with the templates as units, `n` of them, at the same confidence; it decides nothing.
-
-    None too where the two do not agree on what the tasks were made from."""
-
-    within: WithinTasks | None = None
-    """Of accuracy, on few tasks: what repeats show of these very tasks, its p adjusted for all such pairs."""
-
-    @property
-    def family(self) -> Literal["primary", "secondary"]:
-        return "primary" if self.metric == PRIMARY else "secondary"
-
-    @property
-    def turned(self) -> Pair:
-        """The same pair with b as its first arm: b minus a, and the opposite verdict."""
-        over = None if self.over_templates is None else self.over_templates.turned
-        opposite = replace(self.verdict, word=_OPPOSITE.get(self.verdict.word, self.verdict.word))
-        within = None if self.within is None else self.within.turned
-        difference = self.difference.turned
-        return replace(self, a=self.b, b=self.a, difference=difference, over_templates=over, verdict=opposite, within=within)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "metric": self.metric,
-            "family": self.family,
-            "difference": self.difference.as_dict(),
-            "over_templates": _interval(self.over_templates),
-            "units": self.units,
-            "p": self.p,
-            "p_holm": self.p_holm,
-            "level": self.level,
-            "margin": self.margin,
-            "verdict": self.verdict.word,
-            "within_margin": self.verdict.within_margin,
-            "outlook": None if self.outlook is None else self.outlook.to_json(),
-            "look": self.look,
-        }
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """All arms, all pairs that make sense, and what to keep in mind when reading them."""
@@ -193,12 +111,16 @@ class Comparison:
         """All warnings; what weighs most comes first."""
         return (*self.main_warnings, *self.cost_warnings)
 
+    def pairs_on(self, metric: str) -> tuple[Pair, ...]:
+        """Return the pairs on one metric."""
+        return tuple(pair for pair in self.pairs if pair.metric == metric)
+
     def are_same(self, a: str, b: str) -> bool:
         """Whether two arms did the same in every trial."""
         return (a, b) in self.same or (b, a) in self.same
 
     def to_json(self, *, run: str | None = None, digest: str | None = None, wall_s: float | None = None) -> dict[str, Any]:
-        """The object that `compare --json` prints; what this module does not know comes from the caller."""
+        """Return the object that `compare --json` prints; what this module does not know comes from the caller."""
         return {
             "run": run,
             "digest": digest,
@@ -230,106 +152,95 @@ def compare(
     Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
     different versions of it.
     """
-    by_arm, level = _by_arm(records, arms), look.nominal(alpha)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], level)) for info in arms)
+    by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin, look)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level)) for info in arms)
+    summaries = {arm.info.arm: arm.summary for arm in compared}
     agents = [arm.info for arm in compared if arm.summary.dead != "never asked"]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
-    pairs: list[Pair] = []
+    scores = _values(by_arm, PRIMARY)
+    of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
+    pairs = with_repeats(of_accuracy, by_arm, agents)
     spent: dict[str, Mapping[str, TaskValues]] = {}
-    scores = {name: task_values(found, METRICS[PRIMARY]) for name, found in by_arm.items()}
-    for metric, value in METRICS.items():
-        values = scores if metric == PRIMARY else {name: task_values(found, value) for name, found in by_arm.items()}
-        if metric in UNITS and matched:
-            spent[metric] = values
-        tests = {names: paired_test(metric, values[names[0]], values[names[1]], margin) for names in matched}
-        found = pairs_of_family(metric, tests, alpha, look)
-        pairs.extend(_with_repeats(with_outlook(found, scores, by_arm, level), by_arm, agents) if metric == PRIMARY else found)
-    unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
-    lacking = [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
-    unreplayable, left_out = excluded_warnings(records)
-    dead = [*map(dead_arm_warning, compared)]
-    summaries, same_air = {arm.info.arm: arm.summary for arm in compared}, _under_same_conditions(compared)
+    for metric in METRICS:
+        if metric != PRIMARY:
+            values = _values(by_arm, metric)
+            pairs += rules.decided(metric, _matched_values(matched, values))
+            if metric in UNITS:
+                spent[metric] = values
+
+    same_air = _under_same_conditions(compared)
+    unrecorded, (unreplayable, left_out) = _unrecorded_warnings(records), excluded_warnings(records)
+    dead = [dead_arm_warning(arm) for arm in compared]
     apart, partial = overlap_warnings({name: summary.tasks for name, summary in summaries.items()}, _common(matched, pairs))
-    warnings = [
-        *lacking,
-        *unreplayable,
-        *filter(None, dead),
-        *unsound_arm_warnings(summaries),
-        *apart,
-        *errored_warnings(summaries, same_air),
-        *lost_repeats_warnings(by_arm, same_air),
-        *partial,
-        *left_out,
-        *_unit_warnings(pairs, level),
-    ]
-    short = any(arm.summary.faults.short or (arm.summary.trials and not arm.summary.scored) for arm in compared)
-    invalid = short or bool(unrecorded) or bool(unreplayable) or (any(dead) and all(dead))
-    together = pooled_values(scores, agents) if paired else []
-    pooled = pairs_of_family(PRIMARY, {names: paired_test(PRIMARY, *values, margin) for names, values in together}, alpha, look)
-    on_tasks = on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else ()
     return Comparison(
-        *(compared, tuple(pairs), tuple(warnings), invalid, alpha, margin, tuple(pooled)),
-        on_tasks=on_tasks,
+        arms=compared,
+        pairs=tuple(pairs),
+        main_warnings=(
+            *unrecorded,
+            *unreplayable,
+            *filter(None, dead),
+            *unsound_arm_warnings(summaries),
+            *apart,
+            *errored_warnings(summaries, same_air),
+            *lost_repeats_warnings(by_arm, same_air),
+            *partial,
+            *left_out,
+            *_unit_warnings(pairs, rules.level),
+        ),
+        invalid=bool(unrecorded or unreplayable) or any(map(_is_short, compared)) or (any(dead) and all(dead)),
+        alpha=alpha,
+        margin=margin,
+        pooled=tuple(rules.decided(PRIMARY, pooled_values(scores, agents))) if paired else (),
+        on_tasks=on_few_tasks(by_arm) if any(pair.within is not None for pair in pairs) else (),
         same=same_pairs(matched, summaries, by_arm),
         cost_warnings=tuple(cost_warnings(summaries, same_air)),
-        solved_costs=SolvedCosts(scores, spent, level / len(matched)) if matched else NO_SOLVED_COSTS,
+        solved_costs=SolvedCosts(scores, spent, rules.level / len(matched)) if matched else NO_SOLVED_COSTS,
     )
 
 
+_TwoArms = tuple[tuple[str, str], tuple[TaskValues, TaskValues]]
+"""The names of two arms, and their values of a metric."""
+
+
 @dataclass(frozen=True, slots=True)
-class PairTest:
-    """A pair before its family is known."""
+class _FamilyRules:
+    """What the pairs of every family are decided by."""
 
-    flip: PairedFlip
+    alpha: float
     margin: float
-    """In the metric's unit."""
-    over_templates: PairedFlip | None = None
-    """Of accuracy, where templates make other units than clusters do."""
+    look: LookLevel
+
+    @property
+    def level(self) -> float:
+        """The level of a test alone at this look."""
+        return self.look.nominal(self.alpha)
+
+    def decided(self, metric: str, values: Iterable[_TwoArms]) -> list[Pair]:
+        """Return the pairs of one family, from the values of the metric."""
+        tests = {names: paired_test(metric, a, b, self.margin) for names, (a, b) in values}
+        return pairs_of_family(metric, tests, self.alpha, self.look)
 
 
-def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, reach: float = SCORES) -> PairTest | None:
-    """Pair two arms, a minus b; None where no task has a known value in both. `reach`: of scores, how far two can lie apart."""
-    means_a, means_b = a.means, b.means
-    tasks = [task for task in means_a if task in means_b]
-    if not tasks:
-        return None
-    d = [means_a[task] - means_b[task] for task in tasks]
-    clusters = [a.clusters[task] for task in tasks]
-    if metric in _IN_POINTS:
-        agree = all(a.templates.get(task) == b.templates.get(task) for task in tasks)
-        templates = a.shared_templates(tasks) if metric == PRIMARY and agree else None
-        over = None if templates is None else PairedFlip(d, templates, reach=reach)
-        return PairTest(PairedFlip(d, clusters, reach=reach), margin, over)
-    mean = sum(means_a[task] + means_b[task] for task in tasks) / (2 * len(tasks))
-    return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
+def _values(by_arm: Mapping[str, Sequence[Record]], metric: str) -> dict[str, TaskValues]:
+    """Return each arm's values of a metric, by task."""
+    return {arm: task_values(records, METRICS[metric]) for arm, records in by_arm.items()}
 
 
-def pairs_of_family(
-    metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float, look: LookLevel = ONCE
-) -> list[Pair]:
-    """Return the pairs of one metric, decided together as one family; a pair that could not be tested is left out."""
-    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha, look)
+def _matched_values(matched: Sequence[tuple[str, str]], values: Mapping[str, TaskValues]) -> list[_TwoArms]:
+    """Return the names of each two arms that are compared, and their values."""
+    return [((a, b), (values[a], values[b])) for a, b in matched]
 
 
-def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
-    """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once."""
-    decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
-    pairs = []
-    for (names, test), decided in zip(tests, decisions, strict=True):
-        advantage = decided.difference.value if metric in _MORE_IS_BETTER else -decided.difference.value
-        word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
-        over = test.over_templates
-        over_templates = None if over is None else replace(over.interval(decided.level), n=over.units, units=None)
-        pair = Pair(
-            *(*names, metric, decided.difference, test.flip.units, decided.p, decided.p_holm, test.margin, word, decided.level)
-        )
-        pairs.append(replace(pair, over_templates=over_templates))
-    return pairs
+def _unrecorded_warnings(records: Sequence[Record]) -> list[str]:
+    """Warn of trials that asked what the recording does not have."""
+    unrecorded = sum(record.status == "errored" and RECORDING in record.errors for record in alike(records))
+    return [f"{counted(unrecorded, 'trial')} asked what the recording does not have; the run is invalid."] if unrecorded else []
 
 
-def undecided(pair: Pair) -> Pair:
-    """Return the pair without its verdict and its outlook, as it stands before anything is decided."""
-    return replace(pair, verdict=Verdict("undecided", within_margin=False), outlook=None)
+def _is_short(arm: ArmResult) -> bool:
+    """Whether so few of an arm's faults landed, or so few of its trials could be scored, that the run is invalid."""
+    summary = arm.summary
+    return summary.faults.short or bool(summary.trials and not summary.scored)
 
 
 def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, Sequence[Record]]:
@@ -349,51 +260,6 @@ def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, 
 
 def _comparable(a: ArmInfo, b: ArmInfo) -> bool:
     return (a.suite, a.profile) == (b.suite, b.profile)
-
-
-def with_outlook(
-    pairs: Sequence[Pair], scores: Mapping[str, TaskValues], by_arm: Mapping[str, Sequence[Record]], alpha: float
-) -> list[Pair]:
-    """Return the pairs; each undecided one with the sizes at which a run of its two arms alone may decide it.
-
-    A pair with too few units to plan with stays without: nothing that is known of it tells a size.
-    """
-    prices = {arm: _mean_dollars(records) for arm, records in by_arm.items()}
-    completed = []
-    for pair in pairs:
-        is_few = are_too_few_to_plan(pair.units, alpha, is_clustered=pair.units < pair.difference.n)
-        is_open = pair.verdict.word == "undecided" and not is_few
-        varies = spread(scores[pair.a], scores[pair.b]) if is_open else None
-        if varies is not None:
-            a, b = prices[pair.a], prices[pair.b]
-            price = None if a is None or b is None else (a + b) / 2
-            pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
-        completed.append(pair)
-    return completed
-
-
-def _with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], arms: Sequence[ArmInfo]) -> list[Pair]:
-    """Return the pairs; each one on few tasks with what its repeats show of these very tasks.
-
-    The p of that test is multiplied by the number of such pairs (Bonferroni). Repeats of imported arms are not paired: nothing says
-    that the third one of one arm shares anything with the third one of another.
-    """
-    tested = sum(pair.difference.n <= MAX_FEW_TASKS for pair in pairs)
-    imported = {info.arm for info in arms if are_imported([info])}
-    completed = []
-    for pair in pairs:
-        test: WithinTest = unpaired_within_tasks if pair.a in imported else paired_within_tasks
-        shown = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
-        completed.append(
-            pair if shown is None else replace(pair, within=replace(shown, p=min(1.0, shown.p * tested), tested=tested))
-        )
-    return completed
-
-
-def _mean_dollars(records: Sequence[Record]) -> float | None:
-    """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars(record)) is not None]
-    return math.fsum(known) / len(known) if known else None
 
 
 def dead_arm_warning(arm: ArmResult) -> str:

@@ -21,7 +21,7 @@ class HolmStep(NamedTuple):
 
 
 def holm_steps(p_values: Sequence[float], alpha: float = ALPHA) -> list[HolmStep]:
-    """Holm's adjusted p values (1979), in the same order: the running maximum of (m-j+1) p_(j), at most 1.
+    """Return Holm's adjusted p values (1979), in the same order: the running maximum of (m-j+1) p_(j), at most 1.
 
     By hand because statsmodels' `multipletests` runs a full garbage collection per call, 30 ms and more beside a run's records.
     """
@@ -63,7 +63,7 @@ def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA
 
 
 def _steps(p_values: Sequence[tuple[float, ...]], alpha: float) -> list[list[HolmStep]]:
-    """Of each group of tests, of whose nulls one at most is true: a group counts until all of its nulls are rejected.
+    """Return the steps of groups of tests, of whose nulls one at most is true: a group counts until all of its nulls are rejected.
 
     From the first test on that is not rejected, all are at its level.
     """

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from .comparison import Comparison, Pair, paired_test, pairs_of_family
+from .comparison import Comparison
 from .measure import Measure
 from .paired import SCORES, PairedFlip
+from .pairs import Pair, paired_test, pairs_of_family
 from .planned_pairs import NOTHING, by_arm_of, planned_pairs
 from .record import Record
 from .statistics import ALPHA, Interval, independent_difference
@@ -161,7 +162,7 @@ class Gains:
         return "crossed" if crossed else "gains differ"
 
     def to_json(self) -> dict[str, Any]:
-        """The ranking as plain JSON."""
+        """Return the ranking as plain JSON."""
         before, after = self.highest or (None, None)
         return {
             "before": [ranked.to_json() for ranked in self.before.designs],
@@ -373,7 +374,7 @@ def amortised(once: Cost, before: Use, after: Use, tasks: int) -> Amortised:
 
 
 def break_even(once: float, before: float, after: float, accuracy_before: float, accuracy_after: float) -> int | None:
-    """The smallest n with (once + n·after)/(n·accuracy_after) < before/accuracy_before; None if no n up to 10¹² will do.
+    """Return the smallest n with (once + n·after)/(n·accuracy_after) < before/accuracy_before; None if no n up to 10¹² will do.
 
     `before` and `after`: cost per task. Where nothing was solved before, the first solved task is cheaper.
     """

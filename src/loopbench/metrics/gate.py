@@ -255,7 +255,7 @@ def check_level(alpha: float) -> None:
 
 
 def check_margin(metric: str, margin: float) -> None:
-    """Raises ValueError for an unknown metric, or a margin that is negative, no number, or more than all of a score."""
+    """Raise ValueError for an unknown metric, or a margin that is negative, no number, or more than all of a score."""
     if metric not in METRICS:
         raise ValueError(f"unknown metric {metric!r}; {nearest(metric, METRICS)}")
     if not 0 <= margin < (1 if metric in SHARES else math.inf):
@@ -360,7 +360,8 @@ def _spread_of_shares(held: Held) -> Spread | None:
 
 
 def _spread_of_sums(held: Held) -> Spread | None:
-    """How -log(Σrun/Σbaseline) varies: by the amounts' shares of their mean (delta method). None where a side took nothing."""
+    """Return how -log(Σrun/Σbaseline) varies: by the amounts' shares of their mean (delta method). None where a side took
+    nothing."""
     tasks = _tasks(held)
     means = [math.fsum(side.means[task] for task in tasks) / len(tasks) for side in (held.run, held.baseline)]
     if not all(means):

@@ -33,7 +33,7 @@ import numpy as np
 from . import special
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
-from .comparison import MARGIN
+from .pairs import MARGIN
 from .record import Record
 from .record_table import records_by_arm
 from .statistics import ALPHA, Clusters, Floats, Interval, independent_difference
@@ -302,7 +302,7 @@ class Crossed:
         size = float(np.linalg.norm(found))
         along = noise @ (found / size) if size > 0 else noise[:, 0]
         squares = (noise**2).sum(1)
-        # what was found may be smaller than noise alone, which no move explains; then no move is what fits best
+        # What was found may be smaller than noise alone gives, whatever moved: then that nothing moved fits best.
         room = along**2 - squares + max(size**2, float(np.median(squares)))
         moved = np.where(room < 0, 0.0, np.maximum(0.0, np.sqrt(np.maximum(room, 0.0)) - along))  # |moved + noise| = size
         low, high = np.quantile(moved, (alpha / 2, 1 - alpha / 2)) / math.sqrt(self._degrees(source))

@@ -72,7 +72,7 @@ class Outlook:
         return self.equivalent is not None and 2 * self.equivalent > self.more.chance
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `equivalent` of two arms alone, and `is_median` where it holds."""
+        """Return plain JSON; `equivalent` stands there of two arms alone, and `is_median` where it holds."""
         plain = {name: value for name, value in asdict(self).items() if name != "equivalent" or value is not None}
         return plain if self.is_median else {name: value for name, value in plain.items() if name != "is_median"}
 
@@ -94,7 +94,8 @@ class MoreRepeats:
 
 @lru_cache(maxsize=1024)  # of a family's pairs many have differed alike, and a run's results are read more than once
 def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
-    """What would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks would.
+    """Return what would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks
+    would.
 
     `alpha`: the level of the test, that of a run of the two alone. `cost_usd`: of one trial, a mean over
     both arms.
@@ -118,7 +119,7 @@ def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd
 def gate_outlook(
     found: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None, grows: bool = False
 ) -> Outlook | None:
-    """What would decide an undecided gate: pass, or show a regression. None where too many tasks would.
+    """Return what would decide an undecided gate: pass, or show a regression. None where too many tasks would.
 
     `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit. `grows`: a larger run
     repeats these trials and adds to them.
@@ -155,7 +156,8 @@ def _gate_decides(found: Spread, margin: float, levels: Levels) -> Decides:
 
 
 def assurance(found: Spread, decides: Decides, units: int, *, grows: bool = False) -> float:
-    """The chance of a decision by so many units, over what the run leaves possible: of a fresh run, or of this as it `grows`."""
+    """Return the chance of a decision by so many units, over what the run leaves possible: of a fresh run, or of this as it
+    `grows`."""
     variances, differences = found.plausible(found.variance(found.repeats)), special.ndtri(_QUANTILES)
     drawn = 1 - found.units / units if grows else 1.0
     return math.fsum(
@@ -168,7 +170,7 @@ def assurance(found: Spread, decides: Decides, units: int, *, grows: bool = Fals
 
 
 def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None, grows: bool = False) -> Outlook | None:
-    """The first sizes with the chances wanted, always more than there were: those did not decide.
+    """Return the first sizes with the chances wanted, always more than there were, since those did not decide.
 
     A run that `grows` does so by a real step, since each further look at the same trials is another chance of a false alarm; and
     its larger size decides, too, where what was seen so far stays as it is, so that whoever takes the advice is not given it again.

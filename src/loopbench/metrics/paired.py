@@ -51,7 +51,8 @@ class PairedFlip:
         return self._flip.two_sided
 
     def p(self, bound: float, side: Side) -> float:
-        """One-sided p of the null that the mean does not lie on this side of the bound: small where it is `greater`, or `less`."""
+        """Return the one-sided p of the null that the mean does not lie on this side of the bound: small where it is `greater`, or
+        `less`."""
         toward, null = (bound, self._flip.greater) if side == "greater" else (-bound, self._flip.less)
         if toward == 0:
             return null
@@ -59,11 +60,11 @@ class PairedFlip:
         return min(found, null) if toward < 0 else max(found, null)
 
     def p_equivalence(self, margin: float) -> float:
-        """The larger p of two one-sided tests that the mean lies within ±margin (Schuirmann 1987)."""
+        """Return the larger p of two one-sided tests that the mean lies within ±margin (Schuirmann 1987)."""
         return max(self.p(-margin, "greater"), self.p(margin, "less"))
 
     def bounds(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """One-sided bounds, each at level alpha: the lower one lies at or above `bound` iff p(bound, "greater") < alpha.
+        """Return one-sided bounds, each at level alpha: the lower one lies at or above `bound` iff p(bound, "greater") < alpha.
 
         Infinite where an unbounded quantity has too few units for any test at that level. Where only the sign-flip test keeps an
         end from 0, or only that test draws it there, the end is 0: just outside of the interval, or inside.
@@ -73,7 +74,7 @@ class PairedFlip:
         return max(low, -self.reach), min(high, self.reach)
 
     def interval(self, alpha: float = ALPHA) -> Interval:
-        """The values that no one-sided test at alpha/2 rejects.
+        """Return the values that no one-sided test at alpha/2 rejects.
 
         Where an unbounded quantity has too few units for any test at that level, there is no interval, as of its mean.
         """
@@ -84,7 +85,7 @@ class PairedFlip:
 
 
 def _apart(low: float, rejected: bool) -> float:
-    """A lower end that lies above 0 iff the test of 0 rejects."""
+    """Return a lower end that lies above 0 iff the test of 0 rejects."""
     return max(low, NO_SPREAD) if rejected else min(low, 0.0)
 
 
@@ -108,18 +109,19 @@ class _Scores:
         self._gained = min(max(mean / self._size, -1.0), 1.0)
 
     def p(self, bound: float) -> float:
-        """Of the null that the mean is at most `bound`."""
+        """Return p of the null that the mean is at most `bound`."""
         found = float(special.ndtr((bound - self._center) / self._error))
         return max(found, self._not_lost(-bound / self._size)) if bound < 0 else found
 
     def low(self, alpha: float) -> float:
-        """The bound at which p is alpha."""
+        """Return the bound at which p is alpha."""
         low = self._center - z_quantile(alpha) * self._error
         lost = self._most_lost(alpha)
         return min(low, -lost * self._size) if lost > 0 else low
 
     def _not_lost(self, share: float) -> float:
-        """Chance of so few units lost on balance, were `share` of them lost; what was gained on balance hides as many more."""
+        """Return the chance of so few units lost on balance, were `share` of them lost; what was gained on balance hides as many
+        more."""
         lost = -self._gained * self._n
         if lost <= 0:
             return max(1.0 - share - self._gained, 0.0) ** self._n
@@ -128,7 +130,7 @@ class _Scores:
         return float(special.betainc(self._n - lost, lost + 1, 1 - share))
 
     def _most_lost(self, alpha: float) -> float:
-        """The share at which `_not_lost` is alpha."""
+        """Return the share at which `_not_lost` is alpha."""
         lost = -self._gained * self._n
         if lost <= 0:
             return float(1.0 - self._gained - alpha ** (1 / self._n))

@@ -74,7 +74,7 @@ def _tails(sums: Floats) -> FlipTails:
 
 
 def _flip_steps(steps: NDArray[np.int64]) -> FlipTails:
-    """The test of whole numbers: a sum of signs x sizes is twice the sum of those with a plus, less the sum of all."""
+    """Test whole numbers: a sum of signs x sizes is twice the sum of those with a plus, less the sum of all."""
     law = _subset_sums(np.abs(steps))
     positive = int(steps[steps > 0].sum())
     return FlipTails(min(1.0, float(law[positive:].sum())), min(1.0, float(law[: positive + 1].sum())))
@@ -84,7 +84,7 @@ def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
     """Return the probability of each sum, from 0, where each size counts with a chance of one half."""
     law = np.ones(1)
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        if count == 1:  # which nearly all sizes of costs have: the same sums in fewer calls
+        if count == 1:  # as of nearly all sizes of costs: this gives the same sums in fewer calls
             longer, half = np.zeros(len(law) + int(size)), 0.5 * law
             longer[: len(law)] = half
             longer[int(size) :] += half
@@ -109,7 +109,8 @@ def _coins(n: int) -> Floats:
 
 
 def _steps(sums: Floats) -> NDArray[np.int64] | None:
-    """The sums as whole numbers of steps: of their common fraction, else of a grid; None where either takes too much work."""
+    """Return the sums as whole numbers of steps: of their common fraction, else of a grid; None where either takes too much
+    work."""
     n = len(sums)
     per_mean = min(max(_GRID_WORK // n**2, 16), _MAX_PER_MEAN)
     denominator = _denominator(sums)
@@ -126,7 +127,7 @@ def _steps(sums: Floats) -> NDArray[np.int64] | None:
 
 
 def _denominator(sums: Floats) -> int:
-    """The smallest number that makes all sums whole; 0 where there is none, and for sizes beyond exact whole numbers."""
+    """Return the smallest number that makes all sums whole; 0 where there is none, and for sizes beyond exact whole numbers."""
     if float(np.abs(sums).max()) * MAX_DENOMINATOR > 2**40:
         return 0
     candidates = np.arange(1, MAX_DENOMINATOR + 1)
@@ -142,7 +143,7 @@ def _is_whole(values: Floats) -> NDArray[np.bool_]:
 
 
 def _saddlepoint(sums: Floats) -> float:
-    """P(Σ ±|s| >= Σ s) by Lugannani and Rice (1980), from the cumulants K(t) = Σ log cosh(t s)."""
+    """Return P(Σ ±|s| >= Σ s) by Lugannani and Rice (1980), from the cumulants K(t) = Σ log cosh(t s)."""
     sizes = np.abs(sums) / math.sqrt(float((sums**2).sum()))
     reached = float(sums.sum()) / math.sqrt(float((sums**2).sum()))
     if reached < 0:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .comparison import Comparison, Pair, paired_test, pairs_of_family, with_outlook
+from .comparison import Comparison
+from .pairs import Pair, paired_test, pairs_of_family, with_outlook
 from .record import Record
 from .summary import METRICS, PRIMARY, TaskValues, task_values
 

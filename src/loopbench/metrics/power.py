@@ -102,13 +102,13 @@ class Spread:
         return max(self.between + (self.within_a + self.within_b) / repeats, self.floor, least)
 
     def plausible(self, variance: float) -> Floats:
-        """Variances that the true one may be where it was estimated as `variance`, all equally likely."""
+        """Return variances that the true one may be where it was estimated as `variance`, all equally likely."""
         if math.isinf(self.df):
             return np.array([variance])
         return np.asarray(variance * self.df / special.chdtri(self.df, _TAILS), dtype=np.float64)
 
     def step(self, repeats: int) -> float:
-        """Half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
+        """Return half the distance between two sums of differences, where scores are 0 or 1; 0 otherwise."""
         return 1 / repeats if self.scores else 0.0
 
 
@@ -116,7 +116,8 @@ _TAILS = (np.arange(5) + 0.5) / 5
 
 
 def design_effect(size: float, icc: float) -> float:
-    """How many tasks that share clusters, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish 1965)."""
+    """Return how many tasks that share clusters, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish
+    1965)."""
     return 1 + (size - 1) * icc
 
 
@@ -217,7 +218,7 @@ def smallest(power_of: Callable[[float], float], most: float, power: float = POW
 
 
 def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | None:
-    """How the difference of two arms varies, over the tasks that both have; None for fewer than two units.
+    """Return how the difference of two arms varies, over the tasks that both have; None for fewer than two units.
 
     A task's cluster is known if either arm names it: a baseline names none.
     Within a task: K/(K-1) p(1-p), in general the sample variance; between units: what that leaves of theirs (Miller 2024, §4).
@@ -259,7 +260,8 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
 
 
 def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
-    """How one loop's runs with fresh seeds differ from each other: by what varies within tasks; None for fewer than two units.
+    """Return how one loop's runs with fresh seeds differ from each other: by what varies within tasks; None for fewer than two
+    units.
 
     With one trial per task what varies within is not known, and taken to be all that varies: p(1-p) at most.
     """
@@ -286,7 +288,7 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
 
 
 def units_to_decide(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
-    """Units with which a difference of the margin is shown, and equal arms are shown equivalent; None where none suffice.
+    """Return units with which a difference of the margin is shown, and equal arms are shown equivalent; None where none suffice.
 
     Power is that of a fresh run: its mean over the variances that the pilot leaves possible.
     """
@@ -298,7 +300,7 @@ def units_to_decide(varies: Spread, repeats: int, margin: float, alpha: float = 
 
 
 def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = ALPHA, power: float = POWER) -> int | None:
-    """Units with which the gate passes a loop that does no harm, power as in `units_to_decide`; None where none suffice."""
+    """Return units with which the gate passes a loop that does no harm, power as in `units_to_decide`; None where none suffice."""
     variances = varies.plausible(varies.variance(repeats))
     return fewest_units(
         lambda n: fmean(pass_power(n, 0.0, float(v), margin, alpha, scores=varies.scores) for v in variances), power
@@ -311,8 +313,8 @@ def tasks_of(units: int, found: Spread) -> int:
 
 
 def unseen(n: int, *, scores: bool = True) -> float:
-    """Variance that may have stayed unseen in n units, 95 % sure: `UNSEEN` of them differ by 1, or where amounts are logarithms, by
-    a factor of two.
+    """Return the variance that may have stayed unseen in n units, 95 % sure: `UNSEEN` of them differ by 1, or where amounts are
+    logarithms, by a factor of two.
     """
     return min(UNSEEN / n, 1.0) * (1.0 if scores else DOUBLE)
 
@@ -321,7 +323,7 @@ def unseen(n: int, *, scores: bool = True) -> float:
 
 
 def _degrees(units: Floats) -> float:
-    """Degrees of freedom of the units' variance, 2/(κ - 1) for each: it is less sure where few units differ much."""
+    """Return degrees of freedom of the units' variance, 2/(κ - 1) for each: it is less sure where few units differ much."""
     apart = (units - units.mean()) ** 2
     if not apart.any():
         return len(units) - 1.0
@@ -378,7 +380,8 @@ def _interval(units: int, difference: float, variance: float, alpha: float, scor
 
 
 def _passing(units: int, half: float, margin: float, alpha: float, scores: bool) -> float:
-    """How high the middle has to lie for the lower bound to lie above -margin; of scores for units lost whole too, see `paired`."""
+    """Return how high the middle has to lie for the lower bound to lie above -margin; of scores for units lost whole too, see
+    `paired`."""
     if not scores or margin >= 1:
         return half - margin
     return max(half - margin, _least_mean(units, margin, alpha) * units / (units + PSEUDO_UNITS))
@@ -386,7 +389,7 @@ def _passing(units: int, half: float, margin: float, alpha: float, scores: bool)
 
 @lru_cache(maxsize=4096)
 def _least_mean(units: int, margin: float, alpha: float) -> float:
-    """The mean difference from which on so few units are lost that a loss of the margin is refuted."""
+    """Return the mean difference from which on so few units are lost that a loss of the margin is refuted."""
     if (1 - margin) ** units >= alpha:
         return 1 - margin - float(alpha ** (1 / units))
 

@@ -200,7 +200,7 @@ class Record:
         return self.accuracy >= 1
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `from_json` reads it back."""
+        """Return plain JSON; `from_json` reads it back."""
         made = dict(zip(_NAMES, _values(self), strict=True))
         made["faults"] = [fault.to_json() for fault in self.faults]
         made["trace_at"] = None if self.trace_at is None else list(self.trace_at)
@@ -208,7 +208,7 @@ class Record:
         return made
 
     def line(self, trace_at: tuple[int, ...] | None) -> bytes:
-        """A line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
+        """Return a line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
         made = self._quickly() if self.trace_at is None else None
         if made is None:
             return seal_line(f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii"))
@@ -218,7 +218,8 @@ class Record:
         return seal_line(made + b"\n")
 
     def _quickly(self) -> bytes | None:
-        """None for what only `json` writes as it should: long numbers, lone surrogates, and text that is not ASCII."""
+        """Return the JSON of a value; None for what only `json` writes as it should: long numbers, lone surrogates, and text that
+        is not ASCII."""
         try:
             made = orjson.dumps(self)
         except TypeError:
@@ -228,7 +229,8 @@ class Record:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Raises ValueError for another version or a field out of bounds, KeyError or TypeError for what is not a record."""
+        """Read the JSON of a record. Raises ValueError for another version or a field out of bounds, KeyError or TypeError for what
+        is not a record."""
         if data.get("version") != RECORD_VERSION:
             raise ValueError(f"record version {data.get('version')!r}, this loopbench reads {RECORD_VERSION}")
         values = {name: value for name, value in data.items() if name in _KNOWN}
@@ -287,7 +289,7 @@ class Shared:
         self._known: dict[str, Any] = {}
 
     def of(self, data: Any) -> Any:
-        """The JSON of a record, changed in place; what is none stays as it is."""
+        """Return the JSON of a record, changed in place; what is none stays as it is."""
         if isinstance(data, dict):
             for name in _TEXTS:
                 text = data.get(name)

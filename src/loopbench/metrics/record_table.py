@@ -227,7 +227,7 @@ _BEHIND = tuple(sorted(name for name in (*_DIGESTED, "faults") if name > "repeat
 
 
 def records_digest(records: Iterable[Record]) -> str:
-    """sha256 over the records sorted by (arm, task, repeat): never times, cost, host, ids or the order in the file.
+    """Return the sha256 over the records sorted by (arm, task, repeat): never of times, cost, host, ids or the order in the file.
 
     Each is a line of canonical JSON with the fields of `_DIGESTED` and the faults.
     """

@@ -46,7 +46,7 @@ class Reliability:
     """None for a single task."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `pass_at` and `pass_hat` in the order of k from 1."""
+        """Return plain JSON; `pass_at` and `pass_hat` in the order of k from 1."""
         return {
             "arm": self.arm,
             "tasks": self.tasks,
@@ -82,7 +82,7 @@ def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Re
 
 
 def consistency(n: int, c: int) -> float:
-    """(2p - 1)² of one task, unbiased: 1 - 4n/(n-1)·p̂(1-p̂) from c successes in n (Rabanser et al. 2026, arXiv:2602.16666).
+    """Return (2p - 1)² of one task, unbiased: 1 - 4n/(n-1)·p̂(1-p̂) from c successes in n (Rabanser et al. 2026, arXiv:2602.16666).
 
     Raises ValueError for less than two trials.
     """
@@ -92,7 +92,7 @@ def consistency(n: int, c: int) -> float:
 
 
 def consistency_interval(counts: Sequence[tuple[int, int]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
-    """Mean over tasks of `consistency` from their (n, c); never of zero width.
+    """Return the mean over tasks of `consistency` from their (n, c); never of zero width.
 
     It lies in [-1, 1], so that half of it and one half is a score, with a score's interval.
     """
@@ -109,13 +109,14 @@ def _mean(scores: Sequence[float], clusters: Clusters, alpha: float) -> Interval
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Chance that at least one of k trials succeeds, unbiased, from c successes in n (Chen et al. 2021, arXiv:2107.03374)."""
+    """Return the chance that at least one of k trials succeeds, unbiased, from c successes in n (Chen et al. 2021,
+    arXiv:2107.03374)."""
     _check_k(n, c, k)
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
+    """Return the chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
     _check_k(n, c, k)
     return math.comb(c, k) / math.comb(n, k)
 

@@ -34,7 +34,7 @@ def root(function: Callable[[float], float], low: float, high: float, within: fl
 
 
 def _share(places: tuple[float, float, float], values: tuple[float, float, float]) -> float:
-    """The share of the way from the first place to the second at which the next one lies."""
+    """Return the share of the way from the first place to the second at which the next one lies."""
     (a, b, c), (at_a, at_b, at_c) = places, values
     across, up = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
     if up**2 < across and (1 - up) ** 2 < 1 - across:

@@ -17,11 +17,13 @@ from loopbench.datasets.generating import Draw
 from loopbench.protocol.counts import counted
 
 from .arm_info import ArmInfo
-from .comparison import Comparison, Pair, compare, undecided
+from .comparison import Comparison, compare
+from .pairs import Pair, undecided
 from .record import Record
 from .record_table import of_tasks
 from .spending import LookLevel
 from .statistics import ALPHA
+from .summary import PRIMARY
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Looks:
 
     @classmethod
     def planned(cls, tasks: Sequence[str], looks: int, seed: int) -> Looks:
-        """Equal shares of the tasks, in an order drawn from the seed. Raises ValueError for fewer tasks than looks."""
+        """Return equal shares of the tasks, in an order drawn from the seed. Raises ValueError for fewer tasks than looks."""
         if len(tasks) < looks:
             raise ValueError(f"looks: {looks} of them need as many tasks, and there are {len(tasks)}")
         ends = tuple(len(tasks) * look // looks for look in range(1, looks + 1))
@@ -43,7 +45,7 @@ class Looks:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Looks:
-        """Raises KeyError, TypeError or ValueError for what is no such plan."""
+        """Read the JSON of a plan. Raises KeyError, TypeError or ValueError for what is no such plan."""
         made = cls(tuple(data["order"]), tuple(data["ends"]))
         if not all(type(end) is int for end in made.ends):
             raise TypeError("the ends of looks are whole numbers")
@@ -53,7 +55,7 @@ class Looks:
         return made
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON; `from_json` reads it back."""
+        """Return plain JSON; `from_json` reads it back."""
         return {"order": list(self.order), "ends": list(self.ends)}
 
     @property
@@ -70,19 +72,19 @@ class Looks:
         return LookLevel(tuple(end / len(self.order) for end in self.ends[:look]))
 
     def seen(self, look: int) -> frozenset[str]:
-        """The tasks that a look, from 1, has seen."""
+        """Return the tasks that a look, from 1, has seen."""
         return frozenset(self.order[: self.ends[look - 1]])
 
     def stage(self, look: int) -> tuple[str, ...]:
-        """The tasks that a look, from 1, is the first to see."""
+        """Return the tasks that a look, from 1, is the first to see."""
         return self.order[self.ends[look - 2] if look > 1 else 0 : self.ends[look - 1]]
 
     def look_of(self, task: str) -> int:
-        """The first look, from 1, that has seen a task. Raises KeyError for one that is not planned."""
+        """Return the first look, from 1, that has seen a task. Raises KeyError for one that is not planned."""
         return self._look_of[task]
 
     def reached(self, done: Collection[str]) -> int:
-        """The last look, from 1, all of whose tasks are done; 0 where that is none."""
+        """Return the last look, from 1, all of whose tasks are done; 0 where that is none."""
         missing = next((task for task in self.order if task not in done), None)
         return self.count if missing is None else self.look_of(missing) - 1
 
@@ -117,9 +119,9 @@ class Looked:
 
 
 def looked(looks: Looks, trials: Mapping[str, int], per_task: int, alpha: float = ALPHA) -> Looked:
-    """`trials`: task → trials that have come to an end, of `per_task` for each. Whether the run stopped there, its verdicts say.
+    """Return how far a run is looked at. Whether it stopped there, its verdicts say.
 
-    Raises KeyError for a task that is not planned.
+    `trials`: task → trials that have come to an end, of `per_task` for each. Raises KeyError for a task that is not planned.
     """
     reached = looks.reached({task for task, count in trials.items() if count >= per_task})
     between = not reached or any(looks.look_of(task) > reached for task in trials)
@@ -131,7 +133,7 @@ def all_decided(found: Comparison) -> bool:
     """Whether every pair that the comparison is about has a verdict on the primary metric."""
     air = [(arm.info.suite, arm.info.profile) for arm in found.arms]
     wanted = sum(a == b for a, b in combinations(air, 2))
-    words = [pair.verdict.word for pair in found.pairs if pair.family == "primary"]
+    words = [pair.verdict.word for pair in found.pairs_on(PRIMARY)]
     return not found.invalid and 0 < len(words) == wanted and "undecided" not in words
 
 

@@ -29,8 +29,8 @@ _ALPHAS = np.concatenate((np.geomspace(1e-10, 0.5, 41), (1.0,)))
 
 
 def spent(share: float, alpha: float = ALPHA) -> float:
-    """Alpha that is spent up to a share of the tasks: 2 - 2Φ(z_{α/2}/√t) (Lan & DeMets 1983), of the O'Brien-Fleming type: little
-    at first, most at the end, where it is all.
+    """Return the alpha that is spent up to a share of the tasks: 2 - 2Φ(z_{α/2}/√t) (Lan & DeMets 1983), of the O'Brien-Fleming
+    type: little at first, most at the end, where it is all.
 
     Raises ValueError unless 0 < share <= 1 and 0 < alpha < 1.
     """
@@ -43,14 +43,14 @@ def spent(share: float, alpha: float = ALPHA) -> float:
 
 @cache
 def _rule() -> tuple[Floats, Floats]:
-    """Nodes and weights by which densities are integrated over [-1, 1], as Gauss and Legendre do."""
+    """Return nodes and weights by which densities are integrated over [-1, 1], as Gauss and Legendre do."""
     nodes, weights = np.polynomial.legendre.leggauss(161)
     return nodes, weights
 
 
 @lru_cache(maxsize=4096)
 def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]:
-    """The two-sided level of the test at each look, from the shares of the tasks after which they are, which rise.
+    """Return the two-sided level of the test at each look, from the shares of the tasks after which they are, which rise.
 
     The chance that any test rejects, where there is nothing to find, is what is spent up to the last share.
     """
@@ -70,7 +70,8 @@ def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]
 
 
 def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> float:
-    """The height that a motion from `places`, with `density` there, leaves on either side with so much chance in one step."""
+    """Return the height that a motion from `places`, with `density` there, leaves on either side with so much chance in one
+    step."""
 
     def excess(height: float) -> float:
         beyond = special.ndtr((-height - places) / step) + special.ndtr((places - height) / step)
@@ -87,11 +88,11 @@ class LookLevel:
     """Of the tasks, after which this look and those before it are."""
 
     def nominal(self, alpha: float) -> float:
-        """The level of the test at this look where all looks together have alpha; it rises with alpha."""
+        """Return the level of the test at this look where all looks together have alpha; it rises with alpha."""
         return alpha if self.shares == (1.0,) else _interpolated(_ALPHAS, _table(self.shares))(alpha)
 
     def overall(self, p: float) -> float:
-        """The least alpha at which this look's test rejects: overall(p) < alpha iff p < nominal(alpha)."""
+        """Return the least alpha at which this look's test rejects: overall(p) < alpha iff p < nominal(alpha)."""
         return p if self.shares == (1.0,) else _interpolated(_table(self.shares), _ALPHAS)(p)
 
 
@@ -101,7 +102,7 @@ ONCE = LookLevel()
 
 @lru_cache(maxsize=256)
 def _table(shares: tuple[float, ...]) -> Floats:
-    """The last look's level for each of `_ALPHAS`; it rises strictly."""
+    """Return the last look's level for each of `_ALPHAS`; it rises strictly."""
     found = [*(levels(shares, float(alpha))[-1] for alpha in _ALPHAS[:-1]), 1.0]
     return np.array(found)
 

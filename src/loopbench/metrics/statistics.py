@@ -53,7 +53,7 @@ class Interval:
         return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0, and an infinite one None.
+        """Return plain JSON, whose zeros have no sign; an end that only a test keeps from 0 is 0, and an infinite one None.
 
         `clusters` stands in it only where tasks share them.
         """
@@ -94,7 +94,8 @@ def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, flo
 
 
 def clopper_pearson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, float]:
-    """Exact interval of a proportion (Clopper & Pearson 1934), (low, high); both counts may be real-valued, as effective sizes are.
+    """Return the exact interval of a proportion (Clopper & Pearson 1934), (low, high); both counts may be real-valued, as effective
+    sizes are.
 
     Raises ValueError unless 0 <= successes <= n and n > 0.
     """
@@ -124,7 +125,7 @@ def highest_share(trials: float, alpha: float = ALPHA) -> float:
 
 
 def fisher_greater(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """One-sided p-value of Fisher's exact test (1935): the chance that one share is this much larger, were both equal.
+    """Return the one-sided p-value of Fisher's exact test (1935): the chance that one share is this much larger, were both equal.
 
     `one`, `other`: events, and the independent trials that they are of. Raises ValueError unless 0 <= events <= trials.
     """
@@ -143,7 +144,7 @@ def _log_choices(n: int, k: NDArray[np.int64]) -> Floats:
 
 
 def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
-    """Mean over tasks of scores in [0, 1], `scores[task][repeat]`; never of zero width.
+    """Return the mean over tasks of scores in [0, 1], `scores[task][repeat]`; never of zero width.
 
     Clopper & Pearson's interval (1934) on the effective number of tasks, as Korn & Graubard (1998) do. For one 0/1 score per task
     that is their number; else n p(1-p)/s², of 0/1 scores at most the number of trials, where n units (tasks, or clusters that share
@@ -173,7 +174,8 @@ def _effective_number(units: Floats, value: float) -> float:
 
 
 def standard_error(values: ArrayLike) -> float:
-    """√(Σ(x - x̄)²/(n(n-1))), the error of a mean of independent values (Miller 2024, arXiv:2411.00640, §2); 0 for one value."""
+    """Return √(Σ(x - x̄)²/(n(n-1))), the error of a mean of independent values (Miller 2024, arXiv:2411.00640, §2); 0 for one
+    value."""
     return _error(as_array(values))
 
 
@@ -200,7 +202,7 @@ def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["m
 
 
 def log_ratios(a: ArrayLike, b: ArrayLike) -> Floats:
-    """log(a/b) task by task, of task means that are never negative; exp of its mean is the ratio of geometric means.
+    """Return log(a/b) task by task, of task means that are never negative; exp of its mean is the ratio of geometric means.
 
     A 0 counts as half the smallest positive mean, so that a task that cost nothing in one arm is not lost. Raises ValueError for
     no tasks, negative means, or lists of different lengths.
@@ -216,8 +218,8 @@ def log_ratios(a: ArrayLike, b: ArrayLike) -> Floats:
 
 
 def independent_difference(a: Interval, b: Interval) -> Interval:
-    """a minus b of two independent samples, at the confidence of either interval: MOVER (Zou & Donner 2008, Statistics in Medicine
-    27, 1693), which takes each end's distance from its estimate for what chance does on that side."""
+    """Return a minus b of two independent samples, at the confidence of either interval, by MOVER (Zou & Donner 2008, Statistics in
+    Medicine 27, 1693), which takes each end's distance from its estimate for what chance does on that side."""
     value = a.value - b.value
     below, above = math.hypot(a.value - a.low, b.high - b.value), math.hypot(a.high - a.value, b.value - b.low)
     return Interval(value, value - below, value + above, a.n + b.n)
@@ -236,7 +238,7 @@ class Verdict:
 
 
 def verdict(advantage: float, p_holm: float, p_equivalence_holm: float, alpha: float = ALPHA) -> Verdict:
-    """better or worse iff p_holm < alpha; else equivalent iff both one-sided tests pass; else undecided.
+    """Return the verdict: better or worse iff p_holm < alpha; else equivalent iff both one-sided tests pass; else undecided.
 
     `advantage`: a minus b, turned so that positive is good. Both p values are adjusted over the family.
     """
@@ -290,7 +292,7 @@ def same_units(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
-    """The number of each task's unit, from 0; None where each task is one: no clusters, none shared, or one that all share.
+    """Return the number of each task's unit, from 0; None where each task is one: no clusters, none shared, or one that all share.
 
     Raises ValueError where `clusters` does not name one for each of the n tasks.
     """
@@ -316,6 +318,7 @@ def student_quantile(tail: float, df: int) -> float:
 
 
 def as_array(values: ArrayLike) -> Floats:
+    """Return the values of tasks as an array. Raises ValueError where there are none."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
         raise ValueError("at least one task is needed")
@@ -329,7 +332,7 @@ def _task_means(scores: Sequence[Sequence[float]]) -> Floats:
 
 
 def _groups(clusters: Sequence[str], n: int) -> NDArray[np.int64]:
-    """The number of each task's cluster, from 0."""
+    """Return the number of each task's cluster, from 0."""
     if len(clusters) != n:
         raise ValueError(f"{len(clusters)} clusters for {n} tasks")
     numbers: dict[str | int, int] = {}
@@ -337,7 +340,7 @@ def _groups(clusters: Sequence[str], n: int) -> NDArray[np.int64]:
 
 
 def unit_values(values: Floats, clusters: Clusters) -> Floats:
-    """One value per unit; their mean is the mean over tasks, their standard error the clustered one (CR1).
+    """Return one value per unit; their mean is the mean over tasks, their standard error the clustered one (CR1).
 
     The value of a cluster of average size is its mean; the deviation of a larger one weighs more.
     """

@@ -28,7 +28,8 @@ MAX_VALUE = 1e100
 
 
 def dollars(record: Record) -> float | None:
-    """What a trial costs who has no luck with a cache: US dollars uncached where that is known, else as billed; None: not known."""
+    """Return what a trial costs who has no luck with a cache: US dollars uncached where that is known, else as billed; None where
+    neither is."""
     return record.cost_usd if record.nominal_usd is None else record.nominal_usd
 
 
@@ -301,7 +302,8 @@ def _asked(record: Record) -> bool:
 
 
 def count_faults(records: Sequence[Record]) -> FaultCounts:
-    """Every fault of a record was scheduled; what did not land was neither absorbed nor recovered."""
+    """Count the faults of records by what became of them: every one was scheduled; what did not land was neither absorbed nor
+    recovered."""
     faults = [fault for record in alike(records) for fault in record.faults]
     return FaultCounts(
         scheduled=len(faults),

@@ -40,16 +40,18 @@ class PairedSums:
         self._nothing = not (first.any() or second.any())
 
     def p(self, ratio: float, side: Side) -> float:
-        """One-sided p of the null that the ratio does not lie on this side of `ratio`: small where it is `greater`, or `less`."""
+        """Return the one-sided p of the null that the ratio does not lie on this side of `ratio`: small where it is `greater`, or
+        `less`."""
         null = self._flip.greater if side == "greater" else self._flip.less
         if ratio == 1:
             return null
-        nearer = (ratio < 1) == (side == "greater")  # to be shown is less than that there is a difference
+        nearer = (ratio < 1) == (side == "greater")  # then the claim is weaker than that the two sums differ
         found = self._law(ratio, side)
         return min(found, null) if nearer else max(found, null)
 
     def bounds(self, alpha: float = ALPHA) -> tuple[float, float]:
-        """One-sided bounds, each at level alpha: the ratio is shown to lie above those below `low`, and below those above `high`.
+        """Return one-sided bounds, each at level alpha: the ratio is shown to lie above those below `low`, and below those above
+        `high`.
 
         0 or infinite where too little is known. Where only the sign-flip test keeps an end from 1, or draws it there, it is 1.
         """
@@ -61,7 +63,7 @@ class PairedSums:
         return min(low, self.value), max(high, self.value)
 
     def _law(self, ratio: float, side: Side) -> float:
-        """p without the sign-flip test. What is to be the larger sum must itself be shown to be above 0."""
+        """Return p without the sign-flip test. What is to be the larger sum must itself be shown to be above 0."""
         if self._nothing:
             return 0.5**self.units if (ratio < 1) == (side == "greater") and ratio != 1 else 1.0
         larger, smaller = (self._above, ratio * self._below) if side == "greater" else (self._below, self._above / ratio)
@@ -77,7 +79,7 @@ def _ratio(first: Floats, second: Floats) -> float:
 
 
 def _turning_point(p: Callable[[float], float], start: float, alpha: float) -> float:
-    """The first place from `start` on at which p, which falls, is under alpha; infinite where there is none."""
+    """Return the first place from `start` on at which p, which falls, is under alpha; infinite where there is none."""
     end, step = start, 2.0**-6
     while p(end) >= alpha:
         end, step = start + step, 2 * step

@@ -89,7 +89,7 @@ class GroupFindings:
     """Tasks of any kind, in order of their ids."""
 
     def of_kind(self, kind: Kind) -> tuple[str, ...]:
-        """Ids of the tasks of a kind."""
+        """Return ids of the tasks of a kind."""
         return tuple(task.task for task in self.notable if kind in task.kinds)
 
     def to_json(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class TaskFindings:
 
 
 def task_findings(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA) -> TaskFindings:
-    """From one record per trial, in any order; only scored ones count."""
+    """Return what the records say of each task, from one record per trial, in any order; only scored ones count."""
     groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
     place = {info.arm: groups.setdefault((info.suite, info.profile), {}).setdefault(info.arm, []) for info in arms}
     for record in alike(by_key(records)):
@@ -204,7 +204,7 @@ def _is_flaky(trials: Sequence[Record]) -> bool:
 
 
 def _wasted(record: Record, cheapest: int | None) -> float | None:
-    """Steps beyond the cheapest; None: not known. A trial that gave up before has wasted none."""
+    """Return the steps beyond the cheapest; None where they are not known. A trial that gave up before has wasted none."""
     return None if cheapest is None or "steps" in record.unknown else float(max(record.steps - cheapest, 0))
 
 

@@ -143,7 +143,7 @@ class ModelExchange:
 
     @classmethod
     def from_json(cls, event: Mapping[str, Any], number: int = 0) -> ModelExchange:
-        """Raises ValueError that names the field that is wrong."""
+        """Read the JSON. Raises ValueError that names the field that is wrong."""
         error = _optional(event, "error", Mapping)
         made = cls(
             role=_get(event, "role", str),
@@ -209,7 +209,7 @@ class ToolRun:
 
     @classmethod
     def from_json(cls, event: Mapping[str, Any]) -> ToolRun:
-        """Raises ValueError that names the field that is wrong."""
+        """Read the JSON. Raises ValueError that names the field that is wrong."""
         return cls(
             call=TracedCall(_get(event, "tool", str), event.get("arguments")),
             status=_get(event, "status", str),
@@ -271,7 +271,7 @@ class TraceHead:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TraceHead:
-        """Raises ValueError that names the field that is wrong."""
+        """Read the JSON. Raises ValueError that names the field that is wrong."""
         return cls(
             arm=_get(data, "arm", str, ""),
             task=_get(data, "task", str, ""),
@@ -374,7 +374,7 @@ def _optional(data: Mapping[str, Any], name: str, kind: Any) -> Any:
 
 def _objects(data: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Any]]:
     listed: list[Mapping[str, Any]] = _get(data, name, list, None if needed else [])
-    if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # the second takes long
+    if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # `isinstance` with Mapping takes long
         raise ValueError(f"{what} is not an object")
     return listed
 

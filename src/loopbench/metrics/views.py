@@ -21,8 +21,8 @@ from .amounts import are_too_few, mean_interval, no_interval
 from .arm_info import ArmInfo
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
-from .comparison import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .context import is_priced_by_cache
+from .pairs import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .record import Record
 from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
@@ -188,7 +188,7 @@ def views(
 def at_budgets(
     records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN
 ) -> tuple[AtBudget, ...]:
-    """The view at equal budgets alone, which takes no bootstrap."""
+    """Return the view at equal budgets alone, which takes no bootstrap."""
     groups = _groups(arms, _scored(records, arms))
     return tuple(found for group in groups for unit in _budgeted(group) for found in _budgets(group, unit, alpha, margin))
 
@@ -299,7 +299,7 @@ def _costs(group: _Group, unit: Unit) -> dict[str, dict[str, float]]:
 def front_shares(
     accuracy: Floats, cost: Floats, clusters: Sequence[str] | None = None, seed: int = 0, draws: int = DRAWS
 ) -> Floats:
-    """Share of bootstrap draws of units in which each arm is on the front; `accuracy[task, arm]`, `cost[task, arm]`.
+    """Return the share of bootstrap draws of units in which each arm is on the front; `accuracy[task, arm]`, `cost[task, arm]`.
 
     A draw takes the same units in all arms, so that what is hard or dear for all moves no arm against another.
     """
@@ -370,7 +370,7 @@ def to_be_typed(dollars: float) -> float:
 
 
 def quartiles(costs: Sequence[float]) -> dict[float, float]:
-    """Quartile → budget, one that some trial cost; only budgets that differ, and that leave some trial out."""
+    """Return quartile → budget, one that some trial cost; only budgets that differ, and that leave some trial out."""
     found: dict[float, float] = {}
     ordered = sorted(costs)
     for share in QUARTILES:
@@ -381,7 +381,7 @@ def quartiles(costs: Sequence[float]) -> dict[float, float]:
 
 
 def within_limit(budget: float, unit: Unit) -> Callable[[Record], float]:
-    """The score of a trial that cost no more, else 0: what a run with this limit for each trial gives."""
+    """Return the score of a trial that cost no more, else 0: what a run with this limit for each trial gives."""
 
     def score(record: Record) -> float:
         cost = COSTS[unit](record)
@@ -408,7 +408,8 @@ def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -
 def cost_per_solved(
     cost: Sequence[float], solved: Sequence[float], clusters: Sequence[str] | None = None, alpha: float = ALPHA
 ) -> Interval | None:
-    """Σcost/Σsolved over tasks, some of which cost, with the BCa interval of its inverse turned over; None: nothing was solved.
+    """Return Σcost/Σsolved over tasks, some of which cost, with the BCa interval of its inverse turned over; None where nothing was
+    solved.
 
     The inverse, tasks solved for a unit of cost, exists in every draw, and a draw that solves nothing is no outlier of it.
     """

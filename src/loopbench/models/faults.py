@@ -160,7 +160,7 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
         return "after", FLAKY_ATTEMPTS
     if kind.endswith(".slow") or kind == "calls.late":
         return "after", 1
-    if kind == "calls.too_early":  # nothing in a prompt tells of it
+    if kind == "calls.too_early":  # no prompt tells the model of it, so that it could mend it
         return "never", 0
     if kind.startswith("inject."):
         return "never", 0  # what a tool reads stays as it is

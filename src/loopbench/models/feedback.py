@@ -108,7 +108,8 @@ def tellable_parts(signs: FaultSigns, told: str = "") -> frozenset[str]:
 
 
 def signs_of_wire(codec: Codec, move: Move | None, clean: Reply, spoiled: Reply) -> FaultSigns:
-    """The error is the format's own; the names are the tools called and the words of the format's frame."""
+    """Return the signs of a wire's error in a text. The error is the format's own; the names are the tools called and the words of
+    the format's frame."""
     try:
         codec.parse(spoiled)
         error = ""
@@ -123,7 +124,8 @@ def signs_of_wire(codec: Codec, move: Move | None, clean: Reply, spoiled: Reply)
 
 
 def signs_of_decision(kind: str, move: Move | None, meant: Move | None, tools: Iterable[ToolSpec], call: str) -> FaultSigns:
-    """The names are the tool called and the arguments in which it differs from the one that was `meant`."""
+    """Return the signs of a decision's error. The names are the tool called and the arguments in which it differs from the one that
+    was `meant`."""
     made, wanted = next(iter(_calls(move)), None), next(iter(_calls(meant)), None)
     complaints = COMPLAINTS.get(kind, frozenset())
     if made is None or wanted is None or made.name != wanted.name:
@@ -137,11 +139,12 @@ def signs_of_decision(kind: str, move: Move | None, meant: Move | None, tools: I
 
 
 def signs_of_tool(tool: str, call: str) -> FaultSigns:
-    """What the tool gave back is told by its run."""
+    """Return the signs of a tool's error. What the tool gave back is told by its run."""
     return FaultSigns(frozenset(words_of(tool)), call=call)
 
 
 def signs_of_provider(error: str) -> FaultSigns:
+    """Return the signs of a provider's failure in a text: the words of its message."""
     return FaultSigns(error=frozenset(words_of(error)))
 
 

@@ -51,7 +51,8 @@ def spares(kind: str, move: Move | None, reply: Reply) -> bool:
 
 
 def _is_free_text(move: Move | None, reply: Reply) -> bool:
-    """Free text has no calls and no frame: all of it is the answer's or the prose's own text. A call in text is a format."""
+    """Whether a reply is free text, which has no calls and no frame: all of it is the answer's or the prose's own text. A call in
+    text is a format."""
     if reply.calls:
         return False
     if move is None or (isinstance(move, Act) and not move.calls):

@@ -75,7 +75,7 @@ class Concurrency:
             self.limit = min(self.limit + 1, self.most)
 
     def refused(self, round_trip: int) -> None:
-        """`round_trip`: the one in which the request was sent."""
+        """Halve the limit after a refusal, once for all that were sent in the same `round_trip`."""
         if round_trip == self.round_trip:
             self.limit = max(1, self.limit // 2)
             self.smallest = min(self.smallest, self.limit)
@@ -127,7 +127,10 @@ class Limits:
             return Permit(self, self.concurrency.round_trip, spent)
 
     async def _room(self, tokens: int, loop: asyncio.AbstractEventLoop) -> None:
-        """Only the first in the queue is here, so nothing is spent meanwhile; a correction may still take room away."""
+        """Wait until there is room for a request.
+
+        Only the first in the queue waits here, so nothing is spent meanwhile; a correction may still take room away.
+        """
         while True:
             if self.in_flight >= self.concurrency.limit:
                 self._left.clear()

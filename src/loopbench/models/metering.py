@@ -137,10 +137,10 @@ class Listener(Protocol):
     """Told of every exchange with the model and every call of a tool."""
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        """One request and what came of it."""
+        """Hear of one request and what came of it."""
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        """One call of a tool as the loop saw it."""
+        """Hear of one call of a tool as the loop saw it."""
 
 
 class NoListener:

@@ -29,7 +29,7 @@ def _text(message: Message) -> str:
 
 
 def _equal(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """The number of messages that both begin with."""
+    """Return the number of messages that both begin with."""
     for count, (message, its) in enumerate(zip(one, other, strict=False)):
         if message is not its and message != its:
             return count
@@ -50,7 +50,7 @@ def _up_to_where_they_differ(one: str, other: str) -> tuple[str, str]:
 
 
 def _most(most: int, holds: Callable[[int], bool]) -> int:
-    """The greatest size up to `most` that holds, where what holds for a size holds for all smaller ones."""
+    """Return the greatest size up to `most` that holds, where what holds for a size holds for all smaller ones."""
     if holds(most):
         return most
     least = 0

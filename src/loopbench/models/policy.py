@@ -59,7 +59,7 @@ class Decision(NamedTuple):
 
 
 def decide(view: PromptView, ask: PolicyRequest) -> Decision:
-    """The calls that can be made now, at most `max_calls`; the answer once all results are known."""
+    """Return the calls that can be made now, at most `max_calls`; the answer once all results are known."""
     ready = view.ready()[: ask.max_calls]
     if not ready or view.stuck:
         return answer(view, ask)
@@ -80,7 +80,7 @@ def _lacks_tool(planned: PlannedCall) -> Text:
 
 
 def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolCall | None:
-    """The planned call itself, or an alternative once patience with it is used up."""
+    """Return the planned call itself, or an alternative once patience with it is used up."""
     tried = ask.failures.get(planned.id, 0) - ask.patience + 1
     if tried <= 0 or not planned.alternatives:
         return view.call_of(planned)
@@ -88,7 +88,7 @@ def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolC
 
 
 def answer(view: PromptView, ask: PolicyRequest) -> Decision:
-    """The answer iff all results are legible; else "not determined", or a bluff."""
+    """Return the answer iff all results are legible; else "not determined", or a bluff."""
     if view.unknown or view.stuck:
         confidence = SURE if ask.bluffs else UNSURE
         return Decision(ANSWER, answer_options("Some results are missing.", guess(view, ask.bluffs), confidence))
@@ -97,14 +97,14 @@ def answer(view: PromptView, ask: PolicyRequest) -> Decision:
 
 
 def guess(view: PromptView, bluffs: bool) -> Any:
-    """What a model says that does not have all results: "not determined", or a fluent wrong value."""
+    """Return what a model says that does not have all results: "not determined", or a fluent wrong value."""
     if not bluffs:
         return NOT_DETERMINED
     return _made_up(view.plan.answer) if view.bluff is None else view.bluff
 
 
 def _derived(view: PromptView) -> Any:
-    """The plan's answer, if it has one; an answer that refers to no result is wrong all the same when a tool lied."""
+    """Return the plan's answer, if it has one; an answer that refers to no result is wrong all the same when a tool lied."""
     if view.plan.answer is None:
         return NOT_DETERMINED
     try:
@@ -115,7 +115,7 @@ def _derived(view: PromptView) -> Any:
 
 
 def _made_up(answer: Any) -> Any:
-    """A wrong value of the answer's shape, from a model that does not know the results."""
+    """Return a wrong value of the answer's shape, from a model that does not know the results."""
     if isinstance(answer, Ref):
         return MADE_UP
     if isinstance(answer, Mapping) and answer:
@@ -126,12 +126,13 @@ def _made_up(answer: Any) -> Any:
 
 
 def understand(view: PromptView, ask: PolicyRequest) -> Decision:
+    """State that tools are needed to find the answer, with their names where the format has room for them."""
     tools = tuple(dict.fromkeys(call.tool for call in view.plan.calls))
     return Decision(ANSWER, (Understanding("find the answer with tools", tools), Understanding("find the answer")))
 
 
 def plan(view: PromptView, ask: PolicyRequest) -> Decision:
-    """One task per unknown call, its goal as description."""
+    """Return one task per unknown call, with the call's goal as its description."""
     unknown = {call.id for call in view.unknown}
     tasks = tuple(
         PlanTask(call.id, call.goal, "use_tools", tuple(sorted(view.plan.dependencies[call.id] & unknown))) for call in view.unknown
@@ -140,7 +141,8 @@ def plan(view: PromptView, ask: PolicyRequest) -> Decision:
 
 
 def select(view: PromptView, ask: PolicyRequest) -> Decision:
-    """The calls whose goal stands in the request and that can be made; all that can be made where no goal does: the task is all."""
+    """Return the calls whose goal stands in the request and that can be made; where no goal stands there, all that can be made: the
+    whole task is asked for."""
     named = {call.id for call in view.plan.calls if call.goal in view.text}
     is_all = not named and not any(goal in view.text for goal in view.overlooked)
     wanted = [call for call in view.ready() if is_all or call.id in named][: ask.max_calls]
@@ -152,7 +154,7 @@ def select(view: PromptView, ask: PolicyRequest) -> Decision:
 
 
 def recount(view: PromptView, ask: PolicyRequest) -> Decision:
-    """What is legible of the results, between the marks of their receipts (roles reason and summarize)."""
+    """Return what is legible of the results, between the marks of their receipts (roles reason and summarize)."""
     goals = {call.id: call.goal for call in view.plan.calls}
     lines = [f"{goals[name]}: {item.entry.around(_retold(item))}" for name, item in view.known.items()]
     return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
@@ -171,7 +173,7 @@ def _name(path: Path) -> str:
 
 
 def judge(view: PromptView, ask: PolicyRequest) -> Decision:
-    """Done iff all results are legible (roles reflect and validate)."""
+    """Judge the work as done iff all results are legible (roles reflect and validate)."""
     missing = tuple(call.goal for call in view.unknown)
     reason = "All results are in." if not missing else "Some results are missing."
     return Decision(ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing)))
@@ -183,7 +185,7 @@ def recover(view: PromptView, ask: PolicyRequest) -> Decision:
     if failed is None or failed.fails or view.stuck:
         return Decision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
-    if beyond < 0 and failed.id in ask.invented:  # the tool that failed never will work: the right one is another
+    if beyond < 0 and failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
         meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
         return Decision(failed.id, (meant, Recovery("retry")), (failed.id,))
     if beyond < 0:

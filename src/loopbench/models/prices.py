@@ -30,7 +30,7 @@ class Price:
     """The price for input from the provider's cache; None: as for any input."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError."""
+        """Raise ValueError for a price that is no number of dollars, or one of cached input above that of input."""
         for name in KEYS:
             value = getattr(self, name)
             if value is None and name == "cached_input":

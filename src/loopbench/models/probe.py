@@ -132,7 +132,10 @@ _REFUSED = "refused: "
 
 
 async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[Reply], str]) -> ProbeResult:
-    """`see` gives what is wrong with a reply, or nothing. Raises _Stopped for a refused key."""
+    """Ask once, and return what came of it; `see` gives what is wrong with a reply, or nothing.
+
+    Raises _Stopped for a refused key.
+    """
     clock = asyncio.get_running_loop().time
     began = clock()
     try:

@@ -243,7 +243,7 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> ReceiptEntry | None:
-    """The latest result of a call that the prompt shows; one that came out as planned before any other.
+    """Return the latest result of a call that the prompt shows; one that came out as planned before any other.
 
     A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
     """
@@ -285,7 +285,7 @@ def shows_text(prompt: str, text: str) -> bool:
     if text in prompt:
         return True
     words = set(_WORD.findall(text))
-    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # as JSON writes a line's end
+    shown = set(_WORD.findall(prompt.replace("\\n", " ")))  # JSON writes the end of a line so
     return 10 * len(words & shown) >= 9 * len(words)
 
 
@@ -308,7 +308,7 @@ def _is_word_char(char: str) -> bool:
 
 
 def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None:
-    """A planned call with its references filled in; None where a result does not have the part that is referred to."""
+    """Return a planned call with its references filled in; None where a result does not have the part that is referred to."""
     try:
         return ToolCall(planned.tool, resolve(planned.arguments, values))
     except (KeyError, IndexError, TypeError):

@@ -50,7 +50,7 @@ class ScriptedProposer(StreamsInPieces):
         self._lock = threading.Lock()
 
     async def complete(self, request: Request) -> Reply:
-        """Never raises."""
+        """Return the proposal; it never raises."""
         text = GARBLED if self.garbled else self._answer(request)
         return Reply(text, usage=estimate_usage(estimate_input(request), Reply(text)))
 
@@ -66,7 +66,7 @@ class ScriptedProposer(StreamsInPieces):
 
     def _occurrence(self, request: Request) -> tuple[str, int]:
         """Return a key of the request, and how often it has been sent before."""
-        asked = sha256(repr(request.as_dict()))  # not JSON, which cannot say everything that a request may hold
+        asked = sha256(repr(request.as_dict()))  # JSON cannot express everything that a request may hold
         with self._lock:
             count = self._asked[asked]
             self._asked[asked] += 1
@@ -221,7 +221,8 @@ _DECODER = json.JSONDecoder()
 
 
 def _is_of_thousands(line: str) -> bool:
-    """In two steps, each of one pass: an answer may be as long, and as repetitive, as a model makes it."""
+    """Whether a line says `thousand` before what was expected. It is read in two steps, each of one
+    pass: an answer may be as long, and as repetitive, as a model makes it."""
     said, found, _ = line.rpartition(", expected ")
     return bool(found) and _THOUSAND.search(said) is not None
 

@@ -243,7 +243,7 @@ class _OpenStream:
         self.next: Chunk | None = None
 
     async def advance(self) -> None:
-        """Raises TimeoutError at the deadline."""
+        """Wait for the next chunk. Raises TimeoutError at the deadline."""
         async with asyncio.timeout_at(self.deadline):
             self.next = await anext(self.stream, None)
 

@@ -48,7 +48,7 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 @lru_cache(maxsize=2048, typed=True)
 def _key_of_plain(tool: str, *parts: Any) -> CallKey:
-    """`parts`: the names of the arguments, then their values."""
+    """Return the key of a call of plain arguments; `parts`: their names, then their values."""
     names = len(parts) // 2
     return _key_of(tool, dict(zip(parts[:names], parts[names:], strict=True)))
 

@@ -65,7 +65,8 @@ class ScriptedCalls:
             try:
                 codec.render(move)
             except Inexpressible as error:
-                reasons += [str(error)] if isinstance(move, Answer) else []  # the first is of the answer as it was given
+                # Only refusals of answers are told, the first of them of the answer as it was given.
+                reasons += [str(error)] if isinstance(move, Answer) else []
                 continue
             if isinstance(move, Act):
                 del self._left[: len(move.calls)]

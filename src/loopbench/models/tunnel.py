@@ -197,10 +197,20 @@ class Tunnel:
         for number, fault in enumerate(self.faults):
             landed = fault.landed and not fault.strikes_tools  # a tool's lands where the tool runs
             state = FaultState(
-                number, fault.kind, fault.point.role, fault.point.call, fault.clearing, fault.attempts,
-                landed, fault.landed_at if landed else 0,
-                fault.absorbed, fault.recovered, fault.believed, fault.cured, tuple(armed.get(id(fault), ())),
-            )  # fmt: skip
+                number=number,
+                kind=fault.kind,
+                role=fault.point.role,
+                call=fault.point.call,
+                clearing=fault.clearing,
+                attempts=fault.attempts,
+                landed=landed,
+                landed_at=fault.landed_at if landed else 0,
+                absorbed=fault.absorbed,
+                recovered=fault.recovered,
+                believed=fault.believed,
+                cured=fault.cured,
+                armed=tuple(armed.get(id(fault), ())),
+            )
             states.append(state)
         return states
 
@@ -257,7 +267,7 @@ class Tunnel:
         return all(last.get(truth.call, truth.content) == truth.content for truth in oracle.values())
 
     def settle(self, oracle: Mapping[str, Truth]) -> None:
-        """At the trial's end: note which disturbed calls later gave their true result, and put the faults in one order.
+        """Note, at the trial's end, which disturbed calls later gave their true result, and put the faults in one order.
 
         Scopes may be answered in any order; the record must not show in which.
         """

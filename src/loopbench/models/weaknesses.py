@@ -173,8 +173,8 @@ def _unit_sign(number: float, seen: DemonstrationContent, whole: bool) -> bool |
 def slips_of(
     plan: Plan, weaknesses: Sequence[Weakness], key: tuple[object, ...], specs: Mapping[str, ToolSpec]
 ) -> tuple[Slip, ...]:
-    """The weaknesses that show in a trial. Drawn by trial and kind, the same for every loop; one that has nothing to spoil in the
-    plan never shows. `key`: of the trial. `specs`: tools by name.
+    """Return the weaknesses that show in a trial. They are drawn by trial and kind, the same for every loop; one that has nothing
+    to spoil in the plan never shows. `key`: of the trial. `specs`: tools by name.
     """
     drawn = [weakness for weakness in weaknesses if unit(*key, "weakness", weakness.kind) < weakness.rate]
     slips = [_slip(plan, weakness, specs) for weakness in drawn]
@@ -297,6 +297,7 @@ class WorkingPlan:
 
 
 def is_in_thousands(value: Any) -> bool:
+    """Whether a value is a text that states a number in thousands."""
     return isinstance(value, str) and _IN_THOUSANDS.fullmatch(value) is not None
 
 
@@ -337,7 +338,7 @@ class PlanWithSlips:
 
 
 def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> WorkingPlan:
-    """`done`: ids of calls that were made right."""
+    """Return the plan as the slips leave it; `done`: ids of calls that were made right."""
     forgotten = frozenset(name for slip in slips if slip.kind == "step" for name in slip.calls if name not in done)
     blamed: dict[str, set[tuple[str, str]]] = {}
     calls = []

@@ -34,7 +34,7 @@ class Service(ForeignAgent):
         try:
             parts = urlsplit(self.url)
             is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # a port that is none
+        except ValueError:  # raised for a port that is no number, or too large
             is_address = False
         if not is_address:
             raise ValueError(f"url must begin with http:// or https:// and name a host, and a port below 65536, not {self.url!r}")

@@ -75,7 +75,7 @@ class InProcessTrial(NamedTuple):
 
 
 def _object(body: bytes) -> Any:
-    """Raises BadRequest for what is not JSON."""
+    """Read a body. Raises BadRequest for what is not JSON."""
     try:
         return from_json(body.decode("utf-8"))
     except ValueError:

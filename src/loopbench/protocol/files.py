@@ -18,6 +18,14 @@ MAX_LINE = 1 << 24
 """Maximum length in bytes of a line of a file that is read line by line."""
 
 
+def file_error_words(error: OSError) -> str:
+    """Return an error about a file in words: the file first, and no error number."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    words = {FileNotFoundError: "no such file", IsADirectoryError: "is a directory"}
+    return f"{error.filename}: {words.get(type(error), error.strerror)}"
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Have an OSError within the block name this file, in the place of one beside it, unless that is in the way."""

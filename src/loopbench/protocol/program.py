@@ -18,7 +18,7 @@ from .checksums import CHECKSUM, ChecksumError, open_document
 from .counts import counted
 from .digest import digest
 from .file_json import DuplicateKeyError, load_json
-from .files import read_bounded
+from .files import file_error_words, read_bounded
 from .names import nearest
 
 Demo = Mapping[str, Any]
@@ -272,11 +272,13 @@ _NO_PREDICTORS = frozenset({ABOUT, CHECKSUM, "metadata"})
 def read_program(path: str | Path) -> SavedProgram:
     """Read a program from a file that `optimize`, or DSPy's own `save`, has written; a model and traces in it are ignored.
 
-    Raises ValueError, in one line that names file and field, and OSError.
+    Raises ValueError, in one line that names the file and, in it, the field.
     """
     try:
         raw = read_bounded(Path(path))
         data = load_json(raw.decode("utf-8"), finite=True)
+    except OSError as error:
+        raise ValueError(file_error_words(error)) from None
     except DuplicateKeyError as error:
         raise ValueError(f"{path}: {error}") from None
     except ValueError as error:
@@ -319,7 +321,7 @@ L = TypeVar("L", bound=Optimizable)
 def with_program(loop: L, path: str | Path) -> L:
     """Return the loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
 
-    Raises ValueError, in one line that names the file, if the program does not fit, and OSError.
+    Raises ValueError, in one line that names the file, if it cannot be read or its program does not fit the loop.
     """
     saved = read_program(path)
     try:

@@ -22,6 +22,7 @@ IMAGE_TOKENS = 1_000
 
 
 def estimate_tokens(text: str) -> int:
+    """Return how many tokens a text is estimated to have."""
     return (len(text) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN
 
 

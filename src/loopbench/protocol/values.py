@@ -216,6 +216,7 @@ def _text(value: Any, form: Callable[[Any], str] = str) -> str:
 
 
 def legible(text: str) -> str:
+    """Return a text that every encoding can write, and without addresses of objects, which differ from run to run."""
     text = str.__str__(text)  # of a subclass, an enum's member say, its characters only
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")

@@ -293,7 +293,7 @@ def _trial(record: Record) -> dict[str, Any]:
     scored = record.status == "scored"
     row |= {f"scores.{name}": value for name, value in scores.items() if name != PRIMARY}
     row |= {PRIMARY: record.accuracy if scored else None, "lm_calls": record.lm_calls, "tokens": record.tokens}
-    row["trial"] = f"{record.arm}/{record.task}/{record.repeat}"
+    row["trial"] = record.name
     row["answer"] = None if record.answer is None else render_value(record.answer)
     del row["faults_unmet"]  # which stands among the counts of faults
     row["faults"] = asdict(count_faults([record])) if record.tells_faults else dict.fromkeys(FAULT_COUNTS)

@@ -107,7 +107,7 @@ class ShownViews:
         return rows_frame(rows, _RELIABILITY)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, with the bins and curves of confidence."""
+        """Return plain JSON, with the bins and curves of confidence."""
         return self.of.to_json()
 
     def __repr__(self) -> str:

@@ -114,7 +114,8 @@ def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door)
         kinds.update(each.kinds[cause])
     main = max(kinds, key=lambda fault: (kinds[fault], fault))
     examples = [(arm, each) for arm in sure or doubted for each in arm.examples if each.loss.cause == cause]
-    arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))  # others' merits tell most
+    # An example that other arms solved tells most.
+    arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))
     yield OutputLine("")
     yield Prose(_headline(cause, sum(each.causes[cause] for each in sure), kinds), "bold", hanging="  ")
     yield Prose(f"in one, step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")

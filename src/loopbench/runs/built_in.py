@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,14 +59,13 @@ def summary_of(kind: str, name: str) -> str:
     return text.partition("\n")[0]
 
 
-_FORM_OPTION = re.compile(r'^    (\w+): Literal\[[^\]]*"native"[^\]]*\] = "(\w+)"', re.MULTILINE)
-
-
 def form_option(loop: str) -> tuple[str, str]:
     """Return the option by which a built-in loop has its calls written in the API's own form, `native`, and what the option is by
     default, without importing the loop; both are empty where it has no such option."""
-    found = _FORM_OPTION.search(_source_of(loop, _folders("loop"))) if loop in builtin_names("loop") else None
-    return ("", "") if found is None else (found[1], found[2])
+    for name, defined in _options_of(loop).items():
+        if "native" in _choices(defined.annotation) and isinstance(defined.value, ast.Constant):
+            return name, str(defined.value.value)
+    return "", ""
 
 
 def has_option(loop: str, option: str) -> bool:
@@ -73,6 +73,37 @@ def has_option(loop: str, option: str) -> bool:
 
     False for any other loop, for options that a loop inherits, and for a loop that is a package, whose options stand elsewhere.
     """
-    if loop not in builtin_names("loop"):
-        return False
-    return re.search(rf"^    {option}: ", _source_of(loop, _folders("loop")), re.MULTILINE) is not None
+    return option in _options_of(loop)
+
+
+def _options_of(loop: str) -> Mapping[str, ast.AnnAssign]:
+    """Return the options that the module of a built-in loop defines, without importing it; none for any other loop."""
+    return options_in(_source_of(loop, _folders("loop"))) if loop in builtin_names("loop") else {}
+
+
+@lru_cache(maxsize=16)
+def options_in(source: str) -> Mapping[str, ast.AnnAssign]:
+    """Return the annotated fields of the class that a loop's module offers as `LOOP`; none where its class stands elsewhere."""
+    body = ast.parse(source).body
+    offered = {
+        statement.value.id
+        for statement in body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)
+        for target in statement.targets
+        if isinstance(target, ast.Name) and target.id == "LOOP"
+    }
+    return {
+        field.target.id: field
+        for statement in body
+        if isinstance(statement, ast.ClassDef) and statement.name in offered
+        for field in statement.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+
+
+def _choices(annotation: ast.expr) -> list[object]:
+    """Return the values that an annotation `Literal["one", "another"]` lists; none of any other annotation."""
+    if not (isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name) and annotation.value.id == "Literal"):
+        return []
+    listed = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    return [value.value for value in listed if isinstance(value, ast.Constant)]

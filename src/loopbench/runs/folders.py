@@ -38,7 +38,8 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
         for folder in typed:
             if os.path.isfile(folder / MANIFEST):
                 return folder
-        found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]  # a dot: not whole yet
+        # A folder whose name begins with a dot is not whole yet.
+        found = [path.parent for path in root.glob(f"*/{MANIFEST}") if not path.parent.name.startswith(".")]
         runs_there = {folder.name: _run_there(folder) for folder in found}
         _check_no_file(root)
     except OSError as error:

@@ -194,7 +194,7 @@ def _do(work: Work, pipes: list[int], parent: int) -> NoReturn:
         orders, orders_write, answers_read, answers = pipes
         os.close(orders_write)
         os.close(answers_read)
-        gc.freeze()  # else a collection would copy every page that it looks at
+        gc.freeze()  # a collection would otherwise copy every page that it looks at
         code = work(orders, answers)
     finally:
         leave(code)

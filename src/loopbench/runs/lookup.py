@@ -96,6 +96,7 @@ def suite_of(config: CompareConfig) -> Suite:
 
 
 def resolve(config: CompareConfig) -> tuple[Suite, Sequence[Task], tuple[Arm, ...]]:
+    """Return the suite of a configuration, its tasks and its arms. Raises ValueError for a name that leads to nothing."""
     suite = suite_of(config)
     for scorer, where in sorted(scorers_of(suite).items()):
         try:

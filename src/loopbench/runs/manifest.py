@@ -128,7 +128,16 @@ class ArmEntry(ManifestPart):
 
     def info(self, suite: str) -> ArmInfo:
         """Return the arm as a comparison names it."""
-        return ArmInfo(self.arm, self.loop, self.options, self.model, self.profile, suite, self.calls_in, self.met)
+        return ArmInfo(
+            arm=self.arm,
+            loop=self.loop,
+            options=self.options,
+            model=self.model,
+            profile=self.profile,
+            suite=suite,
+            calls_in=self.calls_in,
+            met=self.met,
+        )
 
 
 class AskedDigests(ManifestPart):

@@ -78,6 +78,7 @@ def _takes_none(annotation: Any) -> bool:
 
 
 def takes_loop(option: Option) -> bool:
+    """Whether an option's value is a loop."""
     return option.type is Loop or Loop in get_args(option.type)
 
 
@@ -192,7 +193,7 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
 
 
 def _with_program(loop: Loop, path: str) -> Loop:
-    """Return the loop with an optimized program. Raises ValueError if they do not fit, and OSError."""
+    """Return the loop with an optimized program. Raises ValueError if the file cannot be read or does not fit."""
     if not isinstance(loop, Optimizable):
         raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
     changed: Loop = with_program(loop, path)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.measure import Measure
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chance_again, is_narrow
 from loopbench.protocol.counts import counted
 

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loopbench.experiments.compare.verdict.answer import answer
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.summary import PRIMARY
 

@@ -16,8 +16,9 @@ from markdown_it import MarkdownIt
 
 from loopbench.experiments.compare.tables import notes, outlook_in_words, tables, to_csv, to_markdown
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, Pair, compare
+from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.outlook import Chance, Outlook
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Views, views

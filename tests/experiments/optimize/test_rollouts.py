@@ -36,7 +36,7 @@ from loopbench.protocol import (
 from loopbench.runs.engine.runner import FIRST_FAILURES
 from loopbench.runs.run_state import MAX_ATTEMPTS
 from loopbench.runs.store.files import RunError
-from loopbench.runs.trial import trial
+from loopbench.runs.trial import trial_parts
 from loopbench.runs.trial_models import TrialModel, model_for_trial
 from tests.sealing import reseal
 
@@ -208,7 +208,7 @@ def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_o
     first = rollouts_of()
     ask(first)
     with monkeypatch.context() as patched:
-        patched.setattr(trial, "model_for_trial", Down(10**6))
+        patched.setattr(trial_parts, "model_for_trial", Down(10**6))
         with pytest.raises(RunStopped, match=f"{FIRST_FAILURES} rollouts in a row failed, the last because of OSError: no route"):
             [ask(first, draw=draw) for draw in range(1, 100)]
     assert first.errored == FIRST_FAILURES
@@ -244,7 +244,7 @@ class BreaksOff(WrappedModel):
 def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown, and what a resumed search is charged, is what the meter counted."""
     first = rollouts_of()
-    monkeypatch.setattr(trial, "model_for_trial", Breaking())
+    monkeypatch.setattr(trial_parts, "model_for_trial", Breaking())
     calls = ask(first).calls
     assert first.search.calls == first.setting.meter.calls == len(calls) + 2
     again = rollouts_of()
@@ -255,7 +255,7 @@ def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pyt
 
 def test_errored_rollouts_are_no_dev_scores(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     rollouts = rollouts_of()
-    monkeypatch.setattr(trial, "model_for_trial", Down(MAX_ATTEMPTS))
+    monkeypatch.setattr(trial_parts, "model_for_trial", Down(MAX_ATTEMPTS))
     assert ask(rollouts).fields["status"] == "errored"
     scores = rollouts.dev_scores(rollouts.arm.loop, program_of(rollouts))
     assert set(scores.values()) == {1.0}

@@ -29,7 +29,8 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.reports.progress import trials as progress
-from loopbench.reports.progress.trials import ProgressCounts, clock, watching
+from loopbench.reports.progress.counts import MAX_KIND_CHARS, MAX_KINDS, ProgressCounts
+from loopbench.reports.progress.trials import clock, watching
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.journal import Journal
@@ -114,8 +115,8 @@ def test_reasons_without_end_are_not_kept_without_end(named):
     for number in range(500):
         tally.finished(record("a", status="errored", reason=f"{number} " * 100))
     assert sum(tally.arms["a"].errored.values()) == 500
-    assert len(tally.arms["a"].errored) <= progress.MAX_KINDS + 1
-    assert max(map(len, tally.arms["a"].errored)) <= progress.MAX_KIND_CHARS
+    assert len(tally.arms["a"].errored) <= MAX_KINDS + 1
+    assert max(map(len, tally.arms["a"].errored)) <= MAX_KIND_CHARS
 
 
 # --- a run that is gone on with ---

@@ -249,7 +249,7 @@ def test_a_disk_that_fails_ends_the_run_with_one_plain_error(configured, monkeyp
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_swallows_cancellation_does_not_keep_the_run_from_ending(tiny, written, tmp_path, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.trial.trial.GRACE_S", 0.1)
+    monkeypatch.setattr("loopbench.runs.trial.loop_run.GRACE_S", 0.1)
 
     async def immortal(*arguments: Any) -> Outcome:
         while True:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopbench.runs.trial import trial as trial_module
+from loopbench.runs.trial import loop_run
 from loopbench.runs.trial.setting import FinishedTrial
 
 
@@ -46,4 +46,4 @@ def one_trial(one_trial: Callable[..., FinishedTrial]) -> Callable[..., Finished
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_module, "GRACE_S", 0.2)
+    monkeypatch.setattr(loop_run, "GRACE_S", 0.2)

@@ -33,6 +33,7 @@ from loopbench.protocol import (
 from loopbench.protocol.names import Spec, parse_spec
 from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial import loop_run, trial_parts
 from loopbench.runs.trial import trial as trial_module
 from loopbench.runs.trial.setting import TrialContext
 from loopbench.runs.trial.trial import run_trial
@@ -87,7 +88,7 @@ def test_a_loop_that_waits_for_nothing_until_its_time_is_up_is_scored_0(one_tria
 def test_a_scripted_loop_that_asks_without_end_is_ended_after_a_number_of_requests_and_calls(
     one_trial, tiny, written, impatient, monkeypatch, doing
 ):
-    monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
+    monkeypatch.setattr(trial_parts, "MAX_PASSES", 500)
 
     async def works(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         while True:
@@ -111,7 +112,7 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 
     record = one_trial(written(run), tiny(), timeout_s=0.2).record
     assert (record.status, record.stop, record.reason) == ("scored", "finished", "")
-    monkeypatch.setattr(trial_module, "MAX_LOST", 2)
+    monkeypatch.setattr(loop_run, "MAX_LOST", 2)
     lost = one_trial(written(run), tiny(), timeout_s=0.2).record
     assert (lost.status, lost.reason) == ("errored", "still at work after 2 times the trial's 0.2 s")
 
@@ -123,7 +124,7 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):
-    monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
+    monkeypatch.setattr(trial_parts, "MAX_PASSES", 500)
     gc.freeze()  # what other tests have left: it takes long to look through
     model = Replies("noise")
 

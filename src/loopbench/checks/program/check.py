@@ -194,7 +194,7 @@ async def _hung_for(run: BenchRun, seconds: float) -> None:
 
 
 async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
-    """Raises ValueError and OSError for an agent that cannot be run."""
+    """Have the agent solve the task of a run. Raises ValueError and OSError for an agent that cannot be run."""
     try:
         if isinstance(loop, ForeignAgent):
             trial = ProgramTrial(run.model, run.tools, None)

@@ -46,6 +46,7 @@ class Ablation:
 
 
 def metrics_named(names: Sequence[str]) -> tuple[str, ...]:
+    """Return accuracy and the named metrics, each once. Raises SettingError for an unknown one."""
     for name in names:
         if name not in METRICS:
             raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}", "--metric")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.factors.layout import Factor
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted, joined
 from loopbench.text.counts import listed

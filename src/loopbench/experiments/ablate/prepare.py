@@ -62,16 +62,16 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
     typed_loop = _loop_as_typed(spec, experiment)
     default = next((by_arm[arm.name] for arm in experiment.arms if arm.loop == typed_loop), None)
     ablation = Ablation(
-        str(spec),
-        factors,
-        "full" if len(values) == math.prod(sizes) else "fractional",
-        by_arm,
-        default,
-        request.interactions,
-        metrics,
-        design.resolution,
-        round(design.efficiency, 4),
-        _own_values(spec, factors),
+        loop=str(spec),
+        factors=factors,
+        design="full" if len(values) == math.prod(sizes) else "fractional",
+        cells=by_arm,
+        default=default,
+        interactions=request.interactions,
+        metrics=metrics,
+        resolution=design.resolution,
+        efficiency=round(design.efficiency, 4),
+        own=_own_values(spec, factors),
     )
     manifest = experiment.manifest.model_copy(update={"ablation": _plain(asdict(ablation))})
     write_manifest(experiment.folder, manifest)

@@ -60,8 +60,6 @@ def _read(entry: ArmEntry, loop: Loop, path: Path) -> Loop:
         made: Loop = with_program(loop, path)
     except ValueError as error:  # which names the file
         raise RunError(str(error)) from None
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
     if loop_program_digest(made) != entry.program:
         raise RunError(f"{path}: not the program that {entry.arm} ran with")
     return made

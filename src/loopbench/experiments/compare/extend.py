@@ -71,7 +71,17 @@ def extend(
             }
         )
         write_manifest(folder, manifest)
-        return Experiment(folder, config, suite, tasks, arms, manifest, models, read_state(folder), session.retry)
+        return Experiment(
+            folder=folder,
+            config=config,
+            suite=suite,
+            tasks=tasks,
+            arms=arms,
+            manifest=manifest,
+            trial_models=models,
+            past=read_state(folder),
+            retry=session.retry,
+        )
 
 
 def _refuse(run: Reopened) -> None:

@@ -103,7 +103,17 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: Session
     if looks is not None and set(looks.order) != {task.id for task in run.tasks}:
         raise RunError(f"{folder}/manifest.json: looks: other tasks than the suite's")
     models, state = run.trial_models(), read_state(folder)
-    return Experiment(folder, run.config, run.suite, run.tasks, run.arms, run.manifest, models, state, session.retry)
+    return Experiment(
+        folder=folder,
+        config=run.config,
+        suite=run.suite,
+        tasks=run.tasks,
+        arms=run.arms,
+        manifest=run.manifest,
+        trial_models=models,
+        past=state,
+        retry=session.retry,
+    )
 
 
 def changed_message(run: Reopened) -> str:

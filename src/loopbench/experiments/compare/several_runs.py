@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopbench.metrics.comparison import Pair, PairTest, judged, paired_test
+from loopbench.metrics.pairs import Pair, PairTest, judged, paired_test
 from loopbench.metrics.record_table import where
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from loopbench.metrics.arm_info import are_imported
-from loopbench.metrics.calibration import Calibration
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.context import DISTANCES
 from loopbench.metrics.measure import Measure, in_table_order
 from loopbench.metrics.outlook import Chance, Outlook
-from loopbench.metrics.reliability import Reliability
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
-from loopbench.metrics.views import COSTS, AtBudget, Front, PerSolved, Unit, Views
+from loopbench.metrics.views import COSTS, Views
 from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons, tasks_in_words
@@ -23,41 +22,34 @@ from loopbench.text.numbers import (
     chance_in_words,
     dollars,
     interval,
-    limit_text,
     measured,
     measured_difference,
     p_value,
     short_name,
-    standing,
     verdict,
 )
 from loopbench.text.table import Table, csv_cell, markdown_page
 
 from .verdict.answer import answer
-from .verdict.matrix import counted_in
+from .view_tables import budget_tables, confidence_table, front_table, reliability_table
 
 
 def tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
     """Return the tables of arms, their troubles, pairs on accuracy and the Pareto front; with `secondary`, all others too."""
     candidates = [_arms(comparison.arms), _troubles(comparison.arms)]
     if comparison.pairs:
-        primary = [pair for pair in comparison.pairs if pair.family == "primary"]
-        candidates.append(_pairs(primary, "Accuracy, a minus b", comparison.arms))
-        candidates.append(
-            _pairs(
-                _secondary_pairs(comparison.pairs) if secondary else (),
-                SECONDARY,
-                comparison.arms,
-            )
-        )
+        candidates.append(_pairs(comparison.pairs_on(PRIMARY), "Accuracy, a minus b", comparison.arms))
+        candidates.append(_pairs(_secondary_pairs(comparison.pairs) if secondary else (), SECONDARY, comparison.arms))
     candidates.append(_pairs(comparison.pooled, TOGETHER))
     candidates.append(over_templates(comparison))
     if secondary:
         candidates += [context(comparison.arms), calls(comparison.arms), injection(comparison.arms)]
     if views is not None:
-        candidates += [_front([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in COSTS]
+        candidates += [
+            front_table([front for front in views.fronts if front.unit == unit], views.per_solved, unit) for unit in COSTS
+        ]
         if secondary:
-            candidates += [*_budgets(views.budgets), _reliability(views.reliability), _confidence(views.confidence)]
+            candidates += [*budget_tables(views.budgets), reliability_table(views.reliability), confidence_table(views.confidence)]
     limits = comparison.limits
     return tuple(replace(table, title=limits.title(table.title)) for table in candidates if table.rows)
 
@@ -327,88 +319,6 @@ def over_templates(comparison: Comparison) -> Table:
 def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     """Return the pairs on metrics other than accuracy and seconds, which are only in an arm's row and in `--json`."""
     return [pair for pair in pairs if pair.family == "secondary" and pair.metric != "seconds"]
-
-
-# --- other views ---
-
-
-def _front(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
-    """Return the table of accuracy against cost, the most accurate arm of a group first."""
-    solved = {item.arm: item.value for item in per_solved if item.unit == unit}
-    name = fronts[0].counted if fronts else ""
-    columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
-    rows = tuple(
-        (
-            point.arm,
-            interval(point.accuracy, 3),
-            measured(point.cost, METRICS[unit]),
-            measured(solved.get(point.arm), METRICS[unit]),
-            "yes" if point.on_front else "no",
-            f"{point.front_share:.2f}",
-        )
-        for front in fronts
-        for point in sorted(front.points, key=lambda point: -point.accuracy.value)
-    )
-    return Table(f"Accuracy against {name}: the Pareto front", columns, rows)
-
-
-def _budgets(budgets: Sequence[AtBudget]) -> list[Table]:
-    """Return a table per group and unit with a column per budget."""
-    groups: dict[tuple[str, str, Unit], list[AtBudget]] = {}
-    for found in budgets:
-        groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
-    tables = []
-    for (suite, profile, unit), group in groups.items():
-        columns = ("arm", *(f"{limit_text(found.budget)} {counted_in(unit)}" for found in group))
-        rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
-        tables.append(
-            Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)
-        )
-    return tables
-
-
-def _at_budget(found: AtBudget, arm: str) -> str:
-    """Return `0.117 [0.050, 0.210] worse`, compared with the arm that is the highest at this budget."""
-    best = max(found.arms, key=lambda name: found.arms[name].value)
-    pair = next((pair for pair in found.pairs if {pair.a, pair.b} == {arm, best}), None)
-    standing_text = "highest" if arm == best else "" if pair is None else standing(pair, arm)
-    return f"{interval(found.arms[arm], 3)} {standing_text}".rstrip()
-
-
-def _reliability(arms: Sequence[Reliability]) -> Table:
-    columns = ("arm", "tasks", "tries", "pass@1", "any of the tries", "all of them", "consistency", "variance between", "within")
-    rows = tuple(
-        (
-            found.arm,
-            str(found.tasks),
-            str(found.repeats),
-            interval(found.pass_at[0], 3),
-            interval(found.pass_at[-1], 3),
-            interval(found.pass_hat[-1], 3),
-            interval(found.consistency, 3),
-            "–" if found.variance is None else f"{found.variance.between:.3f}",
-            "–" if found.variance is None else f"{found.variance.within:.3f}",
-        )
-        for found in arms
-    )
-    title = "Repeats: pass@k and pass^k at k = tries, the fewest scored repeats of a task that has two or more"
-    return Table(title, columns, rows)
-
-
-def _confidence(arms: Sequence[Calibration]) -> Table:
-    columns = ("arm", "reported", "Brier", "calibration error", "AUROC", "area of risk over coverage")
-    rows = tuple(
-        (
-            found.arm,
-            f"{found.reported} of {found.scored}",
-            interval(found.brier, 3),
-            f"{found.ece:.3f}",
-            interval(found.auroc, 3),
-            f"{found.aurc:.3f}",
-        )
-        for found in arms
-    )
-    return Table("Confidence", columns, rows)
 
 
 # --- Markdown and CSV ---

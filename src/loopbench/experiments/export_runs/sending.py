@@ -60,7 +60,7 @@ class SpanEndpoint:
         try:
             parts = urlsplit(address)
             is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # a port that is no number
+        except ValueError:  # raised for a port that is no number
             is_address = False
         if not is_address or not re.fullmatch(r"[!-~]+", address):
             raise ValueError(f"--otlp {shown}: not an address such as http://localhost:4318")

@@ -103,7 +103,7 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
 
 
 def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
-    """Raises RunError, ValueError and OSError."""
+    """Run the arms again under the fitted profile, and compare the two runs. Raises RunError, ValueError and OSError."""
     again = run_again(folder, to_toml(fitted), fitted.arms, allow, scratch)
     before = [record for record in each_record(folder) if record.arm in fitted.arms]
     gaps = compare_records(again.arms, before, again.records, fitted.alpha)

@@ -113,19 +113,19 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
             raise ValueError(f"trace {head.arm}/{head.task}/{head.repeat}: event {place}: {error}") from None
     points, extra = _points(reading.attempts)
     return ReadTrial(
-        head.arm,
-        head.task,
-        head.repeat,
-        tuple(reading.attempts),
-        tuple(points),
-        right_forms(reading.attempts),
-        extra,
-        tuple(reading.troubles()),
-        tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
-        frozenset(reading.worked_after),
-        frozenset(reading.exists),
-        counts,
-        head.untold,
+        arm=head.arm,
+        task=head.task,
+        repeat=head.repeat,
+        attempts=tuple(reading.attempts),
+        points=tuple(points),
+        forms=right_forms(reading.attempts),
+        extra_calls=extra,
+        troubles=tuple(reading.troubles()),
+        worked=tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
+        worked_after=frozenset(reading.worked_after),
+        exists=frozenset(reading.exists),
+        retries=counts,
+        untold=head.untold,
     )
 
 

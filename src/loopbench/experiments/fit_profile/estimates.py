@@ -139,6 +139,7 @@ def _exposed_points(kind: str, points: Counts, shares: _Shares) -> float:
 
 
 def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, RateEstimate]:
+    """Return the rate of each kind of fault, from how often it struck; `timed`: replies' times were measured."""
     shares = _shares(tally)
     slow = _slow_by_task(tally) if timed else {}
     for task, struck in tally.struck.items():
@@ -293,6 +294,7 @@ def _slow_by_task(tally: Tally) -> Counter[str]:
 
 
 def estimate_latency_s(tally: Tally, notes: dict[str, str], *, timed: bool) -> float:
+    """Return the seconds that a reply takes, and note what that rests on."""
     if not timed:
         notes["latency_s"] = "not measured: the run's time was simulated, or a recording answered"
         return 0.0
@@ -301,6 +303,7 @@ def estimate_latency_s(tally: Tally, notes: dict[str, str], *, timed: bool) -> f
 
 
 def estimate_slow_s(tally: Tally, notes: dict[str, str]) -> float:
+    """Return the seconds that a slow reply takes beyond the others, and note what that rests on."""
     slow = _slow(tally)
     if not slow:
         notes["slow_s"] = "the default: no slow reply was timed"
@@ -313,6 +316,7 @@ def estimate_slow_s(tally: Tally, notes: dict[str, str]) -> float:
 
 
 def estimate_abilities(tally: Tally, notes: dict[str, str]) -> Abilities:
+    """Return what the model showed that it can do, and note what that rests on."""
     forced = tally.forced
     choice = forced[False] == 0 or forced[True] > 0
     if forced.total():

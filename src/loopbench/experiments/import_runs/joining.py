@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopbench.metrics.comparison import MARGIN
 from loopbench.metrics.left_out import AS_FAILURES, made_failures
+from loopbench.metrics.pairs import MARGIN
 from loopbench.metrics.record import RECORD_VERSION, Record
 from loopbench.metrics.statistics import ALPHA
 from loopbench.protocol import StopReason

@@ -201,7 +201,7 @@ class _PlanLearner:
 
     def lesson(self, record: Record, calls: Callable[[Sequence[TraceEvent]], tuple[TrialCall, ...]] = successful_calls) -> Lesson:
         """Return what a successful trial teaches by the calls that `calls` picks. Raises Unlearnable if it teaches no plan."""
-        trial = f"{record.arm}/{record.task}/{record.repeat}"
+        trial = record.name
         try:
             events = read_trace(self.folder, record).events
             trial_calls = calls(events)

@@ -190,6 +190,7 @@ def _filled(value: Any, fill: Callable[[Path, Any], Any], path: Path = ()) -> An
 
 
 def dotted(path: Path) -> str:
+    """Return a path within a result as text: `orders.0.id`."""
     return ".".join(map(str, path))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopbench.experiments.compare.verdict.undecided import what_decides
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Gain
 from loopbench.metrics.gate import MORE
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import interval

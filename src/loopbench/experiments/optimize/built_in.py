@@ -80,6 +80,7 @@ def check_threshold(threshold: float | None) -> None:
 
 
 def bootstrap_metric(threshold: float | None) -> Callable[..., Any]:
+    """Return the metric by which demonstrations are bootstrapped: full success, or the score where a threshold decides."""
     return loud(score if threshold is None else share)
 
 

@@ -119,7 +119,7 @@ class LoopUnderTest(LoopProgram):
 
     @classmethod
     def of(cls, student: LoopProgram) -> Self:
-        """A copy of the student."""
+        """Return a copy of the student."""
         made = student.deepcopy()
         made.__class__ = cls
         made._compiled = False  # DSPy takes a compiled program for frozen
@@ -128,7 +128,7 @@ class LoopUnderTest(LoopProgram):
         return made  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """No rollout begins any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
+        """Let no rollout begin any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
         self._fuse.blown = self._fuse.blown or Uncaught("after the end")
 
     def forward(self, **inputs: Any) -> Any:

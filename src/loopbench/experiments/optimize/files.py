@@ -19,7 +19,5 @@ def saved_digest(path: Path) -> str:
     try:
         state = read_program(path).state
         return program_digest({name: Prompt(instructions, {}, {}, demos) for name, (instructions, demos) in state.items()})
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
     except ValueError as error:  # which names the file
         raise RunError(str(error)) from None

@@ -78,7 +78,7 @@ METRICS = ("metric", "metric_fn")
 
 @contextmanager
 def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
-    """Within the block, note what the metric raises that a user's optimizer brings.
+    """Note, within the block, what the metric raises that a user's optimizer brings.
 
     DSPy logs such an error and scores 0. Raises Uncaught once it is broken, or at the end, also where the budget ends the search,
     if it is hopeless or has never given a score; `warn` gets a line where it raised now and then.

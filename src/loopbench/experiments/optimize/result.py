@@ -257,7 +257,14 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
     ended, gained, test, arms = files.ended, tested.gains, tested.test, tested.arms
     if ended is None:
         return DesignResult(
-            files.design, files.folder, files.own, None, None, None if gained is None else gained.gains[place], None, ()
+            design=files.design,
+            folder=files.folder,
+            own=files.own,
+            ended=None,
+            dev=None,
+            gain=None if gained is None else gained.gains[place],
+            cost=None,
+            warnings=(),
         )
     alpha = ALPHA if gained is None else gained.alpha
     clusters = {} if gained is None else _clusters(files.rollouts)
@@ -268,17 +275,17 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
     search, rollouts = manifest.settings.search, rolled_out(files.rollouts)
     tried = tried_programs(files.candidates, rollouts, ended, tasks_of(manifest))
     return DesignResult(
-        files.design,
-        files.folder,
-        files.own,
-        ended,
-        dev_gain(ended.before, ended.after, clusters, alpha),
-        gain,
-        None if test is None or arms is None else _cost(ended, arms[place], test, search.amortize),
-        ended.warnings,
-        said,
-        tried,
-        cut_off(ended, tried, rollouts.last, search.budget),
+        design=files.design,
+        folder=files.folder,
+        own=files.own,
+        ended=ended,
+        dev=dev_gain(ended.before, ended.after, clusters, alpha),
+        gain=gain,
+        cost=None if test is None or arms is None else _cost(ended, arms[place], test, search.amortize),
+        warnings=ended.warnings,
+        advice=said,
+        tried=tried,
+        cut_off=cut_off(ended, tried, rollouts.last, search.budget),
     )
 
 

@@ -196,18 +196,18 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
     if rollouts.scorer.is_hopeless:
         status, reason = "failed", f"{rollouts.scorer.first} (it {rollouts.scorer})"
     ended = SearchEnd(
-        design.name,
-        status,
-        reason,
-        final.digest,
-        final.number,
-        rollouts.tried,
-        before,
-        after,
-        rollouts.spent,
-        proposals.spent,
-        rollouts.evaluation,
-        tuple(_warnings(setup, rollouts, proposals, logged)),
+        design=design.name,
+        status=status,
+        reason=reason,
+        digest=final.digest,
+        chosen=final.number,
+        candidates=rollouts.tried,
+        before=before,
+        after=after,
+        search=rollouts.spent,
+        proposals=proposals.spent,
+        evaluation=rollouts.evaluation,
+        warnings=tuple(_warnings(setup, rollouts, proposals, logged)),
     )
     return ended, rollouts.candidates[final.digest]
 

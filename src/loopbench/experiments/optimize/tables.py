@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.gains import Amortised, Change, Cost, Gains, Ranked, Ranking, Use
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels as metric_labels
 from loopbench.protocol.counts import counted

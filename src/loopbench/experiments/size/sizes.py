@@ -109,6 +109,7 @@ class SizeOption:
 
 
 def noise(pilot: Pilot, arm: str) -> Noise:
+    """Return by how much chance alone moves an arm's metric between two runs of the pilot's size."""
     run_spread = pilot.loops[arm]
     sd = math.sqrt(run_spread.variance(pilot.repeats) / run_spread.units)
     again, p = pilot.second.get(arm, (None, None))

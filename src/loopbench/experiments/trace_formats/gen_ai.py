@@ -43,6 +43,7 @@ def reply_json(text: str, calls: Sequence[NativeCall]) -> dict[str, Any]:
 
 
 def call_part(call: NativeCall) -> dict[str, Any]:
+    """Return a native call as a part of a message."""
     return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _arguments(call.arguments)}
 
 

@@ -252,6 +252,7 @@ def has_lost_root(spans: Sequence[ReadSpan]) -> bool:
 
 
 def own_of(root: ReadSpan, rest: Sequence[ReadSpan]) -> OwnTrial | str | None:
+    """Return the trial of ours that spans hold; None where they hold none, and a text where it does not fit them."""
     told = root.attributes.get(TRIAL)
     if not isinstance(told, str):
         return None

@@ -175,7 +175,7 @@ def _check_ours(folder: Path) -> None:
 
 
 def _fitted(folder: Path, request: ValidationRequest, tasks: Collection[str]) -> FittedProfile:
-    """Raises RunError for fewer than three loops."""
+    """Fit the profile on a part of the tasks. Raises RunError for fewer than three loops."""
     fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(tasks))
     if len(fitted.arms) < MIN_LOOPS:
         raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
@@ -198,7 +198,7 @@ def _in_the_tunnel(
 
 
 def _mean_of(records: Sequence[Record]) -> LoopPrediction:
-    """Raises RunError if no trial was scored."""
+    """Return what a loop's trials predict of it. Raises RunError if no trial was scored."""
     scored = [record for record in records if record.status == "scored"]
     if not scored:
         raise RunError("no held-out task was scored in the tunnel; the scripted model needs plans for them")

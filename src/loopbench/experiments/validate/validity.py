@@ -41,17 +41,17 @@ def validity(folder: Path, predicted: Predicted, alpha: float = ALPHA) -> Validi
         raise RunError(f"{folder}: no held-out task was scored for every loop, in the run and in the tunnel")
     sides = _Sides(arms, real, tunnel)
     return Validity(
-        predicted.prediction.digest,
-        len(predicted.prediction.fitted),
-        len(shared),
-        unit_count(sides.clusters),
-        tuple(_loop(arm, sides) for arm in arms),
-        compare_records(arms, real, tunnel, alpha, MEASURES),
-        rank_agreement(sides.real, sides.predicted, sides.clusters, alpha),
-        _told_apart(sides, alpha),
-        len(arms) * (len(arms) - 1) // 2,
-        _unknown(real, tunnel),
-        alpha,
+        digest=predicted.prediction.digest,
+        fitted_tasks=len(predicted.prediction.fitted),
+        held_out_tasks=len(shared),
+        units=unit_count(sides.clusters),
+        loops=tuple(_loop(arm, sides) for arm in arms),
+        gaps=compare_records(arms, real, tunnel, alpha, MEASURES),
+        tau=rank_agreement(sides.real, sides.predicted, sides.clusters, alpha),
+        pairs=_told_apart(sides, alpha),
+        pairs_in_all=len(arms) * (len(arms) - 1) // 2,
+        unknown_errors=_unknown(real, tunnel),
+        alpha=alpha,
     )
 
 
@@ -84,7 +84,7 @@ def _loop(arm: str, sides: _Sides) -> LoopValidity:
 
 
 def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alpha: float = ALPHA) -> Interval | None:
-    """Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
+    """Return Kendall's tau-b (1945) between the mean scores of loops on two sides, with a BCa bootstrap over tasks.
 
     `real`, `predicted`: [loop, task]. tau-b is the sum of sign·sign over all pairs of loops, divided by √(pairs untied in one ×
     pairs untied in the other). None where all loops of one side are equal.

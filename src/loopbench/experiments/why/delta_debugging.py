@@ -96,7 +96,7 @@ class _Tests(Generic[Item]):
         return len(self._known)
 
     def __call__(self, places: tuple[int, ...]) -> bool:
-        """Raises _UsedUpError."""
+        """Say whether what stands at these places fails, each set tried once. Raises _UsedUpError after the last run."""
         if places not in self._known:
             if self.runs >= self._max_runs:
                 raise _UsedUpError

@@ -249,7 +249,17 @@ def _same_course(winner: str, trial: TracedTrial) -> Divergence:
     """Explain a loss under a scorer that does not depend on the steps."""
     record, step = trial.record, len(trial.course)
     detail = "both took the same course, and were scored differently"
-    return Divergence(winner, record.arm, record.task, record.repeat, step, step, "other", detail, record.stop)
+    return Divergence(
+        winner=winner,
+        loser=record.arm,
+        task=record.task,
+        repeat=record.repeat,
+        step=step,
+        parts_at=step,
+        cause="other",
+        detail=detail,
+        stop=record.stop,
+    )
 
 
 @dataclass(slots=True)
@@ -403,8 +413,16 @@ class _Collected:
         rates = base_rates(self.traces, records, {arm: tally.counted for arm, tally in self._alone.items()})
         return tuple(
             ArmLosses(
-                *(arm, scored[arm], lost[arm], tally.counted, tuple(tally.examples), tally.kinds),
-                *(self._ended[arm], errored[arm], partly[arm], rates[arm]),
+                arm=arm,
+                trials=scored[arm],
+                lost=lost[arm],
+                causes=tally.counted,
+                examples=tuple(tally.examples),
+                kinds=tally.kinds,
+                ended=self._ended[arm],
+                errored=errored[arm],
+                partly=partly[arm],
+                base_rates=rates[arm],
             )
             for arm, tally in self._alone.items()
         )

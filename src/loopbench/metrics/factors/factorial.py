@@ -15,9 +15,9 @@ import numpy as np
 
 from loopbench.protocol.counts import counted
 
-from ..comparison import MARGIN
 from ..families import PairDecision, judge_family
 from ..paired import PairedFlip
+from ..pairs import MARGIN
 from ..record import Record
 from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
 from ..summary import GAINS, METRICS, PRIMARY, SHARES, task_values
@@ -121,7 +121,7 @@ def effects(
     alpha: float = ALPHA,
     margin: float = MARGIN,
 ) -> FactorEffects:
-    """The effects of a design on each metric; `groups`: profile → cell → records.
+    """Return the effects of a design on each metric; `groups`: profile → cell → records.
 
     Only tasks with a known value in every cell count. For each metric all effects, under all profiles, are one family (Holm).
     `margin`: as in a comparison, of any metric but a share, such as accuracy, a share of its mean.
@@ -205,36 +205,36 @@ def _flip(metric: str, found: _Observed, weights: Floats) -> PairedFlip:
 
 
 def _contrasts(means: Floats, weights: Floats) -> Floats:
-    """One per task, without rounding errors: equal contrasts are equal numbers."""
+    """Return one contrast per task, without rounding errors: equal contrasts are equal numbers."""
     scale = float(np.abs(means).max()) or 1.0
     return np.round(np.asarray(means @ weights, dtype=np.float64) / scale, _DECIMALS) * scale
 
 
 def _reach(weights: Floats) -> float:
-    """The largest contrast that cell means in [0, 1] can give; the weights add up to 0."""
+    """Return the largest contrast that cell means in [0, 1] can give; the weights add up to 0."""
     return float(np.abs(weights).sum()) / 2
 
 
 def _family(tested: Sequence[_Tested], factors: Sequence[Factor], alpha: float) -> list[Effect]:
-    """The effects on one metric, their p values adjusted for each other."""
+    """Return the effects on one metric, their p values adjusted for each other."""
     effects_of_metric = []
     for test, decision in zip(tested, judge_family([(test.flip, test.margin) for test in tested], alpha), strict=True):
         effects_of_metric.append(
             Effect(
-                test.contrast.term(factors),
-                test.contrast.kind,
-                tuple(factors[change.factor].name for change in test.contrast.changes),
-                test.metric,
-                test.profile,
-                decision.difference,
-                decision.p,
-                decision.p_holm,
-                decision.level,
-                test.margin,
-                _verdict(test.metric, decision, alpha),
-                test.odds_ratio,
-                test.contrast.aliases,
-                tuple(
+                term=test.contrast.term(factors),
+                kind=test.contrast.kind,
+                factors=tuple(factors[change.factor].name for change in test.contrast.changes),
+                metric=test.metric,
+                profile=test.profile,
+                difference=decision.difference,
+                p=decision.p,
+                p_holm=decision.p_holm,
+                level=decision.level,
+                margin=test.margin,
+                verdict=_verdict(test.metric, decision, alpha),
+                odds_ratio=test.odds_ratio,
+                aliases=test.contrast.aliases,
+                conditional=tuple(
                     Conditional(
                         condition.change.text(factors),
                         _at(factors[condition.factor], condition.level),
@@ -261,7 +261,8 @@ def _at(factor: Factor, level: int) -> str:
 
 
 def _odds(found: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Interval | None], list[str]]:
-    """One per contrast; where there are none, why. Of a model without interactions where with them it has no finite estimate."""
+    """Return one odds ratio per contrast; where there are none, why. A model without interactions is fitted where the one with them
+    has no finite estimate."""
     none: list[Interval | None] = [None] * len(design.contrasts)
     if not found.clusters:
         return none, []

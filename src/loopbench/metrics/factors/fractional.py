@@ -50,12 +50,12 @@ class Fraction:
 
 
 def full_factorial(sizes: Sequence[int]) -> tuple[Cell, ...]:
-    """All combinations of levels, the last factor's changing fastest; `sizes`: levels of each factor."""
+    """Return all combinations of levels, the last factor's changing fastest; `sizes`: levels of each factor."""
     return tuple(product(*(range(size) for size in sizes)))
 
 
 def fraction(sizes: Sequence[int], most: int | None = None) -> Fraction:
-    """A part of all combinations: the smallest, or the largest of at most `most` cells.
+    """Return a part of all combinations: the smallest, or the largest of at most `most` cells.
 
     4 to 11 factors of two levels: a regular fraction of resolution IV or more. Else cells that say most about all main effects and
     two-factor interactions (D-optimal), found by exchange. Raises ValueError where there is none, or none that small.
@@ -69,7 +69,8 @@ def fraction(sizes: Sequence[int], most: int | None = None) -> Fraction:
 
 
 def _regular(k: int, most: int | None) -> Fraction:
-    """Products are taken of numbers 0 and 1, as sums modulo 2, so that the cell of all bases is one of them."""
+    """Return the cells of a regular fraction. Products are taken of numbers 0 and 1, as sums modulo 2, so that the cell of all
+    bases is one of them."""
     known = [generators.split() for generators in GENERATORS[k]]
     sizes = [2 ** (k - len(generators)) for generators in known]
     if most is not None and most < sizes[0]:
@@ -82,7 +83,8 @@ def _regular(k: int, most: int | None) -> Fraction:
 
 
 def _resolution(k: int, columns: Sequence[Sequence[int]]) -> int:
-    """Length of the shortest word of the defining relation: products of the generators, each with the factor that it defines."""
+    """Return the length of the shortest word of the defining relation: products of the generators, each with the factor that it
+    defines."""
     basic = k - len(columns)
     words = [frozenset((*column, basic + i)) for i, column in enumerate(columns)]
     lengths = []
@@ -114,7 +116,7 @@ def _optimal(sizes: Sequence[int], most: int | None) -> Fraction:
 
 
 def _count(sizes: Sequence[int], needed: int, total: int, most: int | None) -> int:
-    """How many cells: where that can be, so many that every level of every factor may stand equally often."""
+    """Return how many cells there are: where that can be, so many that every level of every factor may stand equally often."""
     even = math.lcm(*sizes)
     if most is None:
         rounded = -(-needed // even) * even
@@ -125,13 +127,13 @@ def _count(sizes: Sequence[int], needed: int, total: int, most: int | None) -> i
 
 
 def _model(cells: Sequence[Cell], sizes: Sequence[int]) -> Floats:
-    """Cells × columns: 1, main effects, two-factor interactions."""
+    """Return the model's columns, cells × columns: 1, main effects, two-factor interactions."""
     mains = coded(sizes, cells)
     return np.hstack([np.ones((len(cells), 1)), *mains, *(crossed(a, b) for a, b in combinations(mains, 2))])
 
 
 def _exchanged(matrix: Floats, n: int) -> list[int]:
-    """n rows whose information has the largest determinant found; the first row is always among them.
+    """Return n rows whose information has the largest determinant found; the first row is always among them.
 
     Fedorov's exchange (1972): from random rows, the pair of a row in and a row out that gains most is swapped while any gains.
     """
@@ -169,7 +171,7 @@ def _log_determinant(rows: Floats) -> float:
 
 
 def _efficiency(part: Floats, whole: Floats) -> float:
-    """Geometric mean over the model's directions of the information per cell, against that of all cells."""
+    """Return the geometric mean over the model's directions of the information per cell, against that of all cells."""
     p = whole.shape[1]
     sizes = _log_determinant(part) / p - math.log(len(part)), _log_determinant(whole) / p - math.log(len(whole))
     return math.exp(sizes[0] - sizes[1])

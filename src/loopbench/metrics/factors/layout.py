@@ -93,13 +93,14 @@ class Layout:
         )
 
     def without_interactions(self) -> Layout:
-        """The same cells with effects of single factors only to tell; interactions stay in the model and out of their way."""
+        """Return the same cells with effects of single factors only to tell; interactions stay in the model and out of their
+        way."""
         mains = tuple(contrast for contrast in self.contrasts if contrast.kind == "main")
         return Layout(self.factors, self.cells, self.matrix, self.main_columns, mains)
 
 
 def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
-    """Main effects (each level against the first, and against the one before) and two-factor interactions from cells.
+    """Return the main effects (each level against the first, and against the one before) and two-factor interactions from cells.
 
     Raises ValueError where the cells cannot tell a main effect from other effects of at most two factors.
     """
@@ -129,7 +130,7 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
 
 
 def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[Change, ...]]:
-    """Main effects first; interactions between changes from both bases only."""
+    """Return the changes, main effects first; interactions are between changes from both bases only."""
     for f, factor in enumerate(factors):
         for level in range(1, len(factor.levels)):
             yield (Change(f, 0, level),)
@@ -143,7 +144,7 @@ def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) 
 
 
 def _given(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks, inverse: Floats) -> tuple[Given, ...]:
-    """Either of two changes at both levels of the other."""
+    """Return either of two changes at both levels of the other."""
     conditionals = []
     for change, other in (changes, changes[::-1]):
         change_code = _code(factors, [change])
@@ -159,18 +160,18 @@ def _given(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks
 
 
 def coded(sizes: Sequence[int], cells: Sequence[Cell]) -> list[Floats]:
-    """Cells × columns for each factor: as many columns as it has levels but one; `sizes`: levels of each factor."""
+    """Return cells × columns for each factor, as many columns as it has levels but one; `sizes`: levels of each factor."""
     levels = np.array(cells, dtype=np.int64)
     return [_coding(size)[levels[:, f]] for f, size in enumerate(sizes)]
 
 
 def crossed(a: Floats, b: Floats) -> Floats:
-    """The columns of an interaction: all products of the columns of two factors."""
+    """Return the columns of an interaction: all products of the columns of two factors."""
     return (a[:, :, None] * b[:, None, :]).reshape(len(a), -1)
 
 
 def _coding(levels: int) -> Floats:
-    """Levels × columns, each column sums to zero: one column per level but the base, which is -1 in all of them."""
+    """Return levels × columns, of which each column sums to zero: one column per level but the base, which is -1 in all of them."""
     return np.vstack((-np.ones((1, levels - 1)), np.eye(levels - 1)))
 
 
@@ -195,7 +196,7 @@ class _Blocks:
         self.places: dict[tuple[int, ...], slice] = {}
 
     def add(self, term: tuple[int, ...], columns: Floats) -> bool:
-        """False where the block says nothing new, or not all of its columns do."""
+        """Add a block, and say whether it was added: it is not where it says nothing new, or not all of its columns do."""
         taken = np.hstack((self.matrix, columns))
         if np.linalg.matrix_rank(taken) < taken.shape[1]:
             return False
@@ -211,7 +212,7 @@ class _Blocks:
         return made
 
     def alias(self, columns: Floats) -> tuple[tuple[int, ...] | None, str]:
-        """The term whose one column is this one, and `-` where its sign is turned; None if it is not another term's."""
+        """Return the term whose one column is this one, and `-` where its sign is turned; None if it is not another term's."""
         for term, place in self.places.items() if columns.shape[1] == 1 else ():
             for sign, turned in (("", columns), ("-", -columns)):
                 if np.array_equal(self.matrix[:, place], turned):

@@ -37,7 +37,7 @@ class NoOdds(ValueError):
 def odds_ratios(
     solved: Floats, trials: Floats, matrix: Floats, contrasts: Sequence[Floats], clusters: Clusters = None, alpha: float = ALPHA
 ) -> tuple[Interval | None, ...]:
-    """exp of each contrast of the log odds, with its interval; `n` counts tasks. None where no unit differs from another.
+    """Return exp of each contrast of the log odds, with its interval; `n` counts tasks. None where no unit differs from another.
 
     `solved` and `trials`: tasks × cells, counts. `matrix`: cells × columns, of full column rank. `contrasts`: over those columns.
     Raises NoOdds where all outcomes are equal, where outcomes are separated (some ratio is infinite), where there is one unit only,
@@ -87,14 +87,14 @@ def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
 
 
 def _summed(counts: Floats, units: NDArray[np.int64], g: int) -> Floats:
-    """Units × cells: trials of one unit and cell share their row, so that their sum is all that the estimate needs."""
+    """Return units × cells: trials of one unit and cell share their row, so that their sum is all that the estimate needs."""
     made = np.zeros((g, counts.shape[1]))
     np.add.at(made, units, counts)
     return made
 
 
 def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats]:
-    """Parameters and their robust covariance."""
+    """Return the parameters and their robust covariance."""
     try:
         with needed_by("an odds ratio"):
             from statsmodels.genmod import families, generalized_estimating_equations  # a second, and few commands need it
@@ -106,7 +106,8 @@ def _fit(solved: Floats, trials: Floats, matrix: Floats) -> tuple[Floats, Floats
     gee = generalized_estimating_equations.GEE
     model = gee(solved[unit, cell] / weights, matrix[cell], unit, family=families.Binomial(), weights=weights)
     total, won = trials.sum(axis=0), solved.sum(axis=0)
-    start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]  # else a fit of its own, with its own warnings
+    # Without a start, GEE would begin with a fit of its own, and that one's warnings.
+    start = np.linalg.lstsq(matrix, np.log((won + 0.5) / (total - won + 0.5)))[0]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

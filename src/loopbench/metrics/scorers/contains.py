@@ -11,6 +11,7 @@ from ..judgement import Scorer
 
 
 def contains() -> Scorer:
+    """Return the scorer for which an answer is right that contains the expected text, or each of several."""
     return answer_scorer(_compare)
 
 

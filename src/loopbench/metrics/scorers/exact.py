@@ -11,6 +11,7 @@ from ..judgement import Scorer
 
 
 def exact() -> Scorer:
+    """Return the scorer for which an answer is right that is the expected value itself."""
     return answer_scorer(_compare)
 
 

@@ -12,6 +12,7 @@ from ..judgement import Scorer
 
 
 def f1() -> Scorer:
+    """Return the scorer of the words that answer and expected text share: F1 of precision and recall."""
     return answer_scorer(_compare)
 
 

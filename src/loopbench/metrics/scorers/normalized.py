@@ -11,6 +11,7 @@ from ..judgement import Scorer
 
 
 def normalized() -> Scorer:
+    """Return the scorer for which an answer is right that is the expected one apart from case, punctuation and articles."""
     return answer_scorer(_compare)
 
 

@@ -13,7 +13,7 @@ from ..judgement import Scorer
 
 
 def numeric(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
-    """Raises ValueError for a negative or infinite tolerance."""
+    """Return the scorer of answers that are numbers. Raises ValueError for a negative or infinite tolerance."""
     check_tolerance(tolerance)
 
     def compare(expected: Any, answer: Any) -> float:

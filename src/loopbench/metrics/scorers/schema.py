@@ -18,7 +18,10 @@ from ..judgement import Judgement, Scorer
 
 
 def schema(tolerance: float = DEFAULT_TOLERANCE) -> Scorer:
-    """Raises ValueError for a negative or infinite tolerance; the scorer raises `jsonschema`'s errors for a broken schema."""
+    """Return the scorer of JSON answers: one is right if it keeps the query's schema and equals the expected value.
+
+    Raises ValueError for a negative or infinite tolerance; the scorer raises `jsonschema`'s errors for a broken schema.
+    """
     check_tolerance(tolerance)
 
     def score(judgement: Judgement) -> float:

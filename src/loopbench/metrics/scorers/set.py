@@ -10,6 +10,7 @@ from ..judgement import Scorer
 
 
 def same_items() -> Scorer:
+    """Return the scorer for which an answer is right that has the expected items, in any order."""
     return answer_scorer(_compare)
 
 

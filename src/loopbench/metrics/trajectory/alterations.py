@@ -123,14 +123,14 @@ def _note_reply(matching: _Matching, place: int, ask: ModelExchange) -> None:
         matching.since_reply.clear()
         if ask.scope:
             matching.passed_over += matching.waiting.pop(ask.scope, [])
-        else:  # what was at once is over
+        else:  # scopes are parts that run at once: a request outside of all comes after them
             matching.passed_over += matching.open
             matching.waiting.clear()
     matching.waiting.setdefault(ask.scope, []).extend(calls)
 
 
 def _recovering(ask: ModelExchange) -> Iterator[TracedCall]:
-    """The call that a recovery names."""
+    """Return the call that a recovery names."""
     call = ask.move.get("call") if ask.move is not None and ask.move_kind == "recovery" else None
     if isinstance(call, Mapping) and isinstance(call.get("name"), str):
         yield TracedCall(call["name"], call.get("arguments"))
@@ -163,7 +163,7 @@ def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -
 
 
 def _run_before_next_reply(trial: TracedTrial, place: int) -> frozenset[str]:
-    """Keys of the calls that still run for the same reply after an event."""
+    """Return keys of the calls that still run for the same reply after an event."""
     found = set()
     for event in trial.events[place + 1 :]:
         if isinstance(event, ModelExchange) and event.role in CHOOSING and not event.scope:
@@ -202,7 +202,8 @@ def _is_read_as(written: Any, ran: Any) -> bool:
 
 
 def _dropped(trial: TracedTrial, matching: _Matching) -> Iterator[Alteration]:
-    """Calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of one."""
+    """Return calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of
+    one."""
     taken = {step.call.key for step in trial.other_course if step.call is not None and step.gave}
     for each in matching.passed_over:
         is_good = each.call.key in taken or (
@@ -232,7 +233,7 @@ def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
 
 
 def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
-    """The error valve that ended a run right after a call that had given a result."""
+    """Return the error valve that ended a run right after a call that had given a result."""
     place, last = next(((at, run) for at, run in reversed(list(enumerate(trial.events))) if not isinstance(run, Note)), (0, None))
     if trial.head.stop == StopReason.ERROR_VALVE.value and isinstance(last, ToolRun) and last.gave:
         detail = f"the error valve ended the run when {call_text(last.call)} had given {quoted(last.result)}"
@@ -242,7 +243,7 @@ def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
 def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     """Whether the next request of the same kind, or else any later one, lacks even the beginning of a result; false without one."""
     later = list(trial.asks(place))
-    is_known = run.gave or (trial.is_scripted and not run.fault)  # that an error was not told is said with the error
+    is_known = run.gave or (trial.is_scripted and not run.fault)  # of an error another rule says that it was not shown
     if not is_known or not any(ask.role in PLANNING for _, ask in later):
         return False
     decider = trial.decider(place)
@@ -369,7 +370,7 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
 
 
 def _ignored(trial: TracedTrial) -> Iterator[Alteration]:
-    """The answer that the model gave more than once, in a run that never ended with it."""
+    """Return the answer that the model gave more than once, in a run that never ended with it."""
     stated = [(place, _plain(ask.value)) for place, ask in trial.asks() if ask.role == Role.DECIDE.value and ask.value is not None]
     for place, answer in stated:
         count = sum(other == answer for _, other in stated)

@@ -56,7 +56,7 @@ HARMLESS = frozenset(
 
 
 def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
-    """1-based step of `b` at which it parts from `a`, both signatures of courses; None where they are equal.
+    """Return the step, from 1, of `b` at which it parts from `a`, both signatures of courses; None where they are equal.
 
     The first step of `b` that `a` does not have anywhere: two designs may do the same in another order. Where `a` has them all, the
     first in whose place `a` has another; one beyond the end of `b` where that is only shorter.
@@ -70,7 +70,7 @@ def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
 
 
 def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTrial) -> Divergence | None:
-    """Where a lost trial parts from the course of `winner`, an arm, and why; None where their courses are equal."""
+    """Return where a lost trial parts from the course of `winner`, an arm, and why; None where their courses are equal."""
     trial = loser.against(winner_course)
     if list(trial.other) == [step.signature for step in trial.course]:
         return None
@@ -188,7 +188,7 @@ def _early(trial: TracedTrial) -> _Found | None:
 
 
 def _misread(trial: TracedTrial) -> _Found | None:
-    """The last reply was spoiled, and nothing but the answer was missing."""
+    """Return the divergence of a trial whose last reply was spoiled, and which missed nothing but the answer."""
     for place, ask in reversed(list(trial.asks())):
         if ask.error is None and ask.wire_error is None:
             is_decisive = trial.is_finished or (trial.other_course and not _left(trial))
@@ -228,7 +228,7 @@ _LATER = frozenset({"unfit", "repeated", "no call"})
 
 
 def _unfit(trial: TracedTrial) -> _Found | None:
-    """What a scripted model said when it had nothing that fits the form."""
+    """Return what a scripted model said when it had nothing that fits the form."""
     return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
 
 
@@ -305,7 +305,7 @@ def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) ->
 
 
 def _made_by(trial: TracedTrial, place: int) -> list[int]:
-    """A reply's own event, and those of the runs that it decided on."""
+    """Return a reply's own event, and those of the runs that it decided on."""
     runs = (at for at, event in enumerate(trial.events) if isinstance(event, ToolRun) and trial.decider(at) is trial.events[place])
     return [place, *runs]
 
@@ -345,7 +345,7 @@ _TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
 
 
 def _lost(trial: TracedTrial) -> _Found | None:
-    """What the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
+    """Return what the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
     latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
     if not latest or trial.head.stop not in _ANSWERED:
         return None

@@ -45,7 +45,7 @@ def times(count: int) -> str:
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """`1 reply`, `3 replies`; empty for none."""
+    """Return `1 reply`, `3 replies`; empty for none."""
     return f"{count} {one if count == 1 else many}" if count else ""
 
 
@@ -91,7 +91,7 @@ def damaged_source(trial: TracedTrial, place: int) -> TracedCall | None:
 
 
 def _because(setback: Setback) -> str:
-    """The kind of the fault where it is known, and what was said about it, in brackets."""
+    """Return the kind of the fault where it is known, and what was said about it, in brackets."""
     why = "" if setback.why == NOT_RUN else shortened(setback.why)
     fault = "" if why.startswith(setback.fault) else setback.fault  # a provider's error is named by its kind
     said = ": ".join(part for part in (fault, why) if part)

@@ -135,7 +135,8 @@ class TracedTrial:
         return 0 if last is None else last.number
 
     def decider(self, place: int) -> ModelExchange | None:
-        """The reply that decided on what happened at an event: itself, or the last that made the call, or that could have."""
+        """Return the reply that decided on what happened at an event: itself, or the last that made the call, or that could
+        have."""
         return self.once(_deciders)[place]
 
     def is_open(self, kind: str, role: str = "", *, calls_only: bool = False) -> bool:
@@ -210,7 +211,7 @@ class Setback:
 
 
 def setbacks(trial: TracedTrial, since: int) -> list[Setback]:
-    """What went wrong after an event and was not put right afterwards, in time."""
+    """Return what went wrong after an event and was not put right afterwards, in time."""
     found = [*_of_replies(trial, since), *_of_calls(trial, since)]
     return sorted((setback for setback in found if _stands(trial, setback)), key=lambda setback: setback.event)
 
@@ -284,7 +285,7 @@ def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
     step = trial.course[number]
     run = trial.events[step.event] if step.event is not None else None
     if not isinstance(run, ToolRun):
-        return trial.is_finished or (trial.is_scripted and not _is_spoiled(trial, step))  # the loop passed over it when it ended
+        return trial.is_finished or (trial.is_scripted and not _is_spoiled(trial, step))  # the loop finished in spite of it
     decider = trial.decider(step.event) if step.event is not None else None
     if run.fault or run.never_ran or (decider is not None and decider.fault in WRONG_CALLS):
         return False
@@ -302,7 +303,7 @@ def _is_spoiled(trial: TracedTrial, step: TracedStep) -> bool:
 
 
 def wasted(trial: TracedTrial) -> tuple[int, int]:
-    """Replies that could not be read, and calls that failed or could not be run and should not have, put right or not."""
+    """Return replies that could not be read, and calls that failed or could not be run and should not have, put right or not."""
     unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
     calls = ((number, step) for number, step in enumerate(trial.course) if step.call is not None and not step.gave)
     return unreadable, sum(not _is_as_it_should_be(trial, number) for number, _ in calls)

@@ -48,10 +48,10 @@ class Divergence:
     stop: str | None
     """The loser's."""
     fault: str = ""
-    """As of a `Loss`."""
+    """Return it in words about a loop, or about whatever else `subject` calls the arms: `agent`."""
 
     def of(self, subject: str) -> Divergence:
-        """As of a `Loss`."""
+        """Return it in words about a loop, or about whatever else `subject` calls the arms: `agent`."""
         return replace(self, detail=_about(self.detail, subject))
 
     def to_json(self) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def says_more(before: Prompt, now: Prompt, own: str) -> bool:
 
     Bags of words, so that it holds for any loop's wording: the same question as a scripted model's "has feedback been shown?".
     """
-    same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, now, strict=False)))  # cancels out, and is most
+    # Most of a prompt is the same as before, and would cancel out.
+    same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, now, strict=False)))
     new = _words(now[same:]) - _words(before[same:])
     new -= Counter(WORD.findall(own))
     return bool(new)

@@ -74,7 +74,7 @@ def signatures(line: str) -> tuple[str, ...]:
 
 
 def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
-    """Places in `own` of the signatures that have no counterpart in `other`, in whatever order they stand there."""
+    """Return places in `own` of the signatures that have no counterpart in `other`, in whatever order they stand there."""
     left = Counter(other)
     places = set()
     for place, signature in enumerate(own):
@@ -126,7 +126,7 @@ class _Found:
 
 
 def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
-    """All that happened, in time; tools' runs with the reply that decided on them, and calls that no tool has run."""
+    """Return all that happened, in time; tools' runs with the reply that decided on them, and calls that no tool has run."""
     found: list[_Found] = []
     replies = Counter[str]()
     waiting: dict[str, list[_Found]] = {}
@@ -140,7 +140,7 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
             replies[event.scope] += chooses
             slot = _Slot(_natural(event.scope), replies[event.scope])
             found.append(_of_ask(event, place, slot, goes_on=place < last_work))
-            if not event.scope:  # what was at once is over
+            if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
                 decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]
@@ -161,7 +161,7 @@ def _is_work(event: TraceEvent) -> bool:
 
 
 def _natural(scope: str) -> tuple[tuple[int, str], ...]:
-    """A scope as it is sorted: numbers within it as numbers, c2 before c10."""
+    """Return a scope as it is sorted: numbers within it as numbers, c2 before c10."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", scope) if part)
 
 
@@ -170,7 +170,7 @@ _UNDECIDED = _Slot(((1 << 62, ""),))
 
 
 def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | None:
-    """The waiting call that a run is of: the same, else one of the same tool, whose arguments the loop has changed."""
+    """Return the waiting call that a run is of: the same, else one of the same tool, whose arguments the loop has changed."""
     every = [item for items in waiting.values() for item in items]
     same = [item for item in every if item.call is not None and item.call.key == call.key]
     same = same or [item for item in every if item.call is not None and item.call.tool == call.tool]
@@ -184,7 +184,8 @@ def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | Non
 
 
 def _in_order(turn: list[_Found]) -> list[_Found]:
-    """The steps of one turn by their slots; equal calls of several slots, whose runs cannot be told apart, by what came of them."""
+    """Return the steps of one turn by their slots; equal calls of several slots, whose runs cannot be told apart, by what came of
+    them."""
     by_call: dict[str, list[_Found]] = {}
     for item in turn:
         if item.call is not None:

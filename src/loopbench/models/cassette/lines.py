@@ -284,6 +284,7 @@ def part_id(kind: str, value: Mapping[str, Any], digits: int = SHORT_ID) -> str:
 
 
 def part_line(kind: str, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the line of a part that several requests share, which `read_part` reads."""
     return {kind: name, **value}
 
 

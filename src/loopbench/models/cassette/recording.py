@@ -317,6 +317,7 @@ def _bad(source: Path, number: int, why: object) -> ValueError:
 
 
 def packed(path: Path) -> Path:
+    """Return the path of a recording's packed file."""
     return path.with_name(f"{path.name}.gz")
 
 

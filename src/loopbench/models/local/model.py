@@ -29,7 +29,7 @@ class LocalModel:
         self.client: Model = local_client(server.url, _body, "local")
 
     async def complete(self, request: Request) -> Reply:
-        """Raises ModelError."""
+        """Return the reply, in which calls that stand as text are read. Raises ModelError."""
         return with_calls_read(await self.client.complete(_sent(request)), request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:

@@ -118,9 +118,11 @@ def _hint(path: Path, meant: Path) -> str:
 
 
 def no_model(message: str) -> Refusal:
+    """Return the refusal of a model that the server does not have."""
     return Refusal(404, message, param="model", code="model_not_found")
 
 
 def wrong_method(request: BaseRequest, right: str) -> Refusal:
+    """Return the refusal of a request by another method than the one that is right here."""
     message = f"Not allowed to {request.method} on {request.raw_path[:MAX_SHOWN]}: {right} is."
     return Refusal(405, message, code="method_not_allowed", headers={"Allow": right})

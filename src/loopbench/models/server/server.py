@@ -66,7 +66,7 @@ class Server:
         return f"http://{'[::1]' if self.host == '::1' else self.host}:{self.port}"
 
     async def __aenter__(self) -> Self:
-        """Raises OSError if the port is taken."""
+        """Open the server. Raises OSError if the port is taken."""
         self._runner = web.ServerRunner(HttpServer(self._handle, handler_cancellation=True), shutdown_timeout=CLOSE_S)
         await self._runner.setup()
         try:

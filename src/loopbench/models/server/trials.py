@@ -40,7 +40,7 @@ class ServedTrial:
         except ModelError as error:
             failure = error
         finally:
-            struck = self.tunnel.struck(request)  # the request ends here, and its mark with it
+            struck = self.tunnel.struck(request)  # the mark of its fault goes when the request ends
         return MeteredExchange(request, reply, failure, 0.0, struck)
 
 

@@ -77,7 +77,8 @@ class ChatWire(OpenAIWire):
             yield StreamEvent("", chunk)
 
     def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """OpenAI's client raises APIError for an event with the field `error` (openai 2.54.0, `_streaming.py`)."""
+        """Yield the events of a stream that fails: OpenAI's client raises APIError for an event with the field `error`
+        (openai 2.54.0, `_streaming.py`)."""
         yield from islice(self.events(asked, begun, stamp), 2)
         yield StreamEvent("", failure_body(failure))
 

@@ -53,11 +53,13 @@ _TYPES: Mapping[type, str] = {
 
 
 def wrong_type(where: str, expected: str, value: Any) -> BadRequest:
+    """Return the refusal of a field whose value is of another type."""
     got = _TYPES.get(type(value), "a value of another type")
     return BadRequest(f"Invalid type for '{where}': expected {expected}, but got {got} instead.", where, "invalid_type")
 
 
 def invalid_value(where: str, message: str) -> BadRequest:
+    """Return the refusal of a field whose value is of the right type, and wrong."""
     return BadRequest(message, where, "invalid_value")
 
 
@@ -112,6 +114,7 @@ def filled_list(data: Mapping[str, Any], name: str, max_length: int, where: str 
 
 
 def empty_array(where: str) -> BadRequest:
+    """Return the refusal of a list without items."""
     said = "Expected an array with minimum length 1, but got an empty array instead."
     return BadRequest(f"Invalid '{where}': empty array. {said}", where, "empty_array")
 

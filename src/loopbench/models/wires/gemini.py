@@ -94,7 +94,8 @@ class GeminiWire(Wire):
         yield StreamEvent("", _response(asked, reply, stamp, parts[-1:], ended=True))
 
     def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Gemini's own clients raise for a chunk with the field `error` (diegosouzapw/OmniRoute#4177 shows one)."""
+        """Yield the events of a stream that fails: Gemini's own clients raise for a chunk with the field `error`
+        (diegosouzapw/OmniRoute#4177 shows one)."""
         yield from islice(self.events(asked, begun, stamp), 2)
         yield StreamEvent("", self.failure(failure).body)
 

@@ -38,6 +38,7 @@ def message_type(name: str, fields: str) -> MessageType:
 
 
 def snake_case(name: str) -> str:
+    """Return a name such as `maxOutputTokens` as `max_output_tokens`."""
     return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 

@@ -50,7 +50,7 @@ def reply_schema(value: Any, where: str) -> dict[str, Any]:
 
 
 def _schema(value: Any, place: _Place, *, may_be_empty: bool) -> dict[str, Any]:
-    """`may_be_empty`: whether an object may be without properties."""
+    """Return a schema of Gemini's as JSON schema; `may_be_empty`: whether an object may be without properties."""
     data = message(value, place.read, SCHEMA)
     kind = one_of(data, "type", place.read, "Type", _TYPES)
     said = "" if kind in (None, "TYPE_UNSPECIFIED") else str(kind)

@@ -55,7 +55,7 @@ def read_tools(data: Mapping[str, Any], where: str) -> tuple[ToolSpec, ...]:
 
 @read_once(MAX_REMEMBERED_CHARS)
 def _read_tools(tools: Any, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
-    """`may_mix`: whether tools of Google's own may stand beside functions."""
+    """Return the functions that a request offers; `may_mix`: whether tools of Google's own may stand beside functions."""
     found: dict[str, ToolSpec] = {}
     own_tools = False
     for item, place in items({"tools": tools}, "tools", where):

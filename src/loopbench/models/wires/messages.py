@@ -77,7 +77,8 @@ class MessagesWire(Wire):
             yield StreamEvent(event["type"], event)
 
     def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """The event `error` may come at any place of a stream (platform.claude.com/docs/en/build-with-claude/streaming)."""
+        """Yield the events of a stream that fails: the event `error` may come at any place of it
+        (platform.claude.com/docs/en/build-with-claude/streaming)."""
         yield from islice(self.events(asked, begun, stamp), BEGUN_EVENTS)
         yield StreamEvent("error", self.failure(failure).body)
 

@@ -174,6 +174,7 @@ def function_tool(function: Mapping[str, Any], name: str, where: str) -> ToolSpe
 
 
 def parallel_calls(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> bool:
+    """Return whether a reply may call several tools. Raises BadRequest where that is said of a request without tools."""
     several = optional(body, "parallel_tool_calls", bool)
     if several is not None and not tools:
         said = "'parallel_tool_calls' is only allowed when 'tools' are specified."

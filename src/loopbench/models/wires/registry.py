@@ -38,6 +38,7 @@ def meant(path: Path, headers: Mapping[str, str]) -> Path | None:
     bare = tuple(dropwhile(lambda part: part in VERSIONS, path))
     if len(path) - len(bare) == 1:
         return None
-    added = path[len(path) - len(bare) - 1 : len(path) - len(bare)]  # the last version is the one that the client adds
+    # The client adds its version behind the one in its base address.
+    added = path[len(path) - len(bare) - 1 : len(path) - len(bare)]
     guesses = [(version, *bare) for version in sorted(VERSIONS, key=lambda version: version not in added)]
     return next((guess for guess in guesses if wire_for(guess, headers).page(guess) is not None), None)

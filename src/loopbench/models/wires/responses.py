@@ -53,7 +53,8 @@ class ResponsesWire(OpenAIWire):
         return _numbered(_events(asked, reply, stamp))
 
     def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Both events came in a real stream (github.com/vercel/ai, `openai-error.1.chunks.txt`); the first makes clients raise."""
+        """Return the events of a stream that fails. Both last ones came in a real stream (github.com/vercel/ai,
+        `openai-error.1.chunks.txt`); the first of them makes clients raise."""
         events = [event for event, _ in zip(_events(asked, begun, stamp), range(BEGUN_EVENTS), strict=False)]
         error = {"code": "server_error", "message": failure.message}
         events.append({"type": "error", "error": {"type": "server_error", **error, "param": None}})

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from loopbench.experiments.compare.tables import TEMPLATES_NOTE, calls, context, headings, injection, over_templates
 from loopbench.metrics.arm_info import ArmInfo, are_imported
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.measure import in_table_order
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import measured, measured_difference, p_value, short_name, verdict
@@ -100,7 +101,7 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
 
 def pairs_section(comparison: Comparison) -> PageSection | None:
     """Return every pair on accuracy, as a chart and as numbers, the other metrics folded; None for a single arm."""
-    primary = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    primary = comparison.pairs_on(PRIMARY)
     if not primary:
         return None
     read = (

@@ -10,8 +10,9 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.factors.factorial import Effect
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.metrics.views import CostPoint, Front
@@ -85,7 +86,7 @@ def _accuracy(arm: ArmResult, names: Mapping[str, str]) -> ChartRow:
 def forest(comparison: Comparison) -> Markup:
     """Return a chart of every pair's difference in accuracy, with the band in which a difference does not matter."""
     infos = {arm.info.arm: arm.info for arm in comparison.arms}
-    pairs = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    pairs = comparison.pairs_on(PRIMARY)
     by_group = group_by(pairs, lambda pair: group_name(infos[pair.a]))
     names = chart_names(list(infos.values()))
     groups = _groups({name: [_pair(pair, infos, names) for pair in members] for name, members in by_group.items()})

@@ -12,7 +12,8 @@ from loopbench.experiments.compare.tables import INVALID_RUN, OTHERS, outlook_in
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
 from loopbench.experiments.compare.verdict.matrix import NOT_APPLICABLE, AnswerCell
 from loopbench.experiments.compare.verdict.warned import warned
-from loopbench.metrics.comparison import ArmResult, Pair
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
@@ -39,7 +40,7 @@ def note(found: Results) -> str:
 
     Where the pairs are too many, those that come last are left to the report.
     """
-    primary = [pair for pair in ranked(found.comparison).pairs if pair.metric == PRIMARY]
+    primary = ranked(found.comparison).pairs_on(PRIMARY)
     over = any(pair.over_templates is not None for pair in primary)
     head, rows = _head(found), [_row(pair, over) for pair in primary]
     columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (adj.)", "verdict", "to decide")

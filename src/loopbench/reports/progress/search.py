@@ -115,7 +115,10 @@ class SearchDisplay(Unwatched):
         self.searched[design].proposals = proposals
 
     def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        """Also called for a design that was done before the run was resumed, and so never began in this session."""
+        """Take in that a design is done.
+
+        It is also called for one that was done before the run was resumed, and so never began in this session.
+        """
         known = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
         known.programs, known.search, known.proposals, known.ended = ended.candidates, ended.search, ended.proposals, ended
         known.own, known.best = mean_of(ended.before), mean_of(ended.after)

@@ -80,4 +80,5 @@ def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter:
 
 
 def budget_of(config: BudgetConfig) -> Budget:
+    """Return the limits that a configuration sets."""
     return Budget(config.calls, config.tokens, config.dollars, config.seconds)

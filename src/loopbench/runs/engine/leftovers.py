@@ -13,8 +13,8 @@ from typing import Any
 
 from loopbench.protocol.counts import counted
 from loopbench.runs.trial.guard import stop
+from loopbench.runs.trial.loop_run import SWALLOWED
 from loopbench.runs.trial.setting import FinishedTrial
-from loopbench.runs.trial.trial import SWALLOWED
 
 CALL = "call-"
 """Prefix of the names of threads for calls, before the function's name; see `loopbench.protocol.threads`."""

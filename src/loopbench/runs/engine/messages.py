@@ -68,6 +68,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def framed(message: bytes) -> bytes:
+    """Return a message with its length before it, as `Frames` reads it."""
     return _LENGTH.pack(len(message)) + message
 
 

@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from json import dumps, loads  # as they are now: a loop may replace those of the module
+from json import dumps, loads  # bound at import: a loop may replace them in their module later
 from typing import Any
 
 from loopbench.datasets.task import Task

@@ -93,6 +93,7 @@ def _die_with_parent() -> None:
 
 
 def main() -> None:
+    """Serve the process that started this one, over the two pipes whose descriptors are its arguments, until it says no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user started; it ends this one
     _die_with_parent()
     read, write = map(int, sys.argv[1:3])

@@ -21,7 +21,7 @@ from .files import TRIALS, RunError, append_whole, own_file
 from .index import BLOCK_ROWS, INDEX, LENGTHS, MAGIC, MAX_KINDS, ROW, BlockHeader, blocks_of, digest_of
 from .line_parts import UNTRACED, OwnFields, parted
 
-_NOTHING = BlockHeader(0, 0, 0, 0, "", "", 0, (0, 0))
+_NOTHING = BlockHeader(begin=0, end=0, first=0, lines=0, digest="", checksum="", base=0, repeats=(0, 0))
 _LEVEL = 3
 """Level of compression."""
 
@@ -94,14 +94,14 @@ class IndexWriter:
     def _write(self, checksum: str) -> None:
         repeats = [int(row[1]) for row in self._rows] or [0]
         header = BlockHeader(
-            self._last.end,
-            self._end,
-            self._last.lines,
-            self._lines,
-            self._hash.hexdigest(),
-            checksum,
-            self._base,
-            (min(repeats), max(repeats)),
+            begin=self._last.end,
+            end=self._end,
+            first=self._last.lines,
+            lines=self._lines,
+            digest=self._hash.hexdigest(),
+            checksum=checksum,
+            base=self._base,
+            repeats=(min(repeats), max(repeats)),
         )
         made = zstandard.ZstdCompressor(level=_LEVEL)
         parts = (

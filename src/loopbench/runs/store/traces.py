@@ -220,8 +220,7 @@ class Traces:
     def read(self, record: Record) -> Trace:
         """Read the trace of one trial. Raises RunError if it has none, or the file, which may come from anywhere, is damaged."""
         if record.trace_at is None:
-            name = f"{record.arm}/{record.task}/{record.repeat}"
-            raise RunError(f"{self.folder}: trial {name} has no trace: {why_untraced(self.folder, record)}")
+            raise RunError(f"{self.folder}: trial {record.name} has no trace: {why_untraced(self.folder, record)}")
         path, place = self.folder / TRACES, record.trace_at[0]
         try:
             trace = Trace.from_json(load_json(self._line(path, record.trace_at), finite=True))

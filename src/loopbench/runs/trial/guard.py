@@ -27,18 +27,18 @@ class Guard:
         self.shut = False
         self.passed = 0
         """Number of requests and calls that it was asked to let through."""
-        self._most = sys.maxsize if max_passes is None else max_passes
+        self.max_passes = sys.maxsize if max_passes is None else max_passes
         self._turned_at = time.monotonic()
 
     @property
     def used_up(self) -> bool:
         """Whether a request or a call came after the last one that may pass."""
-        return self.passed > self._most
+        return self.passed > self.max_passes
 
     async def admit(self) -> None:
         """Let a request or a call through, after a pause if the trial has kept the event loop for long."""
         self.passed += 1
-        if self.shut or self.passed > self._most:
+        if self.shut or self.passed > self.max_passes:
             await asyncio.get_running_loop().create_future()
         now = time.monotonic()
         if get_ident() == LAST_ACTIVITY.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it

@@ -55,10 +55,12 @@ def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
 
 
 def excluded(trial: Trial, setting: TrialContext, reason: str) -> FinishedTrial:
+    """Return what is kept of a trial whose task cannot be asked."""
     return FinishedTrial(Record(**head_of(trial, setting.suite), status="excluded", reason=reason, started_at=time.time()))
 
 
 def errored(trial: Trial, setting: TrialContext, reason: str, started_at: float) -> FinishedTrial:
+    """Return what is kept of a trial that failed outside of its loop, without a trace."""
     wall_s = time.time() - started_at
     head = head_of(trial, setting.suite)
     reason = short_reason(reason)
@@ -94,6 +96,7 @@ def short_reason(text: str) -> str:
 
 
 def kept(answer: Any) -> Any:
+    """Return an answer as it is scored and kept: as plain JSON, cut where it is too long."""
     made = json_safe(answer)
     text = made if isinstance(made, str) else canonical_json(made)
     return made if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)

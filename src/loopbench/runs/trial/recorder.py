@@ -91,7 +91,17 @@ class Recorder(Observer):
             came = {} if exchange.error is None else self._failed(request, exchange.error)
         new, fault = request.messages[same:], exchange.fault or ""
         seconds = round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0
-        event = ModelExchange(role, same, new, request.scope, request.tool_choice, exchange.illegible, fault, seconds, **came)
+        event = ModelExchange(
+            role=role,
+            same=same,
+            messages=new,
+            scope=request.scope,
+            tool_choice=request.tool_choice,
+            illegible=exchange.illegible,
+            fault=fault,
+            seconds=seconds,
+            **came,
+        )
         self.events.append(event)
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:

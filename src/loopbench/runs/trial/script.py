@@ -21,4 +21,16 @@ def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: in
     words = schema is None or not profile.weaknesses or fits(schema, "in words")
     is_lured = schema is not None and any(kind.startswith("inject.") for kind in profile.kinds)
     lure = otherwise(schema, task.expected) if is_lured and schema is not None else None
-    return Script(task.plan, truth, profile, seed, task.id, repeat, specs, task.query.text, made_up, words, lure)
+    return Script(
+        plan=task.plan,
+        oracle=truth,
+        profile=profile,
+        seed=seed,
+        task=task.id,
+        repeat=repeat,
+        tools=specs,
+        question=task.query.text,
+        made_up=made_up,
+        words=words,
+        lure=lure,
+    )

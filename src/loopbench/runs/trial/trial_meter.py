@@ -40,7 +40,7 @@ class TrialClock:
         recorded time of replayed replies."""
         if self._tunnel is None or self._tunnel.real_time:
             replayed_s = 0.0 if self.recorded is None else self.recorded.replayed_s
-            return max(0.0, wall_s - self.waits.seconds) + replayed_s  # two clocks
+            return max(0.0, wall_s - self.waits.seconds) + replayed_s  # the two are read off different clocks
         return self._tunnel.simulated_s
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.few_units import too_few_units
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.text.numbers import short_name
@@ -94,7 +95,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *same_sentences(comparison, whole),
         *tighter_limits(whole, budgets, adopted),
         *fits,
-        *_claims(whole, _pairs(comparison, RATE), named),
+        *_claims(whole, comparison.pairs_on(RATE), named),
         *_of_injection(comparison),
     )
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
@@ -120,16 +121,12 @@ def _profiles_verdicts(judged: Mapping[str, tuple[AnswerSentence, ...]], *, is_a
 
 
 def _matrix(comparison: Comparison) -> AnswerMatrix:
-    return matrix_of(comparison.arms, () if comparison.invalid else _pairs(comparison, PRIMARY))
-
-
-def _pairs(comparison: Comparison, metric: str) -> tuple[Pair, ...]:
-    return tuple(pair for pair in comparison.pairs if pair.metric == metric)
+    return matrix_of(comparison.arms, () if comparison.invalid else comparison.pairs_on(PRIMARY))
 
 
 def _verdicts(comparison: Comparison) -> Verdicts:
     found = _matrix(comparison)
-    accuracy, costs = _pairs(comparison, PRIMARY), _pairs(comparison, found.unit)
+    accuracy, costs = comparison.pairs_on(PRIMARY), comparison.pairs_on(found.unit)
     tasks = FewTasksTable(found, comparison.on_tasks, comparison.limits)
     prices = Prices(found, costs, comparison.solved_costs)
     these = FewTasksVerdict(tasks, accuracy, prices, comparison.alpha)
@@ -154,7 +151,7 @@ def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) 
 
 def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield the paired difference of two arms, the more accurate one first, where there are no others."""
-    pairs = _pairs(comparison, PRIMARY)
+    pairs = comparison.pairs_on(PRIMARY)
     if len(pairs) != 1 or len(comparison.arms) != 2 or (pairs[0].within and too_few_units(pairs[0].units, comparison.alpha)):
         return
     pair = pairs[0] if pairs[0].difference.value >= 0 else pairs[0].turned

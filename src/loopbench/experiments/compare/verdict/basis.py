@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from loopbench.metrics.arm_info import ArmInfo
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import faults_of_few_models, other_estimate

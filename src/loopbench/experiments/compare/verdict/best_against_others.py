@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES
@@ -25,7 +26,7 @@ def best_against_others(found: AnswerMatrix, comparison: Comparison) -> Iterator
     if len(found.rows) < 3 or len(found.columns) != 1 or found.subject != AGENT:
         return
     best, *others = found.rows
-    accuracy = [pair for pair in comparison.pairs if pair.metric == PRIMARY]
+    accuracy = comparison.pairs_on(PRIMARY)
     pairs = [(row.loop, pair) for row in others for pair in pairs_of(accuracy, best, row)]
     if not pairs:
         return

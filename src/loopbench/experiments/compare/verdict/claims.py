@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_units import are_too_few_to_plan
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import ALPHA, Interval
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import MAX_NAMES

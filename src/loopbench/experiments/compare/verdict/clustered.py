@@ -27,7 +27,7 @@ def units_named(units: int, tasks: int, manifest: Manifest) -> str:
 
 def clusters_sentence(manifest: Manifest, comparison: Comparison) -> str:
     """Return which column clusters the tasks of an imported run, and how each task counts by itself; empty where none does."""
-    clustered = [pair for pair in comparison.pairs if pair.metric == PRIMARY and pair.units < pair.difference.n]
+    clustered = [pair for pair in comparison.pairs_on(PRIMARY) if pair.units < pair.difference.n]
     column = None if not clustered or manifest.imported is None else manifest.imported.cluster
     if column is None:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import clearance, is_narrow
 from loopbench.text.numbers import interval, shown_again
 

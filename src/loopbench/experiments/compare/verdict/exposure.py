@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopbench.metrics.comparison import Comparison, Pair
+from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import listed
@@ -64,7 +65,7 @@ class Exposure:
         return f"; {GUARD}(loop=NAME) defends a loop against them"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "suite": self.suite,
             "profile": self.profile,

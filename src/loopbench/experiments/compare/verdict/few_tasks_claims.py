@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.within_tasks import WithinTasks
 from loopbench.protocol.counts import joined
 from loopbench.text.counts import listed

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import count
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_units import too_few_units
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.special import betaincinv, ndtri
 from loopbench.metrics.statistics import highest_share
 from loopbench.metrics.within_tasks import WithinTasks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS
 from loopbench.metrics.few_units import too_few_units
+from loopbench.metrics.pairs import Pair
 from loopbench.text.counts import listed
 
 from .air import every_profile, is_still, what_disturbs

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from loopbench.metrics.arm_info import are_imported
-from loopbench.metrics.comparison import ArmResult, Pair
+from loopbench.metrics.comparison import ArmResult
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels
 from loopbench.metrics.views import Unit
@@ -232,7 +233,8 @@ def _rows(arms: Sequence[ArmResult], pairs: Sequence[Pair], columns: Sequence[An
 def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str, Place]:
     """Return where each arm stands among those that have the highest mean; without those that no pair compares."""
     own = [pair for pair in pairs if pair.a in accuracy and pair.b in accuracy]
-    means = {name: round(accuracy[name].value, 9) for pair in own for name in (pair.a, pair.b)}  # sums differ in their last digits
+    # Means are rounded, since sums of the same scores differ in their last digits.
+    means = {name: round(accuracy[name].value, 9) for pair in own for name in (pair.a, pair.b)}
     highest = {name for name, mean in means.items() if mean == max(means.values())}
     different = {frozenset((pair.a, pair.b)) for pair in own if pair.verdict.word in ("better", "worse")}
 
@@ -266,5 +268,6 @@ def pairs_of(pairs: Sequence[Pair], one: AnswerRow, other: AnswerRow) -> list[Pa
 
 
 def place_of(row: AnswerRow, number: int) -> Place | None:
+    """Return the place of a row in a column; None where it has no cell there."""
     cell = row.cells[number]
     return None if cell is None else cell.place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import VerdictWord, is_narrow
 from loopbench.text.counts import listed
 from loopbench.text.numbers import RELATIONS, difference, interval, narrowly, shown_again

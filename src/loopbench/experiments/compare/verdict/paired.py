@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_units import are_too_few_to_plan
+from loopbench.metrics.pairs import Pair
 from loopbench.protocol.counts import counted
 from loopbench.text.numbers import difference, p_value
 

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.solved_costs import NO_SOLVED_COSTS, SolvedCosts
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted

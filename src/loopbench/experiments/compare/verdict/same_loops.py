@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.few_units import are_too_few_to_plan
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import without_rate
 from loopbench.protocol.counts import joined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
+from loopbench.metrics.pairs import Pair
 
 from .matrix import AnswerRow, pairs_of
 from .prices import is_shown_cheaper, saving

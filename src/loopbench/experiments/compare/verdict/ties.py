@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import ArmResult, Comparison, Pair
+from loopbench.metrics.comparison import ArmResult, Comparison
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
 from loopbench.text.counts import listed
@@ -160,11 +161,13 @@ class TieBreaks:
 
 def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:
     """Return what else is known of the loops of a comparison."""
-
-    def of(metric: str) -> tuple[Pair, ...]:
-        return tuple(pair for pair in comparison.pairs if pair.metric == metric)
-
-    return TieBreaks(found, of(PRIMARY), of(found.unit), of(_cached_cost(found, comparison.arms)), of(RATE))
+    return TieBreaks(
+        found,
+        accuracy=comparison.pairs_on(PRIMARY),
+        costs=comparison.pairs_on(found.unit),
+        cached=comparison.pairs_on(_cached_cost(found, comparison.arms)),
+        wrong=comparison.pairs_on(RATE),
+    )
 
 
 def _cached_cost(found: AnswerMatrix, arms: Sequence[ArmResult]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
+from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import AtBudget
 from loopbench.runs.config import flag_of

@@ -24,7 +24,7 @@ _LAST_CALL = ", not counting its last call"
 def trial_limits(config: Mapping[str, Any], versions: Mapping[str, Any]) -> TrialLimits:
     """Return the limits of a trial that a run set itself. `config`, `versions`: those of a manifest, none of an imported run."""
     found = list(_limits(config))
-    *others, last = [words for words, _ in found] or [""]  # all of them are named, however many
+    *others, last = [words for words, _ in found] or [""]  # name all of them, however many there are
     words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
     return TrialLimits(
         f"{words}{_LAST_CALL * is_by_former_rule(config, versions)}", frozenset(stop for _, stops in found for stop in stops)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.outlook import Outlook
+from loopbench.metrics.pairs import Pair
 from loopbench.text.counts import listed, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 

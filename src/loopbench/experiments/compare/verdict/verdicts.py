@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from loopbench.metrics.comparison import Pair
 from loopbench.metrics.few_units import too_few_units
+from loopbench.metrics.pairs import Pair
 from loopbench.protocol.counts import joined
 from loopbench.text.counts import MAX_NAMES, listed
 from loopbench.text.numbers import interval, standing

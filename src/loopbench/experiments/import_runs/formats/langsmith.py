@@ -25,6 +25,7 @@ EXAMPLE = "reference_example_id"
 
 
 def is_langsmith(data: Any) -> bool:
+    """Whether JSON holds runs as LangSmith exports them."""
     first = next(iter(each_item(data, RUNS)), None)
     return isinstance(first, Mapping) and {"run_type", "id"} <= first.keys()
 

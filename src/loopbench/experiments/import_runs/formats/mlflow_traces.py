@@ -23,6 +23,7 @@ TRACES = "traces"
 
 
 def is_mlflow(data: Any) -> bool:
+    """Whether JSON holds traces as MLflow exports them."""
     first = next(iter(each_item(data, TRACES)), None)
     return isinstance(first, Mapping) and isinstance(first.get("info"), Mapping) and isinstance(first.get("data"), Mapping)
 

@@ -28,6 +28,7 @@ STOPS: Mapping[str, StopReason] = {"success": StopReason.FINISHED, "max_steps_er
 
 
 def is_smolagents(data: Any) -> bool:
+    """Whether JSON is the memory of an agent of smolagents, or its steps."""
     return is_memory(data.get("steps") if isinstance(data, Mapping) else data)
 
 

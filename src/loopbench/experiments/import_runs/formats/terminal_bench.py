@@ -89,7 +89,7 @@ def _listed(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> Itera
 
 
 def _folder(name: str) -> str:
-    """The folder that a file is in, with a `/` behind it; empty for the outermost one."""
+    """Return the folder that a file is in, with a `/` behind it; empty for the outermost one."""
     return name[: name.rfind("/") + 1]
 
 

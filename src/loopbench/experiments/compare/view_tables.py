@@ -1,0 +1,95 @@
+"""The tables of a comparison's other views: accuracy against cost, within budgets, repeats, confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loopbench.metrics.calibration import Calibration
+from loopbench.metrics.reliability import Reliability
+from loopbench.metrics.summary import METRICS
+from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit
+from loopbench.text.numbers import interval, limit_text, measured, standing
+from loopbench.text.table import Table
+
+from .verdict.matrix import counted_in
+
+
+def front_table(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: Unit) -> Table:
+    """Return the table of accuracy against cost, the most accurate arm of a group first."""
+    solved = {item.arm: item.value for item in per_solved if item.unit == unit}
+    name = fronts[0].counted if fronts else ""
+    columns = ("arm", "accuracy", f"{name} per trial", f"{name} per solved task", "on the front", "share of bootstrap draws")
+    rows = tuple(
+        (
+            point.arm,
+            interval(point.accuracy, 3),
+            measured(point.cost, METRICS[unit]),
+            measured(solved.get(point.arm), METRICS[unit]),
+            "yes" if point.on_front else "no",
+            f"{point.front_share:.2f}",
+        )
+        for front in fronts
+        for point in sorted(front.points, key=lambda point: -point.accuracy.value)
+    )
+    return Table(f"Accuracy against {name}: the Pareto front", columns, rows)
+
+
+def budget_tables(budgets: Sequence[AtBudget]) -> list[Table]:
+    """Return a table per group and unit with a column per budget."""
+    groups: dict[tuple[str, str, Unit], list[AtBudget]] = {}
+    for found in budgets:
+        groups.setdefault((found.suite, found.profile, found.unit), []).append(found)
+    tables = []
+    for (suite, profile, unit), group in groups.items():
+        columns = ("arm", *(f"{limit_text(found.budget)} {counted_in(unit)}" for found in group))
+        rows = tuple((arm, *(_at_budget(found, arm) for found in group)) for arm in group[0].arms)
+        tables.append(
+            Table(f"Accuracy within a budget per trial, {suite}, {profile} (secondary; against the highest)", columns, rows)
+        )
+    return tables
+
+
+def _at_budget(found: AtBudget, arm: str) -> str:
+    """Return `0.117 [0.050, 0.210] worse`, compared with the arm that is the highest at this budget."""
+    best = max(found.arms, key=lambda name: found.arms[name].value)
+    pair = next((pair for pair in found.pairs if {pair.a, pair.b} == {arm, best}), None)
+    standing_text = "highest" if arm == best else "" if pair is None else standing(pair, arm)
+    return f"{interval(found.arms[arm], 3)} {standing_text}".rstrip()
+
+
+def reliability_table(arms: Sequence[Reliability]) -> Table:
+    """Return the table of what repeats of a task show."""
+    columns = ("arm", "tasks", "tries", "pass@1", "any of the tries", "all of them", "consistency", "variance between", "within")
+    rows = tuple(
+        (
+            found.arm,
+            str(found.tasks),
+            str(found.repeats),
+            interval(found.pass_at[0], 3),
+            interval(found.pass_at[-1], 3),
+            interval(found.pass_hat[-1], 3),
+            interval(found.consistency, 3),
+            "–" if found.variance is None else f"{found.variance.between:.3f}",
+            "–" if found.variance is None else f"{found.variance.within:.3f}",
+        )
+        for found in arms
+    )
+    title = "Repeats: pass@k and pass^k at k = tries, the fewest scored repeats of a task that has two or more"
+    return Table(title, columns, rows)
+
+
+def confidence_table(arms: Sequence[Calibration]) -> Table:
+    """Return the table of how well reported confidence tells right answers from wrong ones."""
+    columns = ("arm", "reported", "Brier", "calibration error", "AUROC", "area of risk over coverage")
+    rows = tuple(
+        (
+            found.arm,
+            f"{found.reported} of {found.scored}",
+            interval(found.brier, 3),
+            f"{found.ece:.3f}",
+            interval(found.auroc, 3),
+            f"{found.aurc:.3f}",
+        )
+        for found in arms
+    )
+    return Table("Confidence", columns, rows)
