@@ -23,9 +23,9 @@ from scipy import stats
 
 from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
-from loopbench.metrics.comparison import AT_BUDGET, paired_test, pairs_of_family
 from loopbench.metrics.harness import Crossed
 from loopbench.metrics.paired import PairedFlip
+from loopbench.metrics.pairs import AT_BUDGET, paired_test, pairs_of_family
 from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.record import Record
 from loopbench.metrics.reliability import Reliability, reliability

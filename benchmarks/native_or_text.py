@@ -27,7 +27,7 @@ from published_replies import CATEGORIES, PROSE, Question, is_failure, json_rows
 
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.import_runs import ImportRequest, import_files
-from loopbench.metrics.comparison import Pair, paired_test, pairs_of_family
+from loopbench.metrics.pairs import Pair, paired_test, pairs_of_family
 from loopbench.metrics.statistics import ALPHA, accuracy_interval
 from loopbench.metrics.summary import PRIMARY, TaskValues
 from loopbench.text.numbers import interval, p_value

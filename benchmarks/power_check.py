@@ -23,7 +23,7 @@ from scipy import optimize, special
 
 from loopbench.experiments.size.pilot import as_shares
 from loopbench.metrics import gate
-from loopbench.metrics.comparison import paired_test, pairs_of_family
+from loopbench.metrics.pairs import paired_test, pairs_of_family
 from loopbench.metrics.power import (
     Spread,
     difference_power,
