@@ -27,18 +27,21 @@ from loopbench.models.scripted import Scripted
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.registry import make_loop
 from loopbench.runs.schedule import Arm, Trial
+from loopbench.runs.trial import trial as trial_module
+from loopbench.runs.trial.loop_run import LoopRun
 from loopbench.runs.trial.recorder import Recorder
 from loopbench.runs.trial.setting import TrialContext
-from loopbench.runs.trial.trial import _TrialInProgress, run_trial
+from loopbench.runs.trial.trial import run_trial
+from loopbench.runs.trial.trial_parts import TrialParts
 from pages import write_block
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
-    "set-up": ((_TrialInProgress, "__init__"),),
+    "set-up": ((TrialParts, "__init__"), (LoopRun, "__init__")),
     "model's replies": ((Scripted, "_reply"),),
     "recording": ((Recorder, "exchange"), (Recorder, "tool_call")),
-    "score, record, trace": ((_TrialInProgress, "finished_trial"),),
+    "score, record, trace": ((LoopRun, "end"), (trial_module, "finished_trial")),
 }
 """Stage → its functions, none of which calls another one."""
 REST = "loop, tools, event loop"

@@ -262,5 +262,5 @@ def test_the_packages_that_it_tells_are_those_that_are_installed(tmp_path, monke
         (tmp_path / folder / file).write_text(text, newline="")
     monkeypatch.syspath_prepend(tmp_path)
     found = runner.packages()
-    assert found == {item.metadata["Name"]: item.version for item in distributions() if item.metadata["Name"]}
+    assert found == {each["Name"]: each["Version"] for item in distributions() if (each := item.metadata) and each["Name"]}
     assert (found["First"], found["old"]) == ("1.0+a", "0.1")

@@ -74,6 +74,15 @@ class RerunOptions(TypedDict, total=False):
     common_tasks: bool
 
 
+class SizeSettings(TypedDict, total=False):
+    """How the planned run of `size` is to be judged."""
+
+    margin: float | None
+    """The difference that matters: for a share in points from 0 to 1, for any other metric as a share of it."""
+    alpha: float | None
+    """The level of its tests; None: the pilot's."""
+
+
 RERUN_SETTINGS = tuple(name for name in RerunOptions.__annotations__ if name != COMMON)
 RERUN_ELSEWHERE = {name: "it is the baseline's, also in a new run" for name in COMPARE_SETTINGS if name not in RERUN_SETTINGS}
 OPTIMIZE_ELSEWHERE = {
@@ -234,17 +243,18 @@ def size(
     again: AnyRun | None = None,
     purpose: Purpose | None = None,
     metric: str = "accuracy",
-    margin: float | None = None,
-    alpha: float | None = None,
     power: float = 0.8,
+    **settings: Unpack[SizeSettings],
 ) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
     `loops`, `profiles`: those of the pilot that the run is planned for, by their names in it; empty: all of them. `again`: a
-    second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
-    None answers for both. Raises ValueError for bad arguments and for a pilot that cannot tell.
+    second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate; None answers
+    for both. `power`: the probability of reaching the decision. `settings`: margin and alpha of the planned run. Raises ValueError for bad arguments and for a pilot that cannot tell.
     """
-    request = SizeRequest(metric, margin, alpha, power, PURPOSES if purpose is None else (purpose,), loops, profiles)
+    check_known(settings, SizeSettings.__annotations__)
+    purposes = PURPOSES if purpose is None else (purpose,)
+    request = SizeRequest(metric, power=power, purposes=purposes, loops=loops, profiles=profiles, **settings)
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
     scope = size_tables.scope(found)
     said = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(found), *found.caveats])

@@ -136,7 +136,7 @@ def test_what_is_neither_is_refused(name, said):
 
 
 def test_a_file_that_is_not_there_is_told_as_one():
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"^nothing\.json: no such file$"):
         program_named("nothing.json")
 
 
