@@ -249,6 +249,10 @@ def test_a_mistake_about_a_run_names_the_setting(pair: Loaded) -> None:
         loopbench.size(pair, margin=0)
     with pytest.raises(ValueError, match=r"^again: .* is the same run"):
         loopbench.size(pair, again=pair)
+    with pytest.raises(ValueError, match="the run has no loop 'bear'; did you mean 'bare'"):
+        loopbench.size(pair, loops=["bear"])
+    with pytest.raises(ValueError, match="unknown setting 'repeats'"):
+        loopbench.size(pair, repeats=3)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"^purpose: .* known: compare, gate"):
         loopbench.size(pair, purpose="gaet")  # type: ignore[arg-type]
 

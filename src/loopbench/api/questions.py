@@ -75,8 +75,12 @@ class RerunOptions(TypedDict, total=False):
 
 
 class SizeSettings(TypedDict, total=False):
-    """How the planned run of `size` is to be judged."""
+    """What the planned run of `size` is of, and how it is judged."""
 
+    loops: Sequence[str]
+    """Those of the pilot, by their names in it; empty: all of them."""
+    profiles: Sequence[str]
+    """Those of the pilot; empty: all of them."""
     margin: float | None
     """The difference that matters: for a share in points from 0 to 1, for any other metric as a share of it."""
     alpha: float | None
@@ -238,8 +242,6 @@ def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None)
 def size(
     run: AnyRun,
     *,
-    loops: Sequence[str] = (),
-    profiles: Sequence[str] = (),
     again: AnyRun | None = None,
     purpose: Purpose | None = None,
     metric: str = "accuracy",
@@ -248,13 +250,13 @@ def size(
 ) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
-    `loops`, `profiles`: those of the pilot that the run is planned for, by their names in it; empty: all of them. `again`: a
-    second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate; None answers
-    for both. `power`: the probability of reaching the decision. `settings`: margin and alpha of the planned run. Raises ValueError for bad arguments and for a pilot that cannot tell.
+    `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: compare or gate;
+    None answers for both. `power`: the probability of reaching the decision. `settings`: what the planned run is of, and how it is
+    judged. Raises ValueError for bad arguments and for a pilot that cannot tell.
     """
     check_known(settings, SizeSettings.__annotations__)
     purposes = PURPOSES if purpose is None else (purpose,)
-    request = SizeRequest(metric, power=power, purposes=purposes, loops=loops, profiles=profiles, **settings)
+    request = SizeRequest(metric, power=power, purposes=purposes, **settings)
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
     scope = size_tables.scope(found)
     said = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(found), *found.caveats])
