@@ -18,6 +18,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
+from loopbench.protocol.files import file_error_words
 from loopbench.protocol.names import nearest
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
@@ -312,9 +313,8 @@ _COMMON = "common_tasks=True"
 
 def _mistake(error: BaseException) -> str:
     """Return the error in words; one about a file names the file first and no error number."""
-    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
-        return str(error).replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
-    return f"{error.filename}: {'no such file' if isinstance(error, FileNotFoundError) else error.strerror}"
+    said = file_error_words(error) if isinstance(error, OSError) else str(error)
+    return said.replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
 
 
 def _named(loop: str | type | None, program: str | None) -> str:

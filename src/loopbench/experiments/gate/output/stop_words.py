@@ -12,8 +12,6 @@ from loopbench.text.counts import counts, first_of, listed, trials_of
 from ..data.names import short_arm
 from ..data.outcome import GateArm, GateResult, StopChange
 
-MAX_GROUPS = 3
-"""Kinds of other stops that the short form names."""
 MAX_TRIALS = 5
 """Trials of a kind that it names."""
 
