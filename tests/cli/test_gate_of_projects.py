@@ -66,6 +66,33 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+BROKEN = {
+    "a crash before the first request": (
+        "raise RuntimeError('boom')",
+        r"regression: every trial crashes now \(RuntimeError: boom at ",
+    ),
+    "an answer without a call": (
+        "return replace(await super().run(query, Toolbox(()), model, observer), answer=0)",
+        "regression: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_loop_that_comes_to_no_call_is_a_regression_whatever_metric_of_calls_is_judged_beside(machine, line):
+    """Of such a run no trial has a metric of calls, which keeps nothing else from being judged."""
+    broken, says = BROKEN[line]
+    loop = LOOP.replace("        ended = await", f"        {broken}\n        ended = await")
+    write(
+        machine.folder,
+        loop=loop.replace("import dataclass, replace", "import dataclass, replace\nfrom loopbench.protocol import Toolbox"),
+    )
+    ended = machine.run(*GATE, "--metric", "calls_doubled=0.02", "--metric", "tokens=0.1", "-v")
+    assert ended.code == 1, ended.err
+    assert re.match(says, ended.out)
+    assert "Not judged: calls_doubled of " in " ".join(ended.out.split())
+
+
 def plan(item: str) -> dict[str, Any]:
     call = {"id": "found", "tool": "price", "arguments": {"item": item}, "goal": "Look up the price."}
     return {"calls": [call], "answer": {"$ref": "found"}}

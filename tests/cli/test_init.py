@@ -63,10 +63,11 @@ def test_a_file_in_the_place_of_the_folder_is_named(here, loopbench):
     assert loopbench("init", "project").err == "error: project is not a directory\n"
 
 
-@pytest.mark.parametrize("loop", ["finish(parse_retries=0)", 'program(command="say \\"hi\\"\\n")', " bare\n"])
+@pytest.mark.parametrize("loop", ["finish", "finish(parse_retries=0)", 'program(command="say \\"hi\\"\\n")', " bare\n"])
 def test_any_name_of_a_loop_is_text_in_the_files(here, loopbench, loop):
     assert loopbench("init", "--loop", loop).code == 0
-    assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == [loop, "finish"]
+    other = "bare" if loop.startswith("finish") else "finish"
+    assert tomllib.loads((here / "loopbench.toml").read_text())["loops"] == [loop, other]
     compile((here / "tests/test_loops.py").read_text(), "test_loops.py", "exec")
     assert json.dumps(loop) in (here / "tests/test_loops.py").read_text()
 

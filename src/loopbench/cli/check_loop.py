@@ -62,9 +62,12 @@ def _print_finding(found: Finding) -> None:
     console = out()
     says = next(law.says for law in LAWS if law.name == found.law)
     mark, style = _MARKS[found.status]
-    console.print(Text.assemble((f"{mark:<15}", style), f"{found.law:<17}", (says, "dim")), soft_wrap=True)
-    if found.detail:
-        console.print(Text(f"{'':15}{plain(found.detail)}"), soft_wrap=True)
+    if console.is_terminal:
+        console.print(Text.assemble((f"{mark:<15}", style), f"{found.law:<17}", (says, "dim")), soft_wrap=True)
+        if found.detail:
+            console.print(Text(f"{'':15}{plain(found.detail)}"), soft_wrap=True)
+    else:  # by tabs and without padding, as tables are
+        print("\t".join([mark, found.law, says, *([plain(found.detail)] if found.detail else [])]))
     sys.stdout.flush()  # the next law may take its time
 
 

@@ -21,7 +21,7 @@ STOCK: Mapping[str, int] = {
 
 SETTINGS = """\
 # Settings of `loopbench compare --config loopbench.toml`; a flag on the command line overrides them.
-loops = [{loop}, "finish"] # yours and others: "my_package.loops:Mine", 'finish(parse_retries=0)'
+loops = [{loop}, "{other}"] # yours and others: "my_package.loops:Mine", 'finish(parse_retries=0)'
 suite = "jsonl"
 data = "loop_tasks.jsonl" # tasks of your own, with plans for the scripted model
 tools = "loop_tools" # the tools that the tasks need
@@ -138,9 +138,10 @@ def write_project(folder: Path, loop: str, program: str | None = None) -> tuple[
 
 def _files(loop: str, program: str | None) -> dict[str, str]:
     quoted = json.dumps(loop if program is None else program_spec(program), ensure_ascii=False)
+    is_finish = program is None and loop.partition("(")[0].strip() == "finish"
     agent = quoted if program is None else f"program={json.dumps(program, ensure_ascii=False)}"
     return {
-        "loopbench.toml": SETTINGS.format(loop=quoted),
+        "loopbench.toml": SETTINGS.format(loop=quoted, other="bare" if is_finish else "finish"),
         "loop_tools.py": TOOLS.format(prices=json.dumps(PRICES), stock=json.dumps(STOCK)),
         "loop_tasks.jsonl": "".join(f"{json.dumps(task)}\n" for task in _tasks()),
         "tests/test_loops.py": TEST.format(agent=agent),

@@ -156,7 +156,7 @@ def _judged_arms(case: GateCase, stops: Sequence[StopChange]) -> tuple[GateArm, 
             )
             for side in case.sides
             for metric, margin in case.rules.margins.items()
-            if not METRICS[metric].of_some or side.knows(metric)
+            if not METRICS[metric].of_some or side.compares(metric)
         ],
         case.rules.alpha,
     )
@@ -239,7 +239,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     details = list(unjudged_sentences(arms))
     (notes if outcome in PASSES else details).extend(_other_draws(case))  # of others the next step says it
     (details if loops else notes).extend(_other_names(sides))
-    notes += [*_caveats(case), *loops]
+    notes += [*_caveats(case), *loops, *_not_comparable(case)]
     (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
     if outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += same_code(case)
@@ -262,6 +262,15 @@ def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:
     ):
         if now != then:
             yield setting, now, then
+
+
+def _not_comparable(case: GateCase) -> Iterator[str]:
+    """Yield which metrics are not judged, since no task has them on both sides: a loop that crashes calls no tool."""
+    for metric in case.rules.margins:
+        lacking = [side.arm for side in case.sides if METRICS[metric].of_some and side.knows(metric) and not side.compares(metric)]
+        if lacking:
+            arms = ", ".join(map(short_arm, lacking))
+            yield f"Not judged: {metric} of {arms}, which no task has both in the baseline and in the run."
 
 
 def _other_names(sides: Iterable[Sides]) -> Iterator[str]:

@@ -21,19 +21,21 @@ def part_of_run(run: Results, loops: Sequence[str], profiles: Sequence[str]) -> 
     if not loops and not profiles:
         return run
     infos = [arm.info for arm in run.comparison.arms]
-    for field, asked, known in (
+    for what, asked, known in (
         ("loop", loops, [short_name(info) for info in infos]),
         ("profile", profiles, [info.profile for info in infos]),
     ):
         for name in asked:
             if name not in known:
-                raise SettingError(field, f"the run has no {field} {name!r}; {nearest(name, dict.fromkeys(known))}")
+                raise SettingError(
+                    f"{what}s", f"the run has no {what} {name!r}; {nearest(name, dict.fromkeys(known))}", f"--{what}"
+                )
     part = part_of(
         run.comparison,
         lambda info: (not loops or short_name(info) in loops) and (not profiles or info.profile in profiles),
     )
     names = {arm.info.arm for arm in part.arms}
     if not names:
-        raise SettingError("profile", f"none of these loops met {' or '.join(profiles)} in the run")
+        raise SettingError("profiles", f"none of these loops met {' or '.join(profiles)} in the run", "--profile")
     same = tuple(pair for pair in part.same if set(pair) <= names)
     return replace(run, records=where(run.records, lambda record: record.arm in names), comparison=replace(part, same=same))

@@ -110,6 +110,8 @@ class StoppableModel(WrappedModel):
             while (chunk := await unless_set(self._ending.token, pieces.get())) is not None:
                 yield chunk
             await reading
+        except GeneratorExit:  # whoever reads wants no more, which ends nothing else
+            raise
         except BaseException as error:
             self._ending.end(error)
             raise

@@ -62,7 +62,7 @@ class Searched:
             said.append(f"best on dev {self.best:.3f}" + ("" if self.own is None else f" (own {self.own:.3f})"))
         said.append(_spent(self.search, self.budget))
         if self.proposals.calls:
-            said.append(f"{self.proposals.calls} proposals")
+            said.append(counted(self.proposals.calls, "proposal"))
         if self.ended is not None:
             said.append(self.ended.status)
         elif self.seconds >= 1 and self.search.trials:

@@ -111,6 +111,7 @@ def serve(pipes: Pipes, inherited: Job | None = None) -> int:
     setup = pipes.first()
     sys.path[:] = json.loads(setup)["path"]
     logging.getLogger("loopbench.loops").setLevel(logging.ERROR)  # the trace of a trial holds what its loop warns of
+    logging.getLogger("loopbench.datasets").setLevel(logging.ERROR)  # whoever began the run has warned of its tools
     from .messages import WorkerError
     from .worker import WorkerLoop
 

@@ -70,8 +70,9 @@ def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Rec
 
 
 def _went_its_way(record: Record) -> bool:
-    """Return whether a trial ended with an answer of its own and met no fault."""
+    """Return whether a trial asked its model, ended with an answer of its own and met no fault."""
     answered = record.status == "scored" and record.stop == StopReason.FINISHED and record.answer is not None
+    answered = answered and any(record.calls.values())
     return answered and not (record.abstained or record.gave_up or any(fault.landed for fault in record.faults))
 
 

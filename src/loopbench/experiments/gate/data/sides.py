@@ -129,6 +129,10 @@ class Sides:
         """Whether any trial has a metric, in the baseline or in the run."""
         return bool(self.old_values(metric).values or self.new_values(metric).values)
 
+    def compares(self, metric: str) -> bool:
+        """Whether any task has a metric both in the baseline and in the run."""
+        return bool(self.old_values(metric).values.keys() & self.new_values(metric).values.keys())
+
     @cached_property
     def pairs(self) -> tuple[TrialPair, ...]:
         """The trials with their counterparts; only equal seeds and repeats make the pairs meaningful."""
