@@ -1,4 +1,4 @@
-"""The first section: which loop to adopt, in sentences, and the matrix of loops and profiles that they follow from."""
+"""The first section: the matrix of loops and profiles, and which loop to adopt, in sentences that follow from it."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart
 
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
-    """Return the first section: warnings, the answer and its matrix. `conclusions`: what to say instead of an answer."""
+    """Return the first section: warnings, the matrix and the answer that follows from it. `conclusions`: what to say instead of an answer."""
     answer = results.answer
     if conclusions is not None:
         blocks: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
     else:
+        is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
         standing_out = len(leading(answer.said))
-        blocks = [
+        blocks = [matrix(answer) if is_scored else Paragraph("No trial was scored.")]
+        blocks += [
             Paragraph(f"{line}.", "strong" if place < standing_out else "plain") for place, line in enumerate(answer.sentences)
         ]
-        is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
         if defaults := defaults_sentence(results.manifest):
             blocks.append(Paragraph(defaults))
         if not results.comparison.invalid:
             blocks += map(Paragraph, unit_sentences(results.manifest, results.comparison))
-        blocks.append(matrix(answer) if is_scored else Paragraph("No trial was scored."))
         if answer.on_tasks.is_shown:
             blocks.append(_of_tasks(answer.on_tasks))
     reading = how_to_read(notes(results.comparison))
