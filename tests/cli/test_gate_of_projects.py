@@ -66,6 +66,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_module_beside_the_loop_is_found_where_the_loop_imports_it_while_it_runs(machine):
+    (machine.folder / "own_words_of_later.py").write_text("")
+    write(machine.folder, loop=LOOP.replace("        ended = await", "        import own_words_of_later\n        ended = await"))
+    ended = machine.run(*GATE)
+    assert ended.code == 0, ended.out
+
+
 BROKEN = {
     "a crash before the first request": (
         "raise RuntimeError('boom')",

@@ -301,7 +301,13 @@ def _module(name: str) -> ModuleType:
         if not f"{name}.".startswith(f"{error.name}."):  # the module exists, and something that it imports does not
             raise
     with _current_directory_last():
-        return import_own(name)
+        module = import_own(name)
+    FOUND_IN.setdefault(str(Path.cwd()))
+    return module
+
+
+FOUND_IN: dict[str, None] = {}
+"""Folders off the search path in which code of the user's own was found: a worker looks there for what it imports while it runs."""
 
 
 @contextmanager

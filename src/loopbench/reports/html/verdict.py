@@ -34,7 +34,10 @@ PLACES: dict[Place, str] = {"highest": "best", "not told apart": "not told apart
 
 
 def verdict_section(results: Results, conclusions: Sequence[str] | None = None) -> PageSection:
-    """Return the first section: warnings, the matrix and the answer that follows from it. `conclusions`: what to say instead of an answer."""
+    """Return the first section: warnings, the matrix and the answer that follows from it.
+
+    `conclusions`: what to say instead of both.
+    """
     answer = results.answer
     if conclusions is not None:
         blocks: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
