@@ -59,7 +59,7 @@ def test_lost_trials_are_counted_by_how_they_ended_and_errored_ones_by_their_rea
 
 def test_what_no_trace_shows_is_said_to_be_unknown(run: Loaded) -> None:
     said = run.why().lines
-    assert "x  lost 5 of 5: 1 × ToolError: db down; 1 × finished; 1 × max_steps; of 2 nothing says how they ended" in said
+    assert "x lost 5 of 5: 1 × ToolError: db down; 1 × finished; 1 × max_steps; of 2 nothing says how they ended" in said
     unknown = "6 lost trials have no trace: the steps that lost them are not known, nor how 2 of them ended. "
     assert f"{unknown}A table may tell how a trial ended, in columns error and stop; for the step, import traces." in said
     assert "Errored and left out, neither lost nor solved: x 2 (2 × 429)." in said
@@ -74,7 +74,7 @@ def test_what_no_trace_shows_is_said_to_be_unknown(run: Loaded) -> None:
 def test_a_table_that_tells_no_end_has_none_in_its_lines() -> None:
     silent = [{name: row[name] for name in ("agent", "task", "score")} for row in rows(tells_ends=False)]
     said = imported(silent).why().lines
-    assert "x  lost 5 of 5" in said
+    assert "x lost 5 of 5" in said
     unknown = "6 lost trials have no trace: the steps that lost them are not known, nor how they ended."
     assert any(line.startswith(unknown) for line in said)
     assert any(line.endswith(": x 2 (2 × the score is blank).") for line in said)

@@ -58,13 +58,12 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
-    width = max((len(arm.arm) for arm in lost), default=0)
     yield from _strangers(found, {arm.arm for arm in lost})
     same = copies(found)
     for arm in lost:
         known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
         said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {known}" if known else ""
-        yield Prose(f"{arm.arm:{width}}  lost {arm.lost} of {arm.trials}{said}", hanging="  ")
+        yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{said}", hanging="  ")
     lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
     total: Counter[Cause] = Counter()
     for arm in lost:
