@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.gate.changes.unrun import lines_of_functions, unrun_in_words
-from loopbench.experiments.gate.data.line_digests import changed_lines, digests_of_files, line_digests
+from loopbench.experiments.gate.data.line_digests import MAX_SOURCE, changed_lines, digests_of_files, line_digests
 from loopbench.protocol.digest import short_digest
 
 LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    return a", "else:", "# word"]), max_size=12)
@@ -70,3 +73,48 @@ def test_lines_are_kept_of_files_that_are_as_they_were_run(tmp_path, monkeypatch
     known = digests_of_files({"own.py": short_digest("a = 1\n"), "gone.py": "0" * 12})
     assert known == {"own.py": line_digests("a = 1\n")}
     assert digests_of_files({"own.py": short_digest("a = 2\n")}) == {}
+
+
+TEXT = "a = 1\n"
+
+
+@pytest.fixture
+def around(tmp_path, monkeypatch) -> Path:
+    """A folder that holds the working directory, which alone is searched."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("sys.path", [])
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["../own.py", "pack/../../own.py", "{folder}/own.py", "{folder}/here/own.py", "pack/../own.py"])
+def test_a_name_that_leads_out_of_the_folders_is_left_out(around, name):
+    """A run from elsewhere names its files as it likes, and a match would tell that a file of this machine holds this text."""
+    for file in ("own.py", "here/own.py"):
+        (around / file).write_text(TEXT)
+    (around / "here" / "pack").mkdir()
+    assert digests_of_files({name.format(folder=around): short_digest(TEXT)}) == {}
+    assert digests_of_files({"own.py": short_digest(TEXT)}) != {}
+
+
+def test_what_is_no_regular_file_is_left_out_and_nothing_waits_for_it(around):
+    os.mkfifo("pipe.py")
+    Path("folder.py").mkdir()
+    Path("pipe_behind_a_link.py").symlink_to("pipe.py")
+    Path("device.py").symlink_to("/dev/zero")
+    names = ("pipe.py", "folder.py", "pipe_behind_a_link.py", "device.py", "no\0name.py", "\ud800.py", "")
+    assert digests_of_files(dict.fromkeys(names, short_digest(""))) == {}
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_file_larger_than_source_code_is_left_out(around, more):
+    text = "#" * (MAX_SOURCE + more)
+    Path("own.py").write_text(text)
+    assert bool(digests_of_files({"own.py": short_digest(text)})) is (more == 0)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_breaks_of_every_system_are_read_as_python_reads_them(around, end):
+    Path("own.py").write_bytes(f"a = 1{end}b = 2{end}".encode())
+    text = Path("own.py").read_text()
+    assert digests_of_files({"own.py": short_digest(text)}) == {"own.py": line_digests(text)}
