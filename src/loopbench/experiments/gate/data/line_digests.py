@@ -29,8 +29,8 @@ def _digest(line: str) -> str:
 
 
 def changed_lines(was: str, text: str) -> frozenset[int]:
-    """Return the numbers, from 1, of the lines of a file that are new or others than in `was`, its blessed digests; all where these
-    are not known."""
+    """Return the numbers, from 1, of the lines of a file that are new or others than in `was`, its blessed digests; all of a file
+    that is new itself, of which these are empty."""
     now = line_digests(text)
     old, new = _lines(was), _lines(now)
     changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
