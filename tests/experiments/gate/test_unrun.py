@@ -88,7 +88,7 @@ TEXT = "a = 1\n"
 
 
 @pytest.fixture
-def around(tmp_path, monkeypatch) -> Path:
+def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that holds the working directory, which alone is searched."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
