@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loopbench.experiments.gate.data.baseline import Baseline
+from loopbench.experiments.gate.data.baseline import Baseline, bless, read_run
 from loopbench.protocol.checksums import open_document
 from loopbench.protocol.files import MAX_SETTINGS
 from loopbench.runs.config import MAX_REPEATS
@@ -105,6 +105,23 @@ def test_what_is_not_a_regular_file_is_never_read(copied: Path, name: str, targe
     if name == TRIALS:
         with pytest.raises(RunError, match=TRIALS):
             Journal(copied)
+
+
+def test_what_a_run_names_as_files_of_its_loop_is_never_waited_for(copied: Path, monkeypatch: pytest.MonkeyPatch):
+    """A baseline keeps digests of the lines of these files, so that blessing a run reads what its manifest names."""
+    monkeypatch.chdir(copied)
+    os.mkfifo("pipe.py")
+    Path("huge.py").touch()
+    os.truncate("huge.py", 1 << 36)
+    named = dict.fromkeys(["pipe.py", str(copied / "pipe.py"), f"../{copied.name}/pipe.py", "huge.py", "/dev/zero"], "0" * 12)
+    manifest = json.loads(open_document((copied / MANIFEST).read_bytes()))
+    for arm in manifest["arms"]:
+        arm["files"] = named
+    (copied / MANIFEST).write_text(json.dumps(manifest))
+    reseal(copied / MANIFEST)
+    new = bless(read_run(copied))
+    assert {frozenset(arm.files) for arm in new.arms.values()} == {frozenset(named)}
+    assert new.lines == {}
 
 
 @pytest.mark.parametrize("name", [MANIFEST, TRIALS, BASELINE, PROGRAM, RECORDING, CONFIG, PROFILE])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 from pathlib import Path
 
 import pytest
@@ -372,6 +373,37 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
     resume, gate = re.findall(r"loopbench ((?:resume|gate) runs/\S+ .*?)(?:,|\n)", ended.err)
     assert resume.endswith(" --allow mine:Mine")
     assert gate.endswith(" --baseline b.json --metric tokens=0.25 --on-undecided pass")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how_to_judge_the_run(loopbench, blessed, here, number):
+    """The loop's code is the blessed one, and yet it gives other answers, so that some of its trials run again."""
+    (here / "mine.py").write_text(
+        "import os, pathlib\nfrom dataclasses import dataclass, replace\nfrom loopbench.loops.bare import Bare\n"
+        "@dataclass(frozen=True)\nclass Mine(Bare):\n"
+        "    async def run(self, *arguments):\n"
+        "        ended, count = await super().run(*arguments), pathlib.Path('count')\n"
+        "        if not count.exists():\n"
+        "            return ended\n"
+        "        with count.open('a') as file:\n"
+        "            file.write('.')\n"
+        "        if count.stat().st_size > 12:\n"
+        f"            os.kill(os.getppid(), {int(number)})  # it runs in a worker of the command\n"
+        "        return replace(ended, answer=-1)\n"
+    )
+    blessed("--loop", "mine:Mine")
+    (here / "count").touch()
+    targets = ("--junit", "gate.xml", "--summary", "page.md", "--annotations")
+    ended = loopbench("gate", "--baseline", "b.json", "--quiet", "--allow", "mine:Mine", "--metric", "tokens=0.25", *targets)
+    assert ended.code == 130, ended
+    said = re.search(r"^interrupted after 12 of 12 trials, before the run was judged; go on with: loopbench (.*)$", ended.err, re.M)
+    assert said is not None, ended.err
+    assert "resume" not in ended.err
+    assert f"not judged: {said[0]}" in (here / "gate.xml").read_text()
+    assert "before the run was judged; go on with: loopbench gate " in (here / "page.md").read_text()
+    assert "::error title=loopbench gate%3A not judged::interrupted after 12 of 12 trials" in ended.err
+    judged = loopbench(*shlex.split(said[1]))
+    assert (judged.code, judged.out.partition(":")[0]) == (1, "regression"), judged
 
 
 def test_the_baseline_of_a_run_from_elsewhere_cannot_be_run_again(loopbench, blessed, here):

@@ -33,3 +33,47 @@ def test_it_is_reported_as_failed_with_what_is_known_wherever_a_server_looks(pyt
     assert "interrupted after " in (pytester.path / "summary.md").read_text()
     ended.stdout.fnmatch_lines(["*test_agent: interrupted after * of 12 trials"])
     ended.assert_outcomes(failed=1)
+
+
+LOOP = """
+from dataclasses import dataclass, replace
+from pathlib import Path
+from loopbench.loops.bare import Bare
+
+@dataclass(frozen=True)
+class Mine(Bare):
+    async def run(self, *arguments):
+        ended = await super().run(*arguments)
+        return replace(ended, answer=-1) if Path("changed").exists() else ended
+"""
+DOUBTFUL = """
+import os
+from loopbench.experiments.gate import again
+
+def interrupted(told, record):
+    os.kill(os.getpid(), {number})
+
+def test_agent(loop_gate, monkeypatch):
+    monkeypatch.setattr(again.Unwatched, "finished", interrupted)
+    monkeypatch.setattr("loopbench.experiments.gate.in_tests._Told.finished", lambda told, record: None)
+    loop_gate("mine:Mine", suite="arithmetic(size=12)", profile="flaky-tools")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytester, monkeypatch, number):
+    """The loop's code is the blessed one, and yet it gives other answers."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    pytester.makepyfile(mine=LOOP, test_mine=DOUBTFUL.format(number=int(number)))
+    pytester.syspathinsert()
+    assert pytester.runpytest_subprocess("-p", "no:cacheprovider", "--loop-bless").ret == 0
+    (pytester.path / "changed").touch()
+    ended = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--junit-xml", "j.xml")
+    assert ended.ret == pytest.ExitCode.INTERRUPTED, ended.stderr.str()
+    (failure,) = ElementTree.parse(pytester.path / "j.xml").iter("failure")
+    said, _, command = failure.attrib["message"].partition("; go on with: loopbench ")
+    assert said == "interrupted after 12 of 12 trials, before the run was judged"
+    assert command.startswith("gate ")
+    assert command.endswith(" --baseline baselines/test_mine.test_agent.json")
+    assert f"{said}; go on with: " in (pytester.path / "summary.md").read_text()
+    ended.assert_outcomes(failed=1)

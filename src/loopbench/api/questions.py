@@ -190,18 +190,14 @@ def gate(
     check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
     common = settings.pop("common_tasks", False)
     gates.check_request(blessed, metrics, alpha)
-    again: gates.RepeatedTrials = ()
-    unrun: gates.UnrunLines = {}
+    rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)
     if run is None:
-        rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)
-        folder, again, unrun = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
+        ended = _run_again(blessed, path, loops, progress, {**settings, COMMON: common}, rules)
     elif loops or settings:
         raise ValueError(f"{next(iter(settings), 'loops')} is for a new run; leave it out, or leave run out")
     else:
-        folder = _loaded(run).results.folder
-    found = gates.read_run(folder)
-    judged = gates.judge(found, blessed, metrics=metrics, alpha=alpha, path=path, common=common, again=again)
-    return _gate_answer(replace(judged, unrun=unrun))
+        ended = gates.EndedRun(gates.read_run(_loaded(run).results.folder))
+    return _gate_answer(ended.judged(blessed, rules, path))
 
 
 @question
@@ -346,9 +342,8 @@ def _run_again(
     progress: bool | None,
     settings: Mapping[str, Any],
     rules: gates.Rules,
-) -> tuple[Path, gates.RepeatedTrials, gates.UnrunLines]:
-    """Run a baseline's configuration again, and return the run directory, what trials gave that were run once more, and the changed
-    lines that none came to."""
+) -> gates.EndedRun:
+    """Run a baseline's configuration again, and return the run."""
     cassette, runs = settings.get("cassette"), Path(settings.get("runs") or "runs")
     code = [*(settings.get("allow") or ()), *session.names()]  # what the program itself handed over
     allowed = Permissions(code, settings.get("base_url"), None if cassette is None else Path(cassette))
@@ -356,17 +351,14 @@ def _run_again(
     asked = {name: settings[name] for name in ("seed", "repeats", "trial_timeout_s") if name in settings}
     again = gates.RerunSettings(named, allowed=allowed, runs=runs, common=settings[COMMON], **asked)
     files = {**settings, "runs": runs}
-    besides: list[tuple[gates.RepeatedTrials, gates.UnrunLines]] = []
+    ended: list[gates.EndedRun] = []
 
     def carry_on(experiment: Experiment, watched: Progress) -> str:
-        stopped = gates.run_unless_it_hangs(experiment, watched, baseline=baseline, run=run_trials)
-        found = gates.read_run(experiment.folder)
-        repeated = gates.run_doubtful_again(experiment, found, baseline, rules, run_trials)
-        besides.append((repeated, gates.unrun_lines(experiment, baseline)))
-        return stopped
+        ended.append(gates.run_to_judge(experiment, watched, baseline, rules, run_trials))
+        return ended[0].stopped
 
-    made = carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on)
-    return made.results.folder, *besides[0]
+    carry_out_run(lambda: gates.prepare_again(baseline, path, again), files, progress, carry_on)
+    return ended[0]
 
 
 def _loaded(run: AnyRun) -> Loaded:

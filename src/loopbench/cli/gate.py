@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,18 +17,14 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import (
     Baseline,
+    EndedRun,
     GateResult,
-    RepeatedTrials,
     RerunSettings,
-    UnrunLines,
     check_request,
-    judge,
     prepare_again,
     read_baseline,
     read_run,
-    run_doubtful_again,
-    run_unless_it_hangs,
-    unrun_lines,
+    run_to_judge,
     write_baseline,
 )
 from loopbench.experiments.gate import bless as new_baseline
@@ -186,18 +181,15 @@ def _judged(
     rules = Rules(margins, options.alpha, options.common_tasks)
     if options.run is None:
         settings = _rerun_settings(options, flags, again)
-        found, repeated, unrun = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
+        ended = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
     else:
-        found, repeated, unrun = read_run(run_folder(options.run, options.runs)), (), {}
-    judged = judge(
-        found, known, metrics=margins, alpha=options.alpha, path=options.baseline, common=options.common_tasks, again=repeated
-    )
-    judged = targets.counted(replace(judged, unrun=unrun))
+        ended = EndedRun(read_run(run_folder(options.run, options.runs)))
+    judged = targets.counted(ended.judged(known, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
-        write_report(found, told=not output.quiet)
+        write_report(ended.found, told=not output.quiet)
         if not output.quiet:
-            say(f"run directory: {found.folder}")
+            say(f"run directory: {ended.found.folder}")
     return judged
 
 
@@ -321,38 +313,38 @@ def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
 
 def _run_again(
     baseline: Baseline, path: Path, again: RerunSettings, rules: Rules, targets: GateTargets, *, quiet: bool
-) -> tuple[Results, RepeatedTrials, UnrunLines]:
-    """Run the baseline's configuration again, and return the run, what its doubtful trials gave that were run once more, and the
-    changed lines that none came to.
+) -> EndedRun:
+    """Run the baseline's configuration again, and return the run.
 
-    An interrupted run can be resumed, and judged then; what is known of it is written to the targets.
+    One that is interrupted can be judged later, after it was resumed if it is not complete; what is known of it is written to the
+    targets.
     """
     with own_prints_aside():
         experiment = prepare_again(baseline, path, again)
     try:
         with quiet_loops(), own_prints_aside(), watching(experiment, quiet=quiet, may_shrink=False) as progress:
-            stopped = run_unless_it_hangs(experiment, _Notes() if quiet else progress, baseline)
+            ended = run_to_judge(experiment, _Notes() if quiet else progress, baseline, rules)
     except KeyboardInterrupt:
         _tell_of_interruption(experiment, baseline, path, rules, targets)
         raise typer.Exit(INTERRUPTED) from None
-    if stopped:
-        say(f"stopped early: {stopped}")
-    found = read_run(experiment.folder)
-    with quiet_loops(), own_prints_aside():
-        repeated = run_doubtful_again(experiment, found, baseline, rules)
-    return found, repeated, unrun_lines(experiment, baseline)
+    if ended.stopped:
+        say(f"stopped early: {ended.stopped}")
+    return ended
 
 
 def _tell_of_interruption(experiment: Experiment, baseline: Baseline, path: Path, rules: Rules, targets: GateTargets) -> None:
-    """Say what is known of an interrupted run, and the commands that go on with it and then judge it."""
+    """Say what is known of an interrupted run, and the commands that go on with it, if it is not complete, and then judge it."""
+    judging = shlex.join(["loopbench", "gate", str(experiment.folder), "--baseline", str(path), *rules.words(), *targets.flags()])
     with suppress(RunError):
         known = interrupted_run(read_run(experiment.folder), baseline)
-        targets.write_unjudged(known.said, known.place)
-        say(plain(known.said))
+        said = known.said_with(judging)
+        targets.write_unjudged(said, known.place)
+        say(plain(said))
+        if known.is_complete:
+            return
     words = [shlex.quote(str(experiment.folder)), *resume_flags(experiment.config)]
-    judging = ["loopbench", "gate", str(experiment.folder), "--baseline", str(path), *rules.words(), *targets.flags()]
     say(f"interrupted; go on with loopbench resume {' '.join(words)}, then")
-    say(f"  {shlex.join(judging)}")
+    say(f"  {judging}")
 
 
 class _Notes(Unwatched):

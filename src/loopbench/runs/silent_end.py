@@ -71,13 +71,14 @@ def terminated_as_interrupted() -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # as nohup leaves SIGHUP
-            signal.signal(number, _interrupt)
+    # SIG_IGN is as nohup leaves SIGHUP, and None is a handler that was set from C, which Python could not set again.
+    ours = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    for number in ours:
+        signal.signal(number, _interrupt)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in ours.items():
             signal.signal(number, handler)
 
 

@@ -67,6 +67,15 @@ def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, b
     assert interrupted_run(found, None).said == f"{ran}; 3 trials hang, such as {ARM}/{task(1)}/0 ({sure})"
     assert interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).said == ran
     assert interrupted_run(altered(begun), baseline).said == ran
+    assert known.said_with("loopbench gate") == known.said
+
+
+@pytest.mark.parametrize(("is_blessed", "ends"), [(True, "judged"), (False, "blessed")])
+def test_of_a_whole_run_it_is_known_that_it_is_one(wind, baseline, is_blessed, ends):
+    """As of one that was interrupted while its doubtful trials ran once more."""
+    known = interrupted_run(wind, baseline if is_blessed else None)
+    assert known.said == f"interrupted after 96 of 96 trials, before the run was {ends}"
+    assert known.said_with("loopbench gate runs/a") == f"{known.said}; go on with: loopbench gate runs/a"
 
 
 def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):

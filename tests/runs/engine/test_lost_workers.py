@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from loopbench.runs.engine.arm_deaths import ArmDeaths
 from loopbench.runs.engine.pool import Pool
 from loopbench.runs.engine.pool_worker import Order, PoolWorker
+from loopbench.runs.engine.seen_lines import SeenLines
 
 
 def pool_that_says(said: list[str]) -> Pool:
@@ -21,9 +22,10 @@ def pool_that_says(said: list[str]) -> Pool:
     pool = object.__new__(Pool)
     pool._waiting, pool._alone, pool._workers, pool._reserved = deque(), deque(), [], None
     pool._arm_deaths, pool._stopped, pool._barren = ArmDeaths(), "", 0
+    job: Any = SimpleNamespace(lines=SeenLines({}))
     made: Any = SimpleNamespace(workers=1)
     progress: Any = SimpleNamespace(noted=said.append)
-    pool._links, pool._progress = made, progress
+    pool._job, pool._links, pool._progress = job, made, progress
     return pool
 
 

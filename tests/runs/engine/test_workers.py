@@ -27,6 +27,7 @@ from loopbench.runs.engine import arm_deaths, pool
 from loopbench.runs.engine.arm_deaths import MAX_ARM_DEATH_SHARE, MAX_ARM_DEATHS, ArmDeaths
 from loopbench.runs.engine.messages import WorkerError
 from loopbench.runs.engine.pool_worker import PoolWorker
+from loopbench.runs.engine.seen_lines import SeenLines
 from loopbench.runs.manifest import read_manifest
 from loopbench.runs.run_state import Spent, overrun, read_state
 
@@ -115,6 +116,19 @@ def test_a_loop_that_nothing_interrupts_is_ended_with_its_process(nasty, ran, mo
     for loop in ("Swallows", "Spins"):
         assert re.search(r" at nasty\.py:\d+$", found.of(loop)[0].reason), found.of(loop)[0].reason
     assert [record.accuracy for record in found.of("bare")] == [1.0]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("loop", "is_whole"), [("Prints", True), ("HoldsOn", False), ("Dies", False)])
+def test_of_the_lines_of_a_trial_whose_worker_is_lost_nobody_claims_to_know(nasty, configured, told, monkeypatch, loop, is_whole):
+    """It may have come to any of them: a gate that named those that no trial ran might name some that this one did."""
+    monkeypatch.setattr(pool, "SILENCE_GRACE_S", 0.5)
+    asked = {"loops": (f"nasty:{loop}",), "suite": "arithmetic(size=1)", "profiles": CLEAN, "trial_timeout_s": 0.5}
+    experiment = replace(prepare(configured(**asked, workers=1)), lines=SeenLines({"nasty.py": nasty}))
+    assert run(experiment, told()) == ""
+    assert experiment.lines is not None
+    assert bool(experiment.lines.of("nasty.py")) is is_whole
+    assert experiment.lines.is_whole is is_whole
 
 
 @pytest.mark.thorough

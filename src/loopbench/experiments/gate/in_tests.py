@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,7 +25,6 @@ from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
-from .again import run_doubtful_again
 from .changes.baseline_changes import blessed_crashes, replaced
 from .commands import Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
@@ -35,6 +34,7 @@ from .data.damaged import SUFFIX, DamagedBaseline
 from .data.literal import literal
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
+from .ended_run import run_to_judge
 from .interrupted import interrupted_run
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
@@ -51,7 +51,7 @@ from .output.next_steps import let_through, next_steps
 from .output.sentences import further_lines, headline
 from .rerun import refuse_before_it_runs
 from .running import run_unless_it_hangs, with_stall_limit
-from .watched_lines import unrun_lines, with_lines_watched
+from .watched_lines import with_lines_watched
 
 OnUndecided = Literal["fail", "skip", "pass"]
 
@@ -103,7 +103,7 @@ class LoopGate:
         path = self.default_baseline if settings.baseline is None else self.item.path.parent / settings.baseline
         if self.blesses:
             self._check_free(path)
-            return self._bless(self._run(self._prepared(loop, settings.settings), None), path, settings)
+            return self._bless(self._run_to_bless(self._prepared(loop, settings.settings), path), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
             pytest.fail(f"no baseline {path}; write it with: {self._bless_command()}", pytrace=False)
@@ -114,11 +114,13 @@ class LoopGate:
         refuse_before_it_runs(experiment, path, baseline, common=common)
         if "trial_timeout_s" not in settings.settings:
             experiment = with_stall_limit(experiment, baseline)
-        found, rules = self._run(experiment, baseline), Rules(settings.metrics, settings.alpha, common)
-        again = run_doubtful_again(experiment, found, baseline, rules)
-        judged = judge(found, baseline, metrics=rules.margins, alpha=rules.alpha, path=path, common=common, again=again)
+        rules = Rules(settings.metrics, settings.alpha, common)
+        judging = shlex.join(["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path), *rules.words()])
+        with self._interruption_told(experiment, baseline, judging):
+            ended = run_to_judge(experiment, _Told(self.tell), baseline, rules)
+        _check_finished(ended.stopped)
+        judged = ended.judged(baseline, rules, path)
         judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
-        judged = replace(judged, unrun=unrun_lines(experiment, baseline))
         self._end(judged, settings)
         return judged
 
@@ -163,27 +165,37 @@ class LoopGate:
         data = {"loops": (loop,), "runs": self.runs, "mlflow": False} | _plural(settings)
         return prepare(config_from(data, self.item.nodeid), is_compared=False)
 
-    def _run(self, experiment: Experiment, baseline: Baseline | None) -> Results:
-        try:
-            with terminated_as_interrupted():
-                stopped = run_unless_it_hangs(experiment, _Told(self.tell), baseline)
-        except KeyboardInterrupt:
-            self._tell_interrupted(experiment, baseline)
-            raise
-        if stopped:
-            pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
+    def _run_to_bless(self, experiment: Experiment, path: Path) -> Results:
+        blessing = shlex.join(["loopbench", "bless", str(experiment.folder), "--output", self._from_here(path)])
+        with self._interruption_told(experiment, None, blessing):
+            stopped = run_unless_it_hangs(experiment, _Told(self.tell))
+        _check_finished(stopped)
         return results(experiment.folder)
 
-    def _tell_interrupted(self, experiment: Experiment, baseline: Baseline | None) -> None:
+    @contextmanager
+    def _interruption_told(self, experiment: Experiment, baseline: Baseline | None, command: str) -> Iterator[None]:
+        """Tell what is known of the run where Ctrl-C or SIGTERM interrupts the block, which ends in KeyboardInterrupt then.
+
+        `command`: the one that judges or blesses the run if it is complete.
+        """
+        try:
+            with terminated_as_interrupted():
+                yield
+        except KeyboardInterrupt:
+            self._tell_interrupted(experiment, baseline, command)
+            raise
+
+    def _tell_interrupted(self, experiment: Experiment, baseline: Baseline | None, command: str) -> None:
         """Say what is known of an interrupted run, and show it to GitHub Actions; pytest itself reports no test that it ends."""
         with suppress(ValueError, OSError):
             known = interrupted_run(results(experiment.folder), baseline)
-            self.say(literal(known.said))
+            said = known.said_with(command)
+            self.say(literal(said))
             if in_actions():
-                self.annotate(unjudged_annotation(known.said, known.place))
+                self.annotate(unjudged_annotation(said, known.place))
             if (summary := step_summary()) is not None:
-                append_error(summary, known.said)
-            self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(known.said)))
+                append_error(summary, said)
+            self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(said)))
 
     def _check_free(self, path: Path) -> None:
         """Raise ValueError if another call wrote this file: one baseline cannot serve two calls."""
@@ -233,6 +245,12 @@ class LoopGate:
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
+
+
+def _check_finished(stopped: str) -> None:
+    """Fail the test if its run stopped early, for this reason."""
+    if stopped:
+        pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
 
 
 def _failed(item: pytest.Item, said: str) -> pytest.TestReport:

@@ -16,13 +16,17 @@ from .data.line_digests import changed_lines
 
 
 def with_lines_watched(experiment: Experiment, baseline: Baseline) -> Experiment:
-    """Return an experiment that is yet to run such that it tells which lines of the loops' changed files its trials come to."""
+    """Return an experiment that is yet to run such that it tells which lines of the loops' changed files its trials come to.
+
+    A file is left out of which nobody knows which lines changed, since the baseline has it, but not its lines: as one of an older
+    loopbench does, or one that was blessed after the file had changed on the disk.
+    """
     entries = {arm.arm: arm for arm in experiment.manifest.arms}
     matched = {new: old for old, new in match_arms(experiment.manifest, baseline).items() if new is not None}
-    found = {}
+    unknown, found = baseline.files - baseline.lines.keys(), {}
     for arm in experiment.arms:
         if arm.name in matched:
-            changed = other_loop_files(baseline.arms[matched[arm.name]], entries[arm.name])
+            changed = {*other_loop_files(baseline.arms[matched[arm.name]], entries[arm.name])} - unknown
             found.update({name: file.path for name, file in loop_files(arm.loop).items() if name in changed})
     return replace(experiment, lines=SeenLines(found)) if found else experiment
 

@@ -351,6 +351,7 @@ class Pool:
         if arm := self._arm_deaths.worker_died([order.trial.arm.name for order in running], why):
             self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
         given_up = [f"{' '.join(map(str, order.trial.key))} was given up" for order in running if order.done.done()]
+        self._lines_are_lost(running)
         self._again(orders)
         self._barren += not running and not worker.finished
         if self._barren >= MAX_BARREN + self._links.workers:
@@ -370,6 +371,7 @@ class Pool:
         if blamed:
             reason = killed(stuck_s, worker.stuck_at)
             self._record(running[0], status="scored", reason=reason, stop=StopReason.TIMEOUT.value, scores={"accuracy": 0.0})
+        self._lines_are_lost(running)
         worker.stuck = True
         worker.orders.clear()
         self._leaves(worker)
@@ -377,6 +379,11 @@ class Pool:
         self._progress.noted(f"{worker.link.name} was stuck for {stuck_s:.0f} s, and was killed; {_what(running)}")
         if worker.listening is not None:
             worker.listening.cancel()
+
+    def _lines_are_lost(self, running: list[Order]) -> None:
+        """Note that nobody knows which lines these trials came to, of which a lost worker would have told with their results."""
+        if running and self._job.lines is not None:
+            self._job.lines.add(None)
 
     def _again(self, orders: Iterable[Order]) -> None:
         """Queue a lost worker's trials before all others."""

@@ -22,7 +22,7 @@ class SeenLines:
         """`files`: name → file whose lines are asked for."""
         self.files = dict(files)
         self.is_whole = True
-        """Whether every process followed its trials to the end."""
+        """Whether every process followed its trials to the end, and told of all of them: one that is lost does not."""
         self._by_path: dict[str, set[int]] = {str(path.resolve()): set() for path in files.values()}
 
     @property
@@ -31,7 +31,7 @@ class SeenLines:
         return [*self._by_path]
 
     def add(self, said: SaidLines) -> None:
-        """Add what a process has told."""
+        """Add what a process has told; None for one that will not tell all."""
         if said is None:
             self.is_whole = False
             return

@@ -171,6 +171,12 @@ class Baseline(_Part):
     """File that a loop is made of → digests of its lines, see `line_digests`; none of a file that was not found as it was run."""
     arms: Annotated[dict[str, BaselineArm], Field(min_length=1)]
 
+    @property
+    def files(self) -> frozenset[str]:
+        """The files of the user's project that the blessed loops, and the suite, were made of."""
+        of_suite = {*self.suite.files, *(self.suite.imports or ())}
+        return frozenset(of_suite).union(*(arm.files for arm in self.arms.values()))
+
     @field_validator("metrics")
     @classmethod
     def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from loopbench.protocol.digest import short_digest
+from loopbench.protocol.files import read_bounded
 
 CHARS = 2
 """Characters of a line: two lines that differ have the same ones once in 4,096 times, and then beside each other only by chance."""
+MAX_SOURCE = 1 << 20
+"""Maximum size in bytes of a file whose lines are kept: what a run names may be any file, and source code is far smaller."""
 
 
 def line_digests(text: str) -> str:
@@ -25,8 +29,8 @@ def _digest(line: str) -> str:
 
 
 def changed_lines(was: str, text: str) -> frozenset[int]:
-    """Return the numbers, from 1, of the lines of a file that are new or others than in `was`, its blessed digests; all where these
-    are not known."""
+    """Return the numbers, from 1, of the lines of a file that are new or others than in `was`, its blessed digests; all of a file
+    that is new itself, of which these are empty."""
     now = line_digests(text)
     old, new = _lines(was), _lines(now)
     changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -39,7 +43,11 @@ def _lines(digests: str) -> list[str]:
 
 def digests_of_files(files: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of the lines of these files, name → short digest of its text, as far as they are found as they were: from
-    the working directory on, or from where Python imports. Nothing is imported for that."""
+    the working directory on, or from where Python imports. Nothing is imported for that.
+
+    A run may come from anywhere, and so may these names: one that leads out of those folders is left out, and so is what is not a
+    regular file, or larger than MAX_SOURCE.
+    """
     found = {}
     for name, wanted in files.items():
         texts = _texts(name)
@@ -50,8 +58,16 @@ def digests_of_files(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _texts(name: str) -> Iterable[str]:
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts:
+        return
     for folder in dict.fromkeys((Path.cwd(), *map(Path, sys.path))):
         try:
-            yield (folder / name).read_text(encoding="utf-8")
+            yield _text(read_bounded(folder / inside, MAX_SOURCE))
         except (OSError, ValueError):
             continue
+
+
+def _text(data: bytes) -> str:
+    """Return the text of a file as `Path.read_text` does, each line break as one character. Raises ValueError for what is none."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()

@@ -1,0 +1,50 @@
+"""A run that a gate judges, and how a gate makes one: from its first trial to the doubtful ones that run once more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from loopbench.experiments.compare.prepare import Experiment
+from loopbench.experiments.compare.results import Results
+from loopbench.experiments.compare.run import run_apart
+from loopbench.runs.engine.runner import Progress
+
+from .again import RepeatedTrials, run_doubtful_again
+from .changes.unrun import UnrunLines
+from .commands import Rules
+from .data.baseline import Baseline, read_run
+from .data.outcome import GateResult
+from .judge import judge
+from .running import Run, run_unless_it_hangs
+from .watched_lines import unrun_lines
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that has ended, and what is known of it besides where the gate has made it itself."""
+
+    found: Results
+    stopped: str = ""
+    """Why it stopped early; empty where it did not."""
+    again: RepeatedTrials = ()
+    """What its doubtful trials gave that were run once more."""
+    unrun: UnrunLines = field(default_factory=dict)
+    """The changed lines of the loops that no trial came to."""
+
+    def judged(self, baseline: Baseline, rules: Rules, path: Path) -> GateResult:
+        """Judge the run against the baseline in this file. Raises as `judge` does."""
+        margins, alpha, common = rules.margins, rules.alpha, rules.common
+        judged = judge(self.found, baseline, metrics=margins, alpha=alpha, path=path, common=common, again=self.again)
+        return replace(judged, unrun=self.unrun)
+
+
+def run_to_judge(experiment: Experiment, progress: Progress, baseline: Baseline, rules: Rules, run: Run = run_apart) -> EndedRun:
+    """Run an experiment, until it is plain that a loop hangs, and then the doubtful trials once more, for `EndedRun.judged`.
+
+    Raises KeyboardInterrupt, at whose time `interrupted_run` tells what is known, and Incomparable as `judge` does.
+    """
+    stopped = run_unless_it_hangs(experiment, progress, baseline, run)
+    found = read_run(experiment.folder)
+    again = () if stopped else run_doubtful_again(experiment, found, baseline, rules, run)
+    return EndedRun(found, stopped, again, unrun_lines(experiment, baseline))
