@@ -19,7 +19,6 @@ from loopbench.experiments.gate import (
     headline,
     judge,
     prepare_again,
-    run_unless_it_hangs,
     text,
     to_junit,
     to_markdown,
@@ -28,7 +27,7 @@ from loopbench.experiments.gate.data.hangs import HANG_TRIALS, hung
 from loopbench.experiments.gate.interrupted import interrupted_run
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.experiments.gate.rerun import RerunSettings
-from loopbench.experiments.gate.running import with_stall_limit
+from loopbench.experiments.gate.running import run_unless_it_hangs, with_stall_limit
 from loopbench.metrics.record import Record
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Progress, Unwatched

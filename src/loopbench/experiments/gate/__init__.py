@@ -13,7 +13,6 @@ from .output.junit import to_junit
 from .output.sentences import headline
 from .output.text import to_markdown
 from .rerun import RerunSettings, prepare_again
-from .running import run_unless_it_hangs
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -36,7 +35,6 @@ __all__ = [
     "read_run",
     "replaced",
     "run_to_judge",
-    "run_unless_it_hangs",
     "text",
     "to_junit",
     "to_markdown",
