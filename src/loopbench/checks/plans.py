@@ -135,6 +135,9 @@ def _single(path: Path) -> Iterator[tuple[str, _Read | str]]:
         text = data.decode("utf-8-sig")
         value = json_value(text) if text.lstrip()[:1] in ("{", "[") else text
         plan = read_plan("plan", value, None)
+    except UnicodeDecodeError as error:
+        yield str(path), f"the text is not UTF-8 ({error.reason} at byte {error.start + 1})"
+        return
     except (ValueError, RecursionError) as error:
         yield str(path), str(error).removeprefix("column 'plan': ") or "it is nested too deep"
         return

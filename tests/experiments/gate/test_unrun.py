@@ -23,7 +23,7 @@ from loopbench.protocol.digest import short_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 
-LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    return a", "else:", "# word"]), max_size=12)
+LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "    return a", "else:", "c = '#'"]), max_size=12)
 
 
 def text_of(lines: Sequence[str]) -> str:
@@ -45,6 +45,14 @@ def test_added_lines_are_changed_and_others_only_where_lines_are_alike(lines, at
     assert added <= changed
     assert added == changed or len(set(lines)) < len(lines)
     assert changed_lines(line_digests(now), now) == set()
+
+
+def test_comments_change_no_line_and_what_looks_like_one_does():
+    code = "def f():\n    try:\n        g()\n    except E:  # it may\n        return 1\n"
+    said = line_digests(code)
+    assert changed_lines(said, code.replace("# it may", "# as it happens")) == set()
+    assert changed_lines(said, code.replace("  # it may", "")) == set()
+    assert changed_lines(line_digests("a = '# one'\n"), "a = '# two'\n") == {1}
 
 
 def test_all_lines_of_a_new_file_are_changed():

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import sys
+import tokenize
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -20,8 +21,21 @@ MAX_SOURCE = 1 << 20
 
 
 def line_digests(text: str) -> str:
-    """Return so many characters for each line of a file."""
-    return "".join(map(_digest, text.splitlines()))
+    """Return so many characters for each line of a file; a comment of Python's changes none."""
+    return "".join(map(_digest, _without_comments(text)))
+
+
+def _without_comments(text: str) -> list[str]:
+    """Return the lines of a file without Python's comments; as they are where this is no Python."""
+    lines = text.splitlines()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            row, column = token.start
+            if token.type == tokenize.COMMENT and row <= len(lines) and lines[row - 1].startswith("#", column):
+                lines[row - 1] = lines[row - 1][:column]
+    except (tokenize.TokenError, SyntaxError):
+        return text.splitlines()
+    return lines
 
 
 def _digest(line: str) -> str:
