@@ -50,7 +50,7 @@ MIN_NAME = 16
 MAX_WARNINGS = 2
 NO_ROOM = "{} a trial have no room here: -v, a wider terminal and the page show them"
 """Stands below a matrix without costs that are known."""
-NO_ROOM_FOR_TASKS = "-v and the page show what each {} solved of each task"
+NO_ROOM_FOR_TASKS = "The page and -v show what each {} solved of each task"
 """Stands in the place of the table of a few tasks."""
 STYLES: Mapping[Place | None, str] = {
     "highest": "bold green",

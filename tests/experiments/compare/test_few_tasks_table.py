@@ -75,7 +75,7 @@ def test_two_loops_on_eight_tasks_three_times_end_in_twelve_lines(tmp_path, widt
     run(made, Unwatched())
     lines = [line.plain for line in answer_lines(results(made.folder), width)]
     assert len(lines) <= MAX_LINES
-    assert lines[-1] == "-v and the page show what each loop solved of each task."
+    assert lines[-1] == "The page and -v show what each loop solved of each task."
 
 
 @settings(max_examples=cases(12))
@@ -89,7 +89,7 @@ def test_an_answer_on_few_tasks_has_their_table_within_twelve_lines_or_says_wher
         lines, whole = [[line.plain for line in answer_lines(found, 80, is_whole=each)] for each in (False, True)]
     table = [line.plain for line in task_lines(found.answer.on_tasks, 80)]
     assert max(map(len, lines)) <= 80
-    where = "-v and the page show what each loop solved of each task." in " ".join(lines)
+    where = "The page and -v show what each loop solved of each task." in " ".join(lines)
     assert where == (not set(table) <= set(lines))
     if (table and not where) or loops <= 2:
         assert len(lines) <= MAX_LINES == 12
