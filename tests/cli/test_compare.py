@@ -42,6 +42,27 @@ class {name}:
 # --- compare, report, show ---
 
 
+@pytest.mark.parametrize("store", ["sqlite:///theirs.db", "ftp://here"])
+def test_a_terminal_ends_with_the_answer_or_a_log_that_failed(here, store):
+    """How to open MLflow's pages stands above the answer, which waits for no log."""
+    words = ["compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--tracking-uri", store]
+    command = [sys.executable, "-m", "loopbench", *words]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=here, check=False)
+    lines = ended.stdout.splitlines()
+    place, answer = lines.index("MLflow: the run is there once this command has ended:"), lines.index(_answer(lines))
+    assert ended.returncode == 0
+    assert place + 2 == answer
+    assert store in lines[place + 1]
+    failed = [number for number, line in enumerate(lines) if line.startswith("warning: nothing was logged to MLflow: ")]
+    assert failed == ([len(lines) - 1] if store.startswith("ftp") else [])
+    assert not any("MLflow" in line for line in lines[answer:][: -1 if failed else None])
+
+
+def _answer(lines: list[str]) -> str:
+    """Return the first line of the answer."""
+    return next(line for line in lines if line.startswith("arithmetic ") and "accuracy: * highest" in line)
+
+
 def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
     found = machine.run("compare", *QUICK, "--json")
     assert found.code == 0

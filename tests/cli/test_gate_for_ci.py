@@ -90,10 +90,11 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(loopben
     assert sorted((here / "runs").iterdir()) == before
 
 
-def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopbench, here):
+@pytest.mark.parametrize("flags", [[], ["-v"], ["--json"]])
+def test_a_reader_who_leaves_changes_neither_the_exit_code_nor_the_files(loopbench, here, flags):
     assert loopbench("compare", "--loop", "bare", *SMALL_RUN).code == 0
     assert loopbench("bless", "latest", "--output", "b.json").code == 0
-    command = [sys.executable, "-m", "loopbench", "gate", "latest", "--baseline", "b.json", "--junit", "g.xml"]
+    command = [sys.executable, "-m", "loopbench", "gate", "latest", "--baseline", "b.json", "--junit", "g.xml", *flags]
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -162,7 +160,7 @@ def gate(options: GateOptions, flags: dict[str, Any], again: RerunPermissions, o
     """
     with _errors_told(outputs.targets()):
         judged = _judged(options, flags, again, outputs.targets(), output)
-    _print_whatever_reads(judged, output)
+    _print(judged, as_json=output.as_json, verbose=output.verbose)
     undecided = CODES[OnUndecided(judged.undecided_as(outputs.on_undecided.value))]
     codes = {**dict.fromkeys(PASSES, DONE), "regression": FAILED, "worse here": FAILED, "undecided": undecided, "invalid": INVALID}
     code = codes[judged.held_as(outputs.on_worse_here.value)]
@@ -353,17 +351,6 @@ class _Notes(Unwatched):
     def noted(self, text: str) -> None:
         """Print it at once."""
         say(f"note: {plain(' '.join(text.split()))}")
-
-
-def _print_whatever_reads(judged: GateResult, output: GatePrints) -> None:
-    """Print to stdout; a reader that has closed the pipe does not change the exit code."""
-    try:
-        _print(judged, as_json=output.as_json, verbose=output.verbose)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
-    except SystemExit:  # rich raises it for a closed pipe, and has put stdout aside
-        pass
 
 
 def _print(judged: GateResult, *, as_json: bool, verbose: bool) -> None:

@@ -34,7 +34,7 @@ def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> 
             render.details(found, all_metrics=depth == "all metrics")
         elif depth == "arms":
             render.arms(found)
-        render.results(found)
+        render.results(found, is_whole=with_tables)
     if ablation is not None:
         render_effects.ablation(ablation, verbose=with_tables)
 

@@ -22,12 +22,12 @@ from .render_arms import arm_lines
 from .tables import print_table
 
 
-def results(found: Results) -> None:
-    """Print a run's answer."""
+def results(found: Results, *, is_whole: bool) -> None:
+    """Print a run's answer. `is_whole`: with all of its words and tables, however many lines that takes."""
     console = out()
     for sentence in _of_models(found):
         print_line(sentence)
-    print_lines(answer_lines(found, console.width), console)
+    print_lines(answer_lines(found, console.width, is_whole=is_whole), console)
 
 
 def _of_models(found: Results) -> list[str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import INVALID_RUN
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
-from loopbench.experiments.compare.verdict.clustered import unit_sentences
+from loopbench.experiments.compare.verdict.clustered import clusters_sentence, unit_sentences
 from loopbench.experiments.compare.verdict.deciding import deciding_command
 from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
@@ -50,6 +50,8 @@ MIN_NAME = 16
 MAX_WARNINGS = 2
 NO_ROOM = "{} a trial have no room here: -v, a wider terminal and the page show them"
 """Stands below a matrix without costs that are known."""
+NO_ROOM_FOR_TASKS = "The page and -v show what each {} solved of each task"
+"""Stands in the place of the table of a few tasks."""
 STYLES: Mapping[Place | None, str] = {
     "highest": "bold green",
     "not told apart": "",
@@ -98,24 +100,50 @@ WITH_COSTS = sum(form.cost is not None for form in FORMS)
 """How many of them have costs; before those are left out, heads are folded."""
 
 
-def answer_lines(found: Results, width: int) -> Iterator[Text]:
-    """Yield the lines of a run's answer, about eleven at 80 columns: title, matrix, warnings, sentences.
+def answer_lines(found: Results, width: int, *, is_whole: bool = False) -> Iterator[Text]:
+    """Yield the lines of a run's answer, at 80 columns at most twelve of two loops, and about twelve of more: title, matrix,
+    warnings, sentences, and the table of a few tasks if it has room.
 
-    Into a file or a pipe, `WIDE` columns, the cells of the matrix stand between tabs, without padding.
+    `is_whole`: with that table and in all words, however many lines that takes.
+    Into a file or a pipe, `WIDE` columns, the answer is whole, and the cells of the matrix stand between tabs, without padding.
     """
     said = found.answer
     title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
     room = MAX_LINES - 1 - len(title)
-    sentences = list(_sentences(found, said.said, width))
-    if width < WIDE and len(said.rows) + len(sentences) > room:  # the matrix shows what is left out
-        told = [each for each in said.said if not each.may_be_left_out]
-        sentences = list(_sentences(found, told, width))
-        if len(said.rows) + len(sentences) > room:
-            sentences = [*_around(found, flowing_lines(found, _in_few_words(told), width), width)]
+    beside = MAX_LINES - len(title) - len(list(_matrix(said, width, max(MIN_ROWS, room))))
+    tasks = list(task_lines(said.on_tasks, width))
+    if is_whole or width >= WIDE:
+        sentences = list(_sentences(found, said.said, width))
+    else:
+        sentences = _sentences_within(found, said.said, width, beside - len(tasks))
+        if tasks and len(tasks) + len(sentences) > beside:
+            where = AnswerSentence(NO_ROOM_FOR_TASKS.format(said.subject))
+            sentences = _sentences_within(found, [*said.said, where], width, beside)
+            tasks = []
     yield from title
     yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
-    yield from task_lines(said.on_tasks, width)
+    yield from tasks
     yield from sentences
+
+
+def _sentences_within(found: Results, said: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
+    """Return the lines of warnings and sentences: of all of them if they have room, else in fewer words, at last as one paragraph
+    that leaves to the matrix which amounts have no interval."""
+    told = [each for each in said if not each.may_be_left_out]  # the matrix shows what is left out
+    few = _in_few_words(told)
+    one = [replace(each, opens=False) for each in few]
+    forms: tuple[Callable[[], Iterator[Text]], ...] = (
+        lambda: _sentences(found, said, width),
+        lambda: _sentences(found, told, width),
+        lambda: _around(found, flowing_lines(found, few, width), width),
+        lambda: _around(found, flowing_lines(found, one, width), width, has_reasons=False),
+    )
+    lines: list[Text] = []
+    for form in forms:
+        lines = list(form())
+        if len(lines) <= room:
+            break
+    return lines
 
 
 def task_lines(on: FewTasksTable, width: int) -> Iterator[Text]:
@@ -161,14 +189,22 @@ def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> It
     yield from _around(found, sentence_lines(found, said, width), width)
 
 
-def _around(found: Results, sentences: Iterator[Text], width: int) -> Iterator[Text]:
-    """Yield the lines of sentences between those of warnings and of what else there is to know."""
+def _around(found: Results, sentences: Iterator[Text], width: int, *, has_reasons: bool = True) -> Iterator[Text]:
+    """Yield the lines of sentences between those of warnings and of what else there is to know.
+
+    `has_reasons`: with why amounts have no interval, of which the matrix says only that they have none.
+    """
     yield from warning_lines(found, width)
     yield from sentences
     yield from wrapped(defaults_sentence(found.manifest), "", width)
     if not found.comparison.invalid:
-        for said in unit_sentences(found.manifest, found.comparison):
-            yield from wrapped(said, "", width)
+        said = (
+            unit_sentences(found.manifest, found.comparison)
+            if has_reasons
+            else [clusters_sentence(found.manifest, found.comparison)]
+        )
+        for sentence in said:
+            yield from wrapped(sentence, "", width)
 
 
 def warning_lines(found: Results, width: int) -> Iterator[Text]:

@@ -18,7 +18,8 @@ from loopbench.experiments.export_runs.sending import SpanEndpoint, live_spans
 from loopbench.protocol.counts import counted
 from loopbench.reports.known_pages import source_of
 from loopbench.reports.progress.trials import watching
-from loopbench.reports.tracking_beside import LOGGED, MlflowLog, run_log
+from loopbench.reports.tracking import not_logged
+from loopbench.reports.tracking_beside import MlflowLog, run_log
 from loopbench.runs.config import load_config
 from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
@@ -97,9 +98,11 @@ def _carry_out(
             raise typer.Exit(INTERRUPTED)
     page = write_report(found, source=source, told=not output.quiet)
     _say_how_it_went(experiment, found, quiet=output.quiet)
+    if not halted:
+        _say_where_it_is_logged(experiment, log, quiet=output.quiet)
     print_results(found, as_json=output.as_json, depth=output.depth)
-    if not halted and (line := log.finish(found, page)) and not (output.quiet and line.startswith(LOGGED)):
-        say(line)
+    if not halted and (warning := log.finish(found, page)):
+        say(warning)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(INVALID if found.comparison.invalid else DONE)
@@ -120,6 +123,14 @@ def _say_how_it_went(experiment: Experiment, found: Results, *, quiet: bool) -> 
         return
     say(f"run directory: {experiment.folder} (loopbench report, why and show say more of it)")
     if line := named_alike(experiment.folder, experiment.config.name):
+        say(line)
+
+
+def _say_where_it_is_logged(experiment: Experiment, log: MlflowLog, *, quiet: bool) -> None:
+    """Say above the answer, which waits for no log, where the run will be in MLflow, or unasked that MLflow is not installed."""
+    if line := not_logged(experiment.config):
+        say(line)
+    for line in () if quiet else log.place(experiment.folder):
         say(line)
 
 

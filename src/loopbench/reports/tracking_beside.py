@@ -16,15 +16,14 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.protocol.redact import redact
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.forking import Fork, fork, safe_forks
+from loopbench.runs.store_addresses import ui_command, uri_of
 
-from .tracking import log_results, logs, not_logged, tracking
+from .tracking import log_results, logs, tracking
 
 if TYPE_CHECKING:
     from .mlflow import Tracked
 
 NO_ANSWER = "the process that logs has ended without an answer"
-LOGGED = "MLflow: "
-"""Beginning of the line that says where a run was logged; every other line is a warning."""
 BEGIN = "begin"
 """The first order."""
 
@@ -44,7 +43,7 @@ class LoggingProcess:
             self.orders.flush()
 
     def answer(self) -> str:
-        """Wait for the answer, a line about the log."""
+        """Wait for the answer: a warning, or an empty line."""
         said = self.answers.readline()
         return str(json.loads(said)) if said.endswith(b"\n") else _in_words(NO_ANSWER)
 
@@ -69,13 +68,19 @@ class MlflowLog:
         if self.beside is not None:
             self.beside.tell(str(folder))
 
+    def place(self, folder: Path) -> tuple[str, ...]:
+        """Return lines that say where a run will be once `finish` has logged it; none if it will not be logged."""
+        if not logs(self.config):
+            return ()
+        return ("MLflow: the run is there once this command has ended:", f"  {ui_command(uri_of(self.config, folder.parent))}")
+
     def finish(self, found: Results, page: str) -> str:
-        """Wait until the run is logged; return a line that says where it is or why not, empty if that was not asked for.
+        """Wait until the run is logged; return a warning if that fails, else an empty line.
 
         `page`: its report. Call `trials_ended` before.
         """
         if self.beside is None:
-            return _in_words(log_results(found, self.config, page)) or not_logged(self.config)
+            return _in_words(log_results(found, self.config, page))
         self.beside.tell(page)
         return self.beside.answer()
 
@@ -116,7 +121,7 @@ def _logged(config: CompareConfig, orders: BinaryIO) -> Tracked | str:
     """Log the run; return the reason in one line if that fails. Nothing is written to the store before the page is there."""
     try:
         mlflow = tracking()
-        mlflow.get_ready(mlflow.uri_of(config, config.runs))
+        mlflow.get_ready(uri_of(config, config.runs))
         found = results(Path(json.loads(orders.readline())))
         found.to_json()  # computes what the log holds, while the page is made
         page = json.loads(orders.readline())
@@ -131,7 +136,5 @@ def _line(text: str) -> bytes:
 
 
 def _in_words(tracked: Tracked | str | None) -> str:
-    """Return a line that says where a run was logged or why not; empty if nothing was to be logged."""
-    if tracked is None:
-        return ""
-    return f"warning: nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else f"{LOGGED}{tracked.ui}"
+    """Return a warning that says why a run was not logged; empty if it was, or was not to be."""
+    return f"warning: nothing was logged to MLflow: {tracked}" if isinstance(tracked, str) else ""

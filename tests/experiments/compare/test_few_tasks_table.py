@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from loopbench.cli.render_answer import answer_lines, task_lines
+from loopbench.cli.render_answer import MAX_LINES, answer_lines, task_lines
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.metrics.arm_info import ArmInfo
+from loopbench.metrics.comparison import compare
+from loopbench.metrics.record import Record
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import CompareConfig, TrialBudgetConfig
 from loopbench.runs.engine.runner import Unwatched
+from tests.cases import cases
 
 WIDTHS = (50, 80, 120)
+LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+PROFILES = ("flaky-format", "flaky-tools")
 
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Results:
     config = CompareConfig(
         loops=("bare", "finish"),
-        profiles=("flaky-format", "flaky-tools"),
+        profiles=PROFILES,
         suite="arithmetic(size=3)",
         repeats=4,
         runs=tmp_path_factory.mktemp("runs"),
@@ -50,10 +62,60 @@ def test_the_table_stands_below_the_matrix_and_fits(few, width):
     lines = [line.plain for line in task_lines(few.answer.on_tasks, width)]
     assert " ".join(lines).startswith("solved of 4 trials of each task under flaky-format / flaky-tools; over: beyond the limit")
     assert max(map(len, lines)) <= width
-    whole = [line.plain for line in answer_lines(few, width)]
+    whole = [line.plain for line in answer_lines(few, width, is_whole=True)]
     assert set(lines) <= set(whole)
     assert sum("too few" in line for line in whole) == 0
     assert any(line.startswith("On these 3 tasks with at most 4,000 tokens a trial") for line in whole)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_two_loops_on_eight_tasks_three_times_end_in_twelve_lines(tmp_path, width):
+    """As the settings that `init` writes have them."""
+    made = prepare(CompareConfig(loops=LOOPS[:2], profiles=PROFILES, tasks=8, repeats=3, runs=tmp_path, mlflow=False))
+    run(made, Unwatched())
+    lines = [line.plain for line in answer_lines(results(made.folder), width)]
+    assert len(lines) <= MAX_LINES
+    assert lines[-1] == "The page and -v show what each loop solved of each task."
+
+
+@settings(max_examples=cases(12))
+@given(st.integers(1, 5), st.integers(1, 2), st.integers(1, 8), st.integers(1, 4), st.integers(0, 99))
+def test_an_answer_on_few_tasks_has_their_table_within_twelve_lines_or_says_where_it_is(
+    record, loops, profiles, tasks, repeats, seed
+):
+    found = _results(record, LOOPS[:loops], PROFILES[:profiles], tasks, repeats, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Results, "title", f"arithmetic 2: {tasks} tasks × {repeats}, seed 0")
+        lines, whole = [[line.plain for line in answer_lines(found, 80, is_whole=each)] for each in (False, True)]
+    table = [line.plain for line in task_lines(found.answer.on_tasks, 80)]
+    assert max(map(len, lines)) <= 80
+    where = "The page and -v show what each loop solved of each task." in " ".join(lines)
+    assert where == (not set(table) <= set(lines))
+    if (table and not where) or loops <= 2:
+        assert len(lines) <= MAX_LINES == 12
+    assert set(table) <= set(whole)
+
+
+def _results(
+    record: Callable[..., Record], loops: Sequence[str], profiles: Sequence[str], tasks: int, repeats: int, seed: int
+) -> Results:
+    chance = Random(seed)
+    infos = [ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s") for loop in loops for profile in profiles]
+    shares = {info.arm: chance.random() for info in infos}
+    records = [
+        record(
+            arm=arm,
+            task=f"order-{task}",
+            repeat=repeat,
+            scores={"accuracy": float(chance.random() < share)},
+            input_tokens=chance.randint(100, 9999),
+        )
+        for arm, share in shares.items()
+        for task in range(tasks)
+        for repeat in range(repeats)
+    ]
+    manifest = SimpleNamespace(arms=(), imported=None)  # all that the lines need of one but for the title
+    return Results(Path("x"), manifest, (), compare(records, infos))  # type: ignore[arg-type]
 
 
 def test_trials_beyond_the_limit_have_a_denominator(few):

@@ -3,8 +3,10 @@
 The one package that imports MLflow.
 """
 
-from .addresses import DATABASES, SERVERS, default_uri, ui_command  # first: it sets what MLflow reads when it is imported
-from .comparison import arm_metrics, log_run, track, track_as_configured, uri_of
+from loopbench.runs.store_addresses import SERVERS, default_uri, ui_command
+
+from .addresses import DATABASES  # first: it sets what MLflow reads when it is imported
+from .comparison import arm_metrics, log_run, track, track_as_configured
 from .notes import note
 from .optimization import OptimizationTracker
 from .store import Tracked, get_ready, metric_key
@@ -33,5 +35,4 @@ __all__ = [
     "track_as_configured",
     "trials_table",
     "ui_command",
-    "uri_of",
 ]

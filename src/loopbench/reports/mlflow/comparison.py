@@ -25,8 +25,9 @@ from loopbench.reports.html.page import report_html
 from loopbench.reports.html.titles import run_title
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.store.files import MANIFEST
+from loopbench.runs.store_addresses import uri_of
 
-from .addresses import default_uri, reason
+from .addresses import reason
 from .notes import arm_note, files, note
 from .store import (
     MAX_DATASET_DIGEST,
@@ -66,11 +67,6 @@ def track(found: Results, uri: str, experiment: str, report: Callable[[Results],
 def track_as_configured(found: Results, config: CompareConfig, report: Callable[[Results], str]) -> Tracked | str:
     """Log a run to the store that its configuration names, by default the one beside its run directory; see `track`."""
     return track(found, uri_of(config, found.folder.parent), config.experiment, report)
-
-
-def uri_of(config: CompareConfig, runs: Path) -> str:
-    """Return the address of the store that a configuration names. `runs`: the folder that holds the run directories."""
-    return config.tracking_uri or default_uri(runs)
 
 
 def log_run(found: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked:

@@ -19,8 +19,9 @@ from loopbench.experiments.optimize.candidates import Candidate, SearchCost, Sea
 from loopbench.experiments.optimize.manifest import OptimizationManifest
 from loopbench.metrics.record import Record
 from loopbench.protocol.redact import logger_of
+from loopbench.runs.store_addresses import default_uri
 
-from .addresses import default_uri, reason
+from .addresses import reason
 from .board import SearchBoard
 from .session import Session
 from .store import Tracked, open_store

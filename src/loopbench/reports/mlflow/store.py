@@ -29,8 +29,9 @@ from loopbench.protocol import render_value
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.redact import public_address
 from loopbench.runs.store.files import MANIFEST
+from loopbench.runs.store_addresses import SERVERS, scheme_of, ui_command
 
-from .addresses import DATABASES, SERVERS, scheme_of, ui_command
+from .addresses import DATABASES
 from .prepared import prepare_store
 
 KNOCK_S = 5.0

@@ -75,7 +75,7 @@ def test_a_process_of_its_own_logs_a_run_and_leaves_nothing_behind(run, tmp_path
         said, _ = process.communicate()
     assert process.returncode == 0
     (logged, refused, killed, failed), left, imported, forked = json.loads(said)
-    assert logged == f"MLflow: {tracking.ui_command(uri)}"
+    assert logged == ""
     assert refused.startswith("warning: nothing was logged to MLflow: tracking address 'ftp://here': it must begin with")
     assert killed == failed == f"warning: nothing was logged to MLflow: {NO_ANSWER}"
     assert not forked
@@ -177,4 +177,14 @@ def test_a_run_that_asks_for_no_log_gets_none(run):
     with run_log(CompareConfig(runs=run.folder.parent, mlflow=False)) as log:
         assert log == MlflowLog(CompareConfig(runs=run.folder.parent, mlflow=False))
         log.trials_ended(run.folder)
+        assert log.place(run.folder) == ()
         assert log.finish(run, "page") == ""
+
+
+def test_where_a_run_will_be_is_known_before_it_is_logged(run):
+    """The lines that stand above an answer, which waits for no log."""
+    uri = "sqlite:////elsewhere/theirs.db"
+    _, command = MlflowLog(CompareConfig(runs=run.folder.parent, tracking_uri=uri)).place(run.folder)
+    _, usual = MlflowLog(CompareConfig(runs=run.folder.parent)).place(run.folder)
+    assert command == f"  {tracking.ui_command(uri)}"
+    assert usual == f"  {tracking.ui_command(tracking.default_uri(run.folder.parent))}"

@@ -73,10 +73,10 @@ class FewTasksVerdict:
             )
         elif shown.claims(rows):
             none = f"no {self.on.found.subject} is ahead of another one and behind none"
-            yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", opens=True)
+            yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", f"{head} {none}: {claims}{notes}", opens=True)
         else:
             none = f"no {self.on.found.subject} is told from another by its repeats"
-            yield AnswerSentence(f"{head} {none}: {counts}{notes}", opens=True)
+            yield AnswerSentence(f"{head} {none}: {counts}{notes}", f"{head} {none}{notes}", opens=True)
             if repeats := what_repeats_would(self.on.found, self.accuracy, self.alpha):
                 yield AnswerSentence(repeats)
 
