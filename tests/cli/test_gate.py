@@ -376,8 +376,15 @@ def test_an_interrupted_run_can_be_resumed_and_judged(loopbench, blessed, here):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how_to_judge_the_run(loopbench, blessed, here, number):
-    """The loop's code is the blessed one, and yet it gives other answers, so that some of its trials run again."""
+def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how_to_judge_the_run(
+    loopbench, blessed, here, monkeypatch, number
+):
+    """The loop's code is the blessed one, and yet it gives other answers, so that some of its trials run again.
+
+    Each of these presses Ctrl-C: the first alone lets all trials under way end.
+    """
+    if number == signal.SIGINT:
+        monkeypatch.setattr("loopbench.runs.engine.interruption.ONE_WISH_S", 0.0)
     (here / "mine.py").write_text(
         "import os, pathlib\nfrom dataclasses import dataclass, replace\nfrom loopbench.loops.bare import Bare\n"
         "@dataclass(frozen=True)\nclass Mine(Bare):\n"

@@ -59,7 +59,7 @@ def parsed(loopbench, monkeypatch) -> Callable[[str], Any]:
             patch.setattr(running, "prepare", caught)
             patch.setattr(gate_command, "prepare_again", caught)
             patch.setattr(gate_command, "write_baseline", caught)
-            patch.setattr(gate_command, "judge", caught)
+            patch.setattr("loopbench.experiments.gate.ended_run.judge", caught)
             program, *words = shlex.split(line, comments=True)
             ended = loopbench(*words)
         assert (program, ended.code, ended.err) == ("loopbench", 2, "error: parsed\n"), ended.err

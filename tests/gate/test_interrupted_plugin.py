@@ -51,20 +51,22 @@ import os
 from loopbench.experiments.gate import again
 
 def interrupted(told, record):
-    os.kill(os.getpid(), {number})
+    for _ in range({times}):
+        os.kill(os.getpid(), {number})
 
 def test_agent(loop_gate, monkeypatch):
+    monkeypatch.setattr("loopbench.runs.engine.interruption.ONE_WISH_S", 0.0)
     monkeypatch.setattr(again.Unwatched, "finished", interrupted)
     monkeypatch.setattr("loopbench.experiments.gate.in_tests._Told.finished", lambda told, record: None)
     loop_gate("mine:Mine", suite="arithmetic(size=12)", profile="flaky-tools")
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytester, monkeypatch, number):
-    """The loop's code is the blessed one, and yet it gives other answers."""
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
+def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytester, monkeypatch, number, times):
+    """The loop's code is the blessed one, and yet it gives other answers. A first Ctrl-C alone lets all trials under way end."""
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
-    pytester.makepyfile(mine=LOOP, test_mine=DOUBTFUL.format(number=int(number)))
+    pytester.makepyfile(mine=LOOP, test_mine=DOUBTFUL.format(number=int(number), times=times))
     pytester.syspathinsert()
     assert pytester.runpytest_subprocess("-p", "no:cacheprovider", "--loop-bless").ret == 0
     (pytester.path / "changed").touch()

@@ -302,12 +302,19 @@ def _module(name: str) -> ModuleType:
             raise
     with _current_directory_last():
         module = import_own(name)
-    FOUND_IN.setdefault(str(Path.cwd()))
+    FOUND_IN.add(str(Path.cwd()))
     return module
 
 
-FOUND_IN: dict[str, None] = {}
-"""Folders off the search path in which code of the user's own was found: a worker looks there for what it imports while it runs."""
+FOUND_IN: set[str] = set()
+"""Folders off the search path in which code of the user's own was found."""
+
+
+def own_folder() -> list[str]:
+    """Return the current directory if code of the user's own was found there and not on the search path, else nothing: a worker
+    looks there for what such code imports while it runs."""
+    here = str(Path.cwd())
+    return [here] if here in FOUND_IN and here not in sys.path else []
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.datasets.task import Suite
 from loopbench.models.metering import Budget, Meter
-from loopbench.protocol.names import FOUND_IN
+from loopbench.protocol.names import own_folder
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.schedule import Arm
@@ -58,7 +58,7 @@ def setup_of(job: Job, workers: int) -> bytes:
             "manifest": compared(job.manifest),
             "models": job.manifest.models,
             "spent": [job.meter.calls, job.meter.tokens, job.meter.dollars],
-            "path": list(dict.fromkeys((*sys.path, *FOUND_IN))),
+            "path": [*sys.path, *own_folder()],
             "lines": [] if job.lines is None else job.lines.paths,
         }
     ).encode()
