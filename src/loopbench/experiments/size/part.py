@@ -37,5 +37,4 @@ def part_of_run(run: Results, loops: Sequence[str], profiles: Sequence[str]) -> 
     names = {arm.info.arm for arm in part.arms}
     if not names:
         raise SettingError("profiles", f"none of these loops met {' or '.join(profiles)} in the run", "--profile")
-    same = tuple(pair for pair in part.same if set(pair) <= names)
-    return replace(run, records=where(run.records, lambda record: record.arm in names), comparison=replace(part, same=same))
+    return replace(run, records=where(run.records, lambda record: record.arm in names), comparison=part)

@@ -23,7 +23,8 @@ def under_profile(comparison: Comparison, profile: str) -> Comparison:
 
 
 def part_of(comparison: Comparison, belongs: Callable[[ArmInfo], bool]) -> Comparison:
-    """Return the arms that belong to a part, and their pairs."""
+    """Return the arms that belong to a part, their pairs, and which of them did the same."""
     arms = tuple(arm for arm in comparison.arms if belongs(arm.info))
     names = {arm.info.arm for arm in arms}
-    return replace(comparison, arms=arms, pairs=tuple(pair for pair in comparison.pairs if {pair.a, pair.b} <= names))
+    pairs = tuple(pair for pair in comparison.pairs if {pair.a, pair.b} <= names)
+    return replace(comparison, arms=arms, pairs=pairs, same=tuple(same for same in comparison.same if names.issuperset(same)))
