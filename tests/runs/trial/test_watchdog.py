@@ -127,6 +127,21 @@ def test_within_one_process_it_is_named_by_the_watch(monkeypatch):
     assert [note.partition(" s: ")[0] for note in notes] == ["a t1 0 has let nothing else run for 12"]
 
 
+def test_an_event_loop_that_has_turned_is_not_blocked(monkeypatch):
+    async def go() -> None:
+        watch = Watch(60.0, lambda _: None)
+        watch._last = BlockingTime("a t1 0")
+        later = time.monotonic() + 100.0
+        monkeypatch.setattr("loopbench.runs.trial.watchdog.time.monotonic", lambda: later)
+        assert (watch.stuck_s, watch.holder) == (pytest.approx(100.0, abs=1.0), "a t1 0")
+        watch.turn()
+        assert (watch.stuck_s, watch.holder) == (0.0, "")
+        later += 50.0
+        assert watch.stuck_s == pytest.approx(50.0)
+
+    asyncio.run(go())
+
+
 def test_code_outside_of_trials_is_not_interrupted():
     async def go() -> None:
         with Watch(0.1, lambda _: None).watching():
