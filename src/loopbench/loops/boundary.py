@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.events import EventOf, RunEnded
 from loopbench.protocol.threads import is_async_function, is_generator_function
 
@@ -125,8 +126,7 @@ async def run_events(
             yield cast("EventOf[AnswerT]", event)
         await running
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)  # what the run raised was raised above
+        await stop_tasks((running,))  # what the run raised was raised above
 
 
 class _Queue(Observer):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
 from .checksums import CHECKSUM, ChecksumError, open_document
@@ -70,7 +70,24 @@ class Optimizable(Protocol):
         """The state of every predictor that this configuration uses, by name."""
 
     def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other instructions and demonstrations; predictors that are not named keep theirs."""
+        """Return the same loop with other instructions and demonstrations; predictors that are not named keep theirs.
+
+        Raises ValueError, which names it, for a predictor that the loop does not have.
+        """
+
+
+OptimizableT = TypeVar("OptimizableT", bound=Optimizable)
+
+
+class TakesProgram:
+    """Gives a loop that is a dataclass `with_predictors`, which puts other prompts into the loop's field `program`."""
+
+    __slots__ = ()
+
+    def with_predictors(self: OptimizableT, program: Program) -> OptimizableT:
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        changed: Any = replace(cast(Any, self), program=merged(self.predictors, program))
+        return cast(OptimizableT, changed)
 
 
 def own_prompt(instructions: str, output: str, demos: Sequence[Demo] = ()) -> Prompt:
@@ -315,10 +332,7 @@ def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
     return instructions, tuple(demos)
 
 
-L = TypeVar("L", bound=Optimizable)
-
-
-def with_program(loop: L, path: str | Path) -> L:
+def with_program(loop: OptimizableT, path: str | Path) -> OptimizableT:
     """Return the loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
 
     Raises ValueError, in one line that names the file, if it cannot be read or its program does not fit the loop.

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .cancellation import is_being_cancelled
+from .cancellation import is_being_cancelled, stop_tasks
 from .current_call import NO_RUN, ToolboxIds
 from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
@@ -256,10 +256,7 @@ class Toolbox:
         try:
             return tuple(await asyncio.gather(*running))
         except BaseException:  # not a TaskGroup: siblings would outlive a call that cancels itself, and errors would come wrapped
-            for task in running:
-                if not task.cancelling():  # a second cancellation would interrupt its clean-up
-                    task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await stop_tasks(running)
             raise
 
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -54,7 +54,8 @@ LAWS: tuple[Law, ...] = (
     Law("conversation", "a system message comes first only, and each native call is followed by its result", contract.conversation),
     Law(
         "prompts",
-        "changed instructions and demonstrations reach the requests of their own predictor, and nothing else changes",
+        "changed instructions and demonstrations reach the requests of their own predictor, nothing else changes, and a predictor "
+        "that the loop does not have is refused",
         prompts.prompts,
     ),
 )

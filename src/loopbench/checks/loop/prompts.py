@@ -28,16 +28,18 @@ from loopbench.protocol.receipts import strip_receipts
 
 from .contract import limited
 from .law import Broken, NotApplicable, require
-from .scene import TASKS, Scene, difference, play, request_json, scripted, text_of
+from .scene import TASKS, Scene, difference, error_summary, play, request_json, scripted, text_of
 
 DEMOS = 2
 """Number of demonstrations that a predictor gets."""
+REFUSAL = "it must raise a ValueError that names it"
 
 
 async def prompts(loop: Loop) -> None:
     """A predictor's instructions and demonstrations reach its requests and no others; its calls are readable as demonstrations.
 
-    An optimizer changes and copies only these: a change that never reaches the model, or an inaccurate call, misleads it.
+    An optimizer changes and copies only these: a change that never reaches the model, or an inaccurate call, misleads it. A name
+    that no predictor has is refused.
     """
     if not isinstance(loop, Optimizable):
         raise NotApplicable("it has no predictors and with_predictors, so there is nothing to optimize")
@@ -52,6 +54,7 @@ async def prompts(loop: Loop) -> None:
     require(is_same, "with_predictors changed the loop itself; it must return another")
     for name in own:
         await _check_demos(loop, scenes, recorded, name, own[name])
+    _check_refusal(loop, own)
 
 
 # --- recorded calls ---
@@ -169,6 +172,24 @@ async def _check_instructions(loop: Loop, scenes: Sequence[Scene], own: Program)
             else:
                 owner = f"predictor {call.predictor!r}" if call.predictor else "no predictor"
                 require(mark not in text, f"a request of {owner} shows the instructions of {name!r}; only {name!r}'s may")
+
+
+# --- names ---
+
+
+def _check_refusal(loop: Loop, program: Program) -> None:
+    """Check that a predictor that the loop does not have is refused: a misspelt name would change nothing, unnoticed."""
+    name, prompt = next(iter(program.items()))
+    misspelt = f"misspelt_{name}"
+    try:
+        _with(loop, {misspelt: prompt})
+    except Broken:
+        raise
+    except Exception as error:  # whatever the design under check raises
+        is_clear = isinstance(error, ValueError) and misspelt in str(error)
+        require(is_clear, f"with_predictors of {misspelt!r} raised {error_summary(error)}; {REFUSAL}")
+        return
+    raise Broken(f"with_predictors accepts {misspelt!r}, which is none of {', '.join(program)}; {REFUSAL}")
 
 
 # --- demonstrations ---

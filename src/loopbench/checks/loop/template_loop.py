@@ -28,6 +28,7 @@ from loopbench.protocol import (
     Role,
     RunsSync,
     StopReason,
+    TakesProgram,
     Toolbox,
     ToolCall,
     ToolSpec,
@@ -96,7 +97,7 @@ CODEC = ObjectCodec()
 
 @checked_options  # tells a wrong option in one line
 @dataclass(frozen=True, slots=True)
-class TemplateLoop(RunsSync):
+class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and run_sync
     """Decide: the options. Every field, with the line under it, is an option: --loop 'template_loop:TemplateLoop(max_steps=5)'."""
 
     max_steps: int = 10
@@ -120,9 +121,6 @@ class TemplateLoop(RunsSync):
     @property
     def predictors(self) -> Program:
         return self.program
-
-    def with_predictors(self, program: Program) -> Self:
-        return replace(self, program={**self.program, **program})
 
     def with_step_limit(self, tool_steps: int) -> Self:
         """The limit of a comparison: so many steps with tools, and the reply that answers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from loopbench.models.waits import WAITS, Waits
 from loopbench.programs.loop import ForeignAgent, outcome, question_text
 from loopbench.programs.trial import ProgramTrial
 from loopbench.protocol import BudgetExceeded, Loop, Request
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.counts import counted
 from loopbench.protocol.threads import run_blocking
 
@@ -118,9 +118,7 @@ async def _check(
             if on_finding is not None:
                 on_finding(findings[-1])
     finally:
-        for work in running:
-            work.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await stop_tasks(running)
     return ProgramReport(name, version, tuple(clean["chain"]), tuple(findings))
 
 
@@ -169,10 +167,7 @@ async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
             return AgentEnd(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
         return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended")
     finally:
-        for task in (solving, hanging, timing):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):  # what a cancelled agent raises tells nothing
-                await task
+        await stop_tasks((solving, hanging, timing))  # what a cancelled agent raises tells nothing
 
 
 async def _over_after(seconds: float, waits: Waits) -> None:

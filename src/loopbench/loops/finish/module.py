@@ -28,6 +28,7 @@ from pydantic import BaseModel
 
 from loopbench.loops.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.threads import in_event_loop, run_here
 
 from .history import History, entry, is_system, place_of
@@ -284,8 +285,6 @@ async def _watched(call: _Call, given: type[Module] | Module, inputs: Mapping[st
 
 
 async def _stop_branches(call: _Call) -> None:
+    """End a call for good: no branch begins any more, and those that still run are stopped."""
     call.is_over = True
-    left = [task for task in call.running if task.get_loop() is call.event_loop]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await stop_tasks(task for task in call.running if task.get_loop() is call.event_loop)

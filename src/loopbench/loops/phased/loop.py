@@ -1,14 +1,29 @@
-"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own."""
+"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own.
+
+The docstring of the package (`__init__.py`) follows a run from the top.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.option_checks import checked_options
-from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Toolbox
-from loopbench.protocol.program import merged, repr_with_program
+from loopbench.protocol import (
+    SILENT,
+    AnswerT,
+    Model,
+    Observer,
+    Outcome,
+    Program,
+    Query,
+    RunsSync,
+    StopReason,
+    TakesProgram,
+    Toolbox,
+)
+from loopbench.protocol.program import repr_with_program
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
@@ -22,14 +37,11 @@ from .run import Surroundings
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Phased(PhasedOptions, RunsSync):
+class Phased(PhasedOptions, TakesProgram, RunsSync):
     """Phases around a tool executor."""
 
+    name: ClassVar[str] = "phased"
     __repr__ = repr_with_program
-
-    @property
-    def name(self) -> str:
-        return "phased"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -56,10 +68,6 @@ class Phased(PhasedOptions, RunsSync):
         }
         known = program_of(self.prompts, self.program)
         return {name: prompt for name, prompt in known.items() if not left_out.get(name, False)}
-
-    def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        return replace(self, program=merged(self.predictors, program))
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from loopbench.loops.ended_before import stop
 from loopbench.protocol import Observer, PlanTask, WireError
+from loopbench.protocol.cancellation import stop_tasks
 
 from .callbacks import notify
 from .codecs import REASON
@@ -141,7 +141,7 @@ class RoundTasks:
             if started and self._run.is_cancelled_by_token:
                 await asyncio.wait(started, timeout=self._run.config.cancel_grace_s + 1)  # they wait cancel_grace_s themselves
         finally:
-            await stop(started)
+            await stop_tasks(started)
 
 
 # --- plans ---

@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import StopRun, Tool, Toolbox
 from loopbench.protocol import ToolCall as Call
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.values import error_text
@@ -73,10 +74,7 @@ class ToolExecution:
         try:
             return list(await asyncio.gather(*running))
         except BaseException:
-            for task in running:
-                if not task.cancelling():
-                    task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await stop_tasks(running)
             raise
 
     async def _execute_selective(self, tool_calls: list[ToolCall]) -> list[ToolResult]:

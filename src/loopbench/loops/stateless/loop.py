@@ -1,4 +1,7 @@
-"""The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model."""
+"""The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model.
+
+The docstring of the package (`__init__.py`) follows a run from the top.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import dspy
 
@@ -17,6 +20,7 @@ from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
+from loopbench.protocol.loop import CallsIn
 from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
@@ -90,16 +94,9 @@ class Stateless(ToolSettings, RunsSync):
         """The options that are the manager's."""
         return ManagerOptions(**{item.name: getattr(self, item.name) for item in fields(ManagerOptions)})
 
+    name: ClassVar[str] = "stateless"
+    calls_in: ClassVar[CallsIn] = "text"
     __repr__ = repr_with_program
-
-    @property
-    def name(self) -> str:
-        return "stateless"
-
-    @property
-    def calls_in(self) -> str:
-        """How calls are written: `native`, in the API's own form, or `text`."""
-        return "text"
 
     @property
     def stops(self) -> frozenset[StopReason]:
