@@ -239,8 +239,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     def _opening(self, prompt: Prompt, tools: Toolbox, query: Query[Any]) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
         codec = self._codec
-        own = in_own_format(prompt)
-        text = own.text
+        shown = in_own_format(prompt)
+        text = shown.text
         if self.instructions == INSTRUCTIONS:
             text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
         if self.instructions is not None:
@@ -248,7 +248,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         if query.schema is not None:
             text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         system = [Message("system", text)] if text or self.instructions is not None else []
-        return [*system, *own.turns], len(own.turns)
+        return [*system, *shown.turns], len(shown.turns)
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
         """Check and run one call; return the observation's status and data."""

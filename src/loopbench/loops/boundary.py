@@ -94,14 +94,14 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
 async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
     """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
     ids = ids_of(observer, query)
-    recorded, told = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
+    recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
-        given = await run(query.for_design, recorded, told, Within(observer, ids))
-    if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and told.failure is not None:
-        given = replace(given, details={"exception": told.failure, **given.details})
+        given = await run(query.for_design, recorded, conversation, Within(observer, ids))
+    if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
+        given = replace(given, details={"exception": conversation.failure, **given.details})
     outcome = answered(query, given)
-    messages = messages_after(query, recorded.made, outcome, given.answer, told.own)
-    return replace(outcome, messages=messages, usage=usage_of(told, recorded, ids))
+    messages = messages_after(query, recorded.calls, outcome, given.answer, conversation.last_sent)
+    return replace(outcome, messages=messages, usage=usage_of(conversation, recorded, ids))
 
 
 def run_of(loop: Loop) -> Run:
@@ -118,7 +118,7 @@ async def run_events(
     arguments of other types. The run is cancelled where the iteration is given up: close it with `contextlib.aclosing`.
     """
     check_run(query, tools, model, SILENT)
-    queue = _Queue(streams)
+    queue = _EventQueue(streams)
     running = asyncio.create_task(run_of(loop)(query, tools, model, queue))
     running.add_done_callback(queue.end)
     try:
@@ -129,7 +129,7 @@ async def run_events(
         await stop_tasks((running,))  # what the run raised was raised above
 
 
-class _Queue(Observer):
+class _EventQueue(Observer):
     """Puts events where an iteration takes them from."""
 
     def __init__(self, streams: bool) -> None:

@@ -20,13 +20,13 @@ from .checkpoint_entries import (
     holding,
     json_value,
     json_values,
-    made_of,
+    received_entries,
     reply_entry,
     reply_of,
     same_json,
     version_of,
 )
-from .equal_calls import likeness
+from .equal_calls import equality_key
 from .run_failure import RunFailure
 from .spending import asked_entry
 from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
@@ -49,7 +49,7 @@ class Replay:
         self._budget = budget
         self._replies: dict[str, deque[Entry]] = {}
         self._results: dict[str, Entry] = {}
-        for entry in made_of(checkpoint.entries):
+        for entry in received_entries(checkpoint.entries):
             if entry["kind"] == "result":
                 self._results[entry["call"]] = entry
             else:
@@ -129,7 +129,7 @@ class Replay:
     async def keep_run(self) -> None:
         """Note the run's id, before any call is made: a call that is made again has to have the same idempotency key."""
         if self._checkpoint.run_id:
-            await self._kept()
+            await self._all_stored()
         else:
             await self._add({"kind": "run", "id": self.run_id})
 
@@ -139,7 +139,7 @@ class Replay:
         `made`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
         Return how often it has begun, this time included.
         """
-        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": likeness(made, tools)}
+        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": equality_key(made, tools)}
         await self._add(entry if made is call else entry | {"arguments": dict(made.arguments)})
         return self._times_begun(call)
 
@@ -220,14 +220,14 @@ class Replay:
         """
         for one in self._checkpoint.pending:
             if one.id == call.call_id:
-                await self._kept()
+                await self._all_stored()
                 return one
         made = call if edited is None else replace(call, arguments=edited)
         written = json_values(call.arguments)
         received = shown_arguments(made, tools)
         problem = "; ".join(filter(None, (problem, unlike_shown(made, tools), _unsettled(made, received, tools))))
         entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
-        entry["like"] = likeness(made, tools)
+        entry["like"] = equality_key(made, tools)
         entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
@@ -240,15 +240,15 @@ class Replay:
         with self._failure.noticed():
             await self._checkpoint.keep(entry)
 
-    async def _kept(self) -> None:
+    async def _all_stored(self) -> None:
         """Return once the entries are stored that calls beside this one have added. Raises as `_add` does."""
         with self._failure.noticed():
-            await self._checkpoint.kept()
+            await self._checkpoint.all_stored()
 
 
 async def take_up(checkpoint: Checkpoint) -> None:
     """Take back the failures that a run ended of, so that the model is asked again. Raises what storing an entry raises."""
-    made = made_of(checkpoint.entries)
+    made = received_entries(checkpoint.entries)
     if made and made[-1]["kind"] == "failure":
         await checkpoint.keep({"kind": "resumed"})
 
