@@ -18,16 +18,16 @@ Design = TypeVar("Design", bound=type)
 
 def checked_options(design: Design) -> Design:
     """Let a loop raise ValueError, in one line that names the option, for an unknown option and one of another type."""
-    made = design.__init__  # type: ignore[misc]
-    signature = inspect.signature(made)
+    plain_init = design.__init__  # type: ignore[misc]
+    signature = inspect.signature(plain_init)
 
-    @functools.wraps(made)
+    @functools.wraps(plain_init)
     def checked(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
             if name not in signature.parameters:
                 raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_options(design)])}")
         try:
-            made(self, *args, **options)  # the loop's own checks come first: they say more
+            plain_init(self, *args, **options)  # the loop's own checks come first: they say more
         except TypeError:  # a check that compares values of other types
             _check_all(design, signature.bind(self, *args, **options).arguments)
             raise

@@ -127,7 +127,7 @@ class ReactExtract(ToolSettings, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         refuse_reserved(tools)
-        tools = self.over(tools)
+        tools = self.configured_tools(tools)
         program = self.program or _default_program()
         agent = ReactAgent(program.react, extract=self.extract)
         trajectory: Trajectory = {}

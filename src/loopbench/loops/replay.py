@@ -133,14 +133,14 @@ class Replay:
         else:
             await self._add({"kind": "run", "id": self.run_id})
 
-    async def begin(self, call: ToolCall, made: ToolCall, tools: Toolbox) -> int:
+    async def begin(self, call: ToolCall, to_make: ToolCall, tools: Toolbox) -> int:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made.
 
-        `made`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
+        `to_make`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
         Return how often it has begun, this time included.
         """
-        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": equality_key(made, tools)}
-        await self._add(entry if made is call else entry | {"arguments": dict(made.arguments)})
+        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": equality_key(to_make, tools)}
+        await self._add(entry if to_make is call else entry | {"arguments": dict(to_make.arguments)})
         return self._times_begun(call)
 
     def was_cut_off(self, call: ToolCall) -> bool:
@@ -168,16 +168,16 @@ class Replay:
 
     def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
         """Return the arguments with which a call that was cut off had begun, if a person gave or was shown them; else None."""
-        found: Mapping[str, Any] | None = None
+        arguments: Mapping[str, Any] | None = None
         is_asked = False
         for entry in holding(self._checkpoint.entries):
             if entry.get("call") == call.call_id and entry["kind"] == "pending":
-                found, is_asked = entry.get("edited"), True
+                arguments, is_asked = entry.get("edited"), True
             elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
-                found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
+                arguments, is_asked = entry.get("arguments", arguments), False  # of two, the first one holds
             elif entry.get("call") == call.call_id and entry["kind"] == "begun":
-                found = entry.get("arguments", found)
-        return found
+                arguments = entry.get("arguments", arguments)
+        return arguments
 
     def was_edited(self, call: ToolCall) -> bool:
         """Whether a person has ever given a call other arguments."""
@@ -222,12 +222,12 @@ class Replay:
             if one.id == call.call_id:
                 await self._all_stored()
                 return one
-        made = call if edited is None else replace(call, arguments=edited)
+        to_make = call if edited is None else replace(call, arguments=edited)
         written = json_values(call.arguments)
-        received = shown_arguments(made, tools)
-        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools), _unsettled(made, received, tools))))
+        received = shown_arguments(to_make, tools)
+        problem = "; ".join(filter(None, (problem, unlike_shown(to_make, tools), _unsettled(to_make, received, tools))))
         entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
-        entry["like"] = equality_key(made, tools)
+        entry["like"] = equality_key(to_make, tools)
         entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}

@@ -193,7 +193,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         system = [entry("system", shown.text)] if shown.text or self.system_prompt is not None else []
         run = Run(
             output,
-            CurrentTools(self.over(tools, at_once=self.parallel_tools)),
+            CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools)),
             model,
             [*system, *history],
             prompt,
@@ -305,11 +305,11 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         return [
             _result(call, f"Tool error: {call.problem}", "InvalidArguments")
             if call.problem
-            else self._seen(run, call, next(observed))
+            else self._tool_result(run, call, next(observed))
             for call in calls
         ]
 
-    def _seen(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
+    def _tool_result(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
         if seen.ok:
             return ToolResult(call.call.name, seen.value, call.call.call_id, None, seen)
         text = f"{seen.error_type}: {seen.data}"

@@ -32,7 +32,7 @@ from .executor import ToolExecutor, ToolExecutorOptions
 from .options import PhasedOptions
 from .phases import PhasedRun
 from .predictors import SELECT_TOOLS, program_of
-from .run import Surroundings
+from .run import RunInputs
 
 
 @checked_options
@@ -81,7 +81,7 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
         if executor is None:
             select_model = stoppable if self.select_model is None else StoppableModel(self.select_model, ending)
             options = ToolExecutorOptions(
-                self.over(tools, at_once=True),
+                self.configured_tools(tools, at_once=True),
                 contexts,
                 stoppable,
                 self.prompts,
@@ -91,4 +91,4 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
                 self.program,
             )
             executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
-        return await PhasedRun(self, Surroundings(query, tools, stoppable, executor, contexts, observer, ending)).run()
+        return await PhasedRun(self, RunInputs(query, tools, stoppable, executor, contexts, observer, ending)).run()

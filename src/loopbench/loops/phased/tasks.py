@@ -113,21 +113,21 @@ class RoundTasks:
             raise
 
     async def _use_tools(self, task: PhaseTask) -> None:
-        run, given = self._run, self._run.given
+        run, inputs = self._run, self._run.inputs
         token = run.ending.token
         try:
             # an executor of the user's own asks a model that knows of no token
-            task.toolCalls = await unless_set(token, given.executor.select_tools(task, run.progress.understanding))
+            task.toolCalls = await unless_set(token, inputs.executor.select_tools(task, run.progress.understanding))
         except WireError as error:
             run.fail(task, f"The choice of tools could not be read: {error}")
             return
         notify(run.callbacks.on_task_tool_calls_set, task.id, task.toolCalls)
         run.ending.checkpoint()
         asked = (token,) if token is not None else ()  # the document's own signature has none
-        good = await given.executor.execute_tools(task, run.query_id, run.callbacks, *asked)
+        good = await inputs.executor.execute_tools(task, run.query_id, run.callbacks, *asked)
         for call in completed(task):
             if call.pointer is None:  # an executor of the user's own need not keep results
-                keep(given.contexts, task, call, run.query_id, given.observer)
+                keep(inputs.contexts, task, call, run.query_id, inputs.observer)
         run.set_status(task, TaskStatus.COMPLETED if good else TaskStatus.FAILED)
 
     async def _reason(self, task: PhaseTask) -> None:
@@ -158,17 +158,17 @@ def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> li
         scope = unused(task.id, taken)
         taken.add(scope)
         scopes.append(scope)
-    made = []
+    tasks = []
     for task, scope in zip(planned, scopes, strict=True):
         known = [name for name in dict.fromkeys(task.depends_on) if name in taken]
         for name in task.depends_on:
             if name not in taken:
                 observer.note("unknown_dependency", task=task.id, depends_on=name)
         depends_on = [f"r{number}.{name}" for name in known]
-        made.append(
+        tasks.append(
             PhaseTask(f"r{number}.{scope}", task.description, taskType=TaskType(task.kind), dependsOn=depends_on, scope=scope)
         )
-    return made
+    return tasks
 
 
 def unused(name: str, taken: set[str]) -> str:
@@ -198,11 +198,11 @@ def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:
 
 def needed_by(task: PhaseTask, by_id: Mapping[str, PhaseTask]) -> set[str]:
     """Return the ids of all that a task depends on, directly or not."""
-    found: set[str] = set()
+    needed: set[str] = set()
     open_ids = list(task.dependsOn)
     while open_ids:
         name = open_ids.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             open_ids += by_id[name].dependsOn
-    return found
+    return needed

@@ -133,7 +133,7 @@ class Stateless(ToolSettings, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
-        agent = _agent_of(self).over(registry, model, observer, takes_null=query.takes_null)
+        agent = _agent_of(self).for_run(registry, model, observer, takes_null=query.takes_null)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
         manager.refusal = None if query.held_to is None else query.problem
         ended = await manager.carry_on(manager.new_state(_asked(query)))

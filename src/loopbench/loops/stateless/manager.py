@@ -164,7 +164,7 @@ class ActivityManager(ToolExecution):
         error: ToolResult = {"tool_name": REFUSED, "status": "error", "error": text, "error_type": "InvalidAnswer", "seen": True}
         self.observer.note("invalid_answer", problem=problem)
         state.errors_encountered.append(problem)
-        state.last_tool_results = [*map(_seen, state.last_tool_results or ()), error]
+        state.last_tool_results = [*map(_marked_as_seen, state.last_tool_results or ()), error]
         state.conversation_history.append(_entry(state, action, [], [error], [problem]))
 
     async def _next_action(self, state: ConversationState) -> ActionDecision:
@@ -221,7 +221,7 @@ class ActivityManager(ToolExecution):
         elif action.is_recovery:
             state.recovery_rounds += 1
         before = state.last_tool_results or []
-        kept = [_seen(before[place]) for place in action.kept_results or () if place < len(before)]
+        kept = [_marked_as_seen(before[place]) for place in action.kept_results or () if place < len(before)]
         state.last_tool_results = kept + results
         await self._add_entry(state, action, calls, results, errors)
 
@@ -229,7 +229,7 @@ class ActivityManager(ToolExecution):
         """A decision that neither calls nor ends: what was known stays known (row B0-23)."""
         state.empty_decisions += 1
         if state.last_tool_results is not None:
-            state.last_tool_results = [_seen(result) for result in state.last_tool_results]
+            state.last_tool_results = [_marked_as_seen(result) for result in state.last_tool_results]
         await self._add_entry(state, action, [], [], [])
 
     async def _record_not_run(self, state: ConversationState, action: ActionDecision) -> None:
@@ -316,7 +316,7 @@ def _decides_async(agent: DecidingAgent) -> bool:
     return False
 
 
-def _seen(result: ToolResult) -> ToolResult:
+def _marked_as_seen(result: ToolResult) -> ToolResult:
     """Return an error marked as decided upon; any other result unchanged."""
     return result | {"seen": True} if result.get("status") == "error" else result
 

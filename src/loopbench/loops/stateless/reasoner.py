@@ -157,13 +157,13 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictor = self.history_summarizer
         codec = summary_codec("stateless.summarize", predictor.signature)
         try:
-            said = await caller.ask(
+            fields = await caller.ask(
                 predictor, codec, user_query=user_query, long_history=history if stored is None else f"{stored.text}\n\n{history}"
             )
         except WireError as error:
             logger.info("the history's end stands for it, its summary cannot be read: %s", error)
             return _under(stored, history[-MAX_CHARS:]), None
-        summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
+        summary = HistorySummary(summary=fields["summary"], key_points=fields["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary
 
 
