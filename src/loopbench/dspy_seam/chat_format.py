@@ -147,24 +147,24 @@ def _nesting(text: str) -> int:
 def _read_sections(signature: Any, completion: str) -> Fields | None:
     """Return what ChatAdapter.parse returns for a reply that needs no repair; None for any other reply."""
     outputs = outputs_of(signature)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     name, lines = "", list[str]()
     for line in [*completion.splitlines(), "[[ ## completed ## ]]"]:
         header = field_header_pattern.match(line.strip()) if "[[ ##" in line else None
         if header is None:
             lines.append(line)
             continue
-        if name in outputs and name not in found:
-            found[name] = "\n".join(lines).strip()
+        if name in outputs and name not in texts:
+            texts[name] = "\n".join(lines).strip()
         name = header.group(1)
         rest = line[header.end() :].strip()  # of the line as it is, as DSPy has it
         lines = [rest] if rest else []
-    if len(found) != len(outputs):
+    if len(texts) != len(outputs):
         return None
     fields: Fields = {}
     for name, annotation in outputs.items():
         try:
-            fields[name] = _read_value(found[name], annotation)
+            fields[name] = _read_value(texts[name], annotation)
         except ValueError:
             return None
     return fields

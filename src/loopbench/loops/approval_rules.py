@@ -68,7 +68,7 @@ def _check_rule(name: str, rule: Any) -> None:
 
 
 def _takes_one(rule: Callable[..., Any]) -> bool:
-    """Whether a function can be called with one argument; one whose signature cannot be read is believed to."""
+    """Return whether a function can be called with one argument; one whose signature cannot be read is believed to."""
     try:
         signature = inspect.signature(rule)
     except (TypeError, ValueError):

@@ -159,7 +159,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
+        """Run the loop; `details` of the outcome hold the seed's `history` (row S4-7). Raises TypeError for wrong arguments."""
         tools, codec, prompt = self.configured_tools(tools), self._codec_for(query), self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)

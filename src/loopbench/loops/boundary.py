@@ -22,7 +22,7 @@ from loopbench.protocol.threads import is_async_function, is_generator_function
 from .call_ids import ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
 from .run_arguments import check_run, problem_of_model
-from .watching import WatchedModel, WatchedToolbox, Watching, Within
+from .watching import InnerObserver, RelayingObserver, WatchedModel, WatchedToolbox
 
 RunT = TypeVar("RunT", bound=Callable[..., Coroutine[Any, Any, Any]])
 Run = Callable[[Query[Any], Toolbox, Model, Observer], Coroutine[Any, Any, Outcome[Any]]]
@@ -56,11 +56,11 @@ def bounded(run: RunT) -> RunT:
 
 
 def takes_events(observer: Observer) -> bool:
-    """Whether an observer is to be told of events; one that is told already by a loop around this one is not.
+    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not.
 
     Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
     """
-    if isinstance(observer, Watching) or type(observer).on_event is Observer.on_event:
+    if isinstance(observer, RelayingObserver) or type(observer).on_event is Observer.on_event:
         return False
     if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
         name = type(observer).__name__
@@ -74,7 +74,7 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     if not takes_events(observer):
         return await run(query, tools, model, observer)
     ids = ids_of(observer, query)
-    watching = Watching(observer, ids)
+    watching = RelayingObserver(observer, ids)
     watched_model = WatchedModel(model, tools, watching)
     outcome: Outcome[Any] | None = None
     error: BaseException | None = None
@@ -96,7 +96,7 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     ids = ids_of(observer, query)
     recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
-        given = await run(query.for_design, recorded, conversation, Within(observer, ids))
+        given = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
     if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
         given = replace(given, details={"exception": conversation.failure, **given.details})
     outcome = answered(query, given)

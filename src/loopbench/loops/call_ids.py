@@ -78,7 +78,7 @@ def ids_of(observer: Observer, query: Query) -> CallIds:
 
 
 def needs_approval(observer: Observer, names: Iterable[str]) -> bool:
-    """Whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
+    """Return whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
 
     The answer was written as if the call had been made, and says "refunded" where nothing was.
     """

@@ -120,7 +120,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Around a run of this checkpoint. Raises RuntimeError if one is under way: two would make the same calls."""
+        """Hold the checkpoint for a run in the block. Raises RuntimeError if one is under way: two would make the same calls."""
         if self.is_running:
             raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
         self.is_running = True

@@ -300,5 +300,5 @@ def messages_after(
 
 
 def _can_be_stored(message: Message, query: Query[Any]) -> bool:
-    """Whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
+    """Return whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
     return message.role != "system" and message.images in ((), query.images)

@@ -199,7 +199,7 @@ class Confirmations:
         """By scope: two requests of one scope are never under way together."""
 
     async def confirms(self, call: ToolCall) -> bool:
-        """Whether the model confirms a call; a reply that cannot be read confirms nothing."""
+        """Return whether the model confirms a call; a reply that cannot be read confirms nothing."""
         codec = ConfirmCodec()
         shown = f"{call.name} {render_value(dict(call.arguments))}"
         messages = (Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown}"))

@@ -57,7 +57,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 
 
 def _has_plain_type(value: Any, hint: Any) -> bool:
-    """Whether a value plainly fits its type: to tell so takes no library, which a loop by itself does without."""
+    """Return whether a value plainly fits its type: to tell so takes no library, which a loop by itself does without."""
     if get_origin(hint) is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
     if get_origin(hint) in (Union, UnionType):

@@ -144,11 +144,11 @@ class Replay:
         return self._times_begun(call)
 
     def was_cut_off(self, call: ToolCall) -> bool:
-        """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
+        """Return whether the run ended while a call was made, and nobody has decided since what is to become of it."""
         return self._decisions(call.call_id)[0]
 
     def has_begun(self, call: ToolCall) -> bool:
-        """Whether a call was begun at any time, so that it may have acted."""
+        """Return whether a call was begun at any time, so that it may have acted."""
         return self._times_begun(call) > 0
 
     def _times_begun(self, call: ToolCall) -> int:
@@ -180,7 +180,7 @@ class Replay:
         return arguments
 
     def was_edited(self, call: ToolCall) -> bool:
-        """Whether a person has ever given a call other arguments."""
+        """Return whether a person has ever given a call other arguments."""
         entries = holding(self._checkpoint.entries)
         decided = (entry for entry in entries if entry["kind"] == "decision" and entry["call"] == call.call_id)
         return any("arguments" in entry for entry in decided)

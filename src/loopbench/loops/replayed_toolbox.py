@@ -29,7 +29,7 @@ from .toolbox_around import (
     shown_arguments,
     unlike_shown,
 )
-from .watching import Watching
+from .watching import RelayingObserver
 
 REJECTED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
@@ -83,7 +83,7 @@ class Approval:
 class ReplayedToolbox(ToolboxAround):
     """A toolbox that makes the calls that have no result yet, once a person has approved those that need it."""
 
-    def __init__(self, within: Toolbox, replay: Replay, checkpoint: Checkpoint, observer: Watching) -> None:
+    def __init__(self, within: Toolbox, replay: Replay, checkpoint: Checkpoint, observer: RelayingObserver) -> None:
         """`observer`: of the run, whose calls have the ids that it gives."""
         super().__init__(within)
         self._replay, self._checkpoint, self._observer = replay, checkpoint, observer

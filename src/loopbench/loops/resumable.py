@@ -41,7 +41,7 @@ from .checkpoint import Checkpoint
 from .replay import UNLIMITED, Replay, take_up
 from .replayed_toolbox import ReplayedToolbox
 from .run_arguments import check_run, named
-from .watching import Watching
+from .watching import RelayingObserver
 
 logger = logger_of(__name__)
 
@@ -105,7 +105,7 @@ class Resumable(WrappedLoop):
             return await run_of(self.loop)(query, replayed_tools, ReplayedModel(model, replay), after_replay)
 
 
-class AfterReplay(Watching):
+class AfterReplay(RelayingObserver):
     """Passes on what a design tells, but for the notes of the part that is recorded; the loop within makes the outcome whole."""
 
     def __init__(self, observer: Observer, ids: CallIds, replay: Replay) -> None:

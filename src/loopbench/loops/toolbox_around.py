@@ -106,7 +106,7 @@ def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
 
 
 def is_said_whole(call: ToolCall, tools: Toolbox) -> bool:
-    """Whether the tool gets the very arguments that a call states as JSON."""
+    """Return whether the tool gets the very arguments that a call states as JSON."""
     return same_json(shown_arguments(call, tools), call.arguments) and not unlike_shown(call, tools)
 
 
@@ -121,12 +121,12 @@ def different_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> lis
 
 
 def _is_said(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
-    """Whether the JSON form of an argument converts back to it."""
+    """Return whether the JSON form of an argument converts back to it."""
     return _converts_back(call, tools, name, value, _form(call, tools, name, value))
 
 
 def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any, form: Any) -> bool:
-    """Whether the tool gets an equal argument of a JSON form of one; true is not 1, although they are equal in Python."""
+    """Return whether the tool gets an equal argument of a JSON form of one; true is not 1, although they are equal in Python."""
     again = replace(call, arguments={**call.arguments, name: form})
     try:
         gets = received_values(again, tools)[name]

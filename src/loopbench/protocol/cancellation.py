@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the task that runs: a caller, a time limit, a task group."""
+    """Return whether somebody cancels the task that runs: a caller, a time limit, a task group."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

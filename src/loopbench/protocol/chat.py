@@ -51,7 +51,7 @@ class Message:
     """Images of a user message, which follow its text."""
 
     def as_dict(self) -> dict[str, Any]:
-        """OpenAI's chat format, with `sent` beside it where the message has that."""
+        """Return the message in OpenAI's chat format, with `sent` beside it where the message has that."""
         data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.calls:
             data["tool_calls"] = [
@@ -106,7 +106,7 @@ class SentTurn:
 
     @classmethod
     def of(cls, turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
-        """`turn`: the same turn as the conversation has it."""
+        """Return a turn as `messages` of a request showed it. `turn`: the same turn as the conversation has it."""
         made = cls(format_name, "", ())
         made._stored_form, made._turn_and_messages = None, (tuple(turn), tuple(messages))
         return made
@@ -176,7 +176,7 @@ class SentTurn:
 
 
 def _is_literal(piece: Any) -> bool:
-    """Whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
+    """Return whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
     if isinstance(piece, str):
         return True
     place_of(piece)

@@ -121,7 +121,7 @@ def _value(text: str, whole: str) -> Any:
 
 
 def _is_spec(text: str) -> bool:
-    """Whether a text is a name with options, as of a loop inside another one."""
+    """Return whether a text is a name with options, as of a loop inside another one."""
     if "\n" in text or not text.endswith(")"):
         return False
     try:
@@ -302,11 +302,11 @@ def _module(name: str) -> ModuleType:
             raise
     with _current_directory_last():
         module = import_own(name)
-    FOUND_IN.add(str(Path.cwd()))
+    OWN_CODE_FOLDERS.add(str(Path.cwd()))
     return module
 
 
-FOUND_IN: set[str] = set()
+OWN_CODE_FOLDERS: set[str] = set()
 """Folders off the search path in which code of the user's own was found."""
 
 
@@ -314,7 +314,7 @@ def own_folder() -> list[str]:
     """Return the current directory if code of the user's own was found there and not on the search path, else nothing: a worker
     looks there for what such code imports while it runs."""
     here = str(Path.cwd())
-    return [here] if here in FOUND_IN and here not in sys.path else []
+    return [here] if here in OWN_CODE_FOLDERS and here not in sys.path else []
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _plan(statements: Sequence[ast.stmt], goals: Mapping[int, str], answer: Any) -> Plan:
-    """`goals`: the comments, by line."""
+    """Return the plan that statements make. `goals`: the comments, by line."""
     calls: dict[str, PlannedCall] = {}
     for number, statement in enumerate(statements, 1):
         name, value = _assigned(statement)

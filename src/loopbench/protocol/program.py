@@ -227,7 +227,7 @@ def _labelled(demo: Demo) -> str:
 
 
 def merged(program: Program, changes: Program) -> Program:
-    """Return the loop's own program with the given states.
+    """Return the loop's own program with changes. `changes`: the states of some of its predictors.
 
     Raises TypeError for what is no mapping of predictors, ValueError for a predictor that the loop does not have.
     """

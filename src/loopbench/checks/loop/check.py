@@ -87,7 +87,7 @@ def check_loop(
 
 
 def _is_enough(findings: Sequence[Finding]) -> bool:
-    """Whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
+    """Return whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
     blocks = any(finding.detail.startswith(interruption.STOOD_STILL) for finding in findings)
     return blocks or sum(HUNG in finding.detail for finding in findings) >= MAX_HUNG
 

@@ -56,7 +56,7 @@ class ObjectCodec:
     max_calls: int = 1  # of one reply
 
     def render(self, move: Move) -> Reply:
-        """The reply that a model would write for a move; the scripted model speaks through this."""
+        """Return the reply that a model would write for a move; the scripted model speaks through this."""
         if isinstance(move, Act) and len(move.calls) == 1:
             call = move.calls[0]
             made: dict[str, Any] = {"thought": move.thought, "tool": call.name, "arguments": call.arguments}
@@ -73,7 +73,7 @@ class ObjectCodec:
         raise Inexpressible("a value that JSON does not give back as it was")
 
     def parse(self, reply: Reply) -> Act | Answer:
-        """The move in a reply; the WireError's text is what the model will read."""
+        """Return the move in a reply; the WireError's text is what the model will read."""
         try:
             data = json.loads(reply.text)
         except (ValueError, RecursionError) as error:
@@ -86,7 +86,7 @@ class ObjectCodec:
         raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Replies that parse reads; `--constrain` lets a local model write no others."""
+        """Return the replies that parse reads; `--constrain` lets a local model write no others."""
         calls: list[dict[str, Any]] = [{"tool": {"const": tool.name}, "arguments": tool.parameters} for tool in tools]
         answer = {"answer": {"type": ["string", "number", "boolean", "array", "object"]}}
         return Grammar(tuple((json_object({"thought": {"type": "string"}} | rest),) for rest in [*calls, answer]))
@@ -123,7 +123,7 @@ class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and
         return self.program
 
     def with_step_limit(self, tool_steps: int) -> Self:
-        """The limit of a comparison: so many steps with tools, and the reply that answers."""
+        """Return the same loop under the limit of a comparison: so many steps with tools, and the reply that answers."""
         return replace(self, max_steps=tool_steps + 1)
 
     @bounded  # checks the arguments, tells events, makes an instance of a query's type

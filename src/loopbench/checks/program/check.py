@@ -72,8 +72,10 @@ class ProgramReport:
 
     def unmet(self, requirements: Sequence[Requirement]) -> tuple[tuple[Requirement, FaultFinding], ...]:
         """Return the requirements that are not met, with their findings."""
-        found = {finding.fault: finding for finding in self.findings}
-        return tuple((one, found[one.fault]) for one in requirements if one.fault in found and not one.is_met(found[one.fault]))
+        by_fault = {finding.fault: finding for finding in self.findings}
+        return tuple(
+            (one, by_fault[one.fault]) for one in requirements if one.fault in by_fault and not one.is_met(by_fault[one.fault])
+        )
 
     def as_dict(self) -> dict[str, Any]:
         findings = [finding.as_dict() for finding in self.findings]
@@ -194,16 +196,16 @@ async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
         if isinstance(loop, ForeignAgent):
             trial = ProgramTrial(run.model, run.tools, None)
             try:
-                said = await loop.solve_trial(trial, question_text(run.task.query))
+                answer = await loop.solve_trial(trial, question_text(run.task.query))
             finally:
                 trial.close()
-            found = outcome(trial, said)
+            ended = outcome(trial, answer)
         else:
-            found = await loop.run(run.task.query, run.tools, run.model)
+            ended = await loop.run(run.task.query, run.tools, run.model)
     except BudgetExceeded:
         return AgentEnd(stopped=f"it made {run.log.max_requests} requests, and asked once more")
     except Exception as error:  # the boundary to the agent: whatever leaves it is named
         if not run.log.asked and isinstance(error, ValueError | OSError):
             raise
         return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
-    return AgentEnd(found)
+    return AgentEnd(ended)

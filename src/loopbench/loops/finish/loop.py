@@ -298,16 +298,16 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
 
     async def _execute(self, run: Run, calls: Sequence[ReadCall]) -> list[ToolResult]:
         """Run the calls that can be read. Return all results in call order."""
-        seen = await run.tools.call_all(
-            [call.call for call in calls if not call.problem], parallel=self.parallel_tools, max_in_flight=max(len(calls), 1)
-        )
-        observed = iter(seen)
-        return [
-            _result(call, f"Tool error: {call.problem}", "InvalidArguments")
-            if call.problem
-            else self._tool_result(run, call, next(observed))
-            for call in calls
-        ]
+        readable = [call.call for call in calls if not call.problem]
+        in_call_order = await run.tools.call_all(readable, parallel=self.parallel_tools, max_in_flight=max(len(calls), 1))
+        observations = iter(in_call_order)
+        results = []
+        for call in calls:
+            if call.problem:
+                results.append(_result(call, f"Tool error: {call.problem}", "InvalidArguments"))
+            else:
+                results.append(self._tool_result(run, call, next(observations)))
+        return results
 
     def _tool_result(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
         if seen.ok:

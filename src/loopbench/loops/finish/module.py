@@ -266,7 +266,7 @@ async def _branch(call: _ModuleCall, given: type[Module] | Module, inputs: Mappi
 
 def _inherited(run: Run) -> History:
     """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
-    unfinished = place_of(run.history, run.asked) if run.asked is not None else None
+    unfinished = place_of(run.history, run.unanswered) if run.unanswered is not None else None
     kept = (item for index, item in enumerate(run.history) if index != unfinished)
     return copy.deepcopy([item for item in kept if not is_system(item)])
 

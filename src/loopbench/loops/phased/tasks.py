@@ -95,8 +95,8 @@ class RoundTasks:
         needed = needed_by(task, self._by_id)
         earlier = run.progress.tasks[: len(run.progress.tasks) - len(self._tasks)]
         seen = [*earlier, *(other for other in self._tasks if other.id in needed)]
-        whole = task.description == run.question
-        guidance = guidance_text(reflection) if whole else reflection.reasoning if reflection else ""
+        reasoning = reflection.reasoning if reflection else ""
+        guidance = guidance_text(reflection) if task.description == run.question else reasoning
         return sections(
             ("Question", run.question), ("Results", results_text(seen)), ("Failures", run.failures(seen)), ("Guidance", guidance)
         )

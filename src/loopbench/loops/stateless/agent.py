@@ -114,7 +114,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self.aget_next_action(state)
 
     def get_next_action(self, state: ConversationState) -> ActionDecision:
-        """`aget_next_action` from synchronous code."""
+        """Do what `aget_next_action` does, from synchronous code."""
         return run_blocking(self.aget_next_action(state))
 
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
@@ -166,7 +166,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def _perform_core_reasoning(
         self, state: ConversationState, caller: Caller
     ) -> tuple[ReasoningOutput, HistorySummary | None]:
-        """Unified reasoning about tools and continuation, and a summary of the history that was made for it, if any."""
+        """Return what the model decides about tools and continuation, and a summary of the history that was made for it, if any."""
         entries = state.conversation_history
         summary = None
         if self.options.history_as == "messages":

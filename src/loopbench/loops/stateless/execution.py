@@ -135,14 +135,14 @@ class ToolExecution:
     # --- hooks: none calls a model ---
 
     def _validate_tool_call(self, tool_call: ToolCall) -> Any:
-        """Whether a call may run."""
+        """Return whether a call may run."""
         return True
 
     def _log_validation_failure(self, tool_call: ToolCall) -> Any:
         logger.info("call of %s refused by validation", tool_call.tool_name)
 
     def _search_satisfied(self, result: ToolResult) -> Any:
-        """Whether a search's result says that something was found (row B0-25)."""
+        """Return whether a search's result says that something was found (row B0-25)."""
         text = str(result.get("result", "")).lower()
         return "found" in text and not _NOT_FOUND.search(text)
 

@@ -25,7 +25,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         self.formatter = dspy.ChainOfThought(FormatDetailedResponse) if style_guide == "detailed" else dspy.Predict(FormatResponse)
 
     def forward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
-        """`aforward` from synchronous code."""
+        """Do what `aforward` does, from synchronous code."""
         return run_blocking(self.aforward(raw_response, user_query, state, confidence))
 
     async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:

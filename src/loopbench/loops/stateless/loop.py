@@ -76,13 +76,13 @@ class Stateless(ToolSettings, RunsSync):
 
     def __post_init__(self) -> None:
         check_choice("response_style", self.response_style, ("concise", "detailed", None))
-        ours, _ = self.agent_options, self.manager_options  # both check themselves
+        agent_options, _ = self.agent_options, self.manager_options  # both are checked when they are made
         if self.program is not None:
-            theirs = _agent_of(self).options
+            program_options = _agent_of(self).options
             for item in fields(AgentOptions):
-                mine, its = getattr(ours, item.name), getattr(theirs, item.name)
-                if mine != its:
-                    raise ValueError(f"{item.name} must be {its!r} as in the program, not {mine!r}")
+                given, right = getattr(agent_options, item.name), getattr(program_options, item.name)
+                if given != right:
+                    raise ValueError(f"{item.name} must be {right!r} as in the program, not {given!r}")
 
     @property
     def agent_options(self) -> AgentOptions:
@@ -209,7 +209,7 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
         return run_here(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
-        """A dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
+        """Return a dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
         loop = replace(self.config, program=self)
         outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor(), ANSWERS_ONLY)
         return dspy.Prediction(

@@ -86,7 +86,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         iteration_count: int,
         max_iterations: int | None = None,
     ) -> Any:
-        """`aforward` from synchronous code."""
+        """Do what `aforward` does, from synchronous code."""
         return run_blocking(
             self.aforward(user_query, conversation_history, last_tool_results, available_tools, iteration_count, max_iterations)
         )
@@ -100,7 +100,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         iteration_count: int,
         max_iterations: int | None = None,
     ) -> Any:
-        """A dspy.Prediction of `reasoning_output`, from the model that DSPy is configured with; a long history is summarised."""
+        """Return a dspy.Prediction of `reasoning_output`, by the model that DSPy is configured with; summarise a long history."""
         caller = Caller()
         history, _ = await self.condense(user_query, conversation_history, None, caller)
         told = self.max_iterations if max_iterations is None else max_iterations

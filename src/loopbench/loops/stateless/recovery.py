@@ -34,13 +34,13 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
     def forward(
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
     ) -> ErrorRecoveryStrategy:
-        """`aforward` from synchronous code."""
+        """Do what `aforward` does, from synchronous code."""
         return run_blocking(self.aforward(error_info, context, available_tools))
 
     async def aforward(
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
     ) -> ErrorRecoveryStrategy:
-        """Recovery strategy for a tool error, from the model that DSPy is configured with."""
+        """Return the recovery strategy for a tool error, from the model that DSPy is configured with."""
         return await self.plan(error_info, context, available_tools, Caller())
 
     async def plan(

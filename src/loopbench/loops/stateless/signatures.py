@@ -188,7 +188,7 @@ class DecideCodec(CheckedCodec):
         return Answer(output.continuation_reasoning, output.final_response, output.confidence)
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """One call or an answer; confidence has one of a few values, as a model may write digits for ever."""
+        """Return a grammar of one call or an answer; confidence has one of a few values, as a model may write digits for ever."""
         return Grammar(tuple(self.sections({"reasoning_output": output}) for output in (*map(_calling, tools), _answering())))
 
     def check(self, fields: Fields) -> None:
