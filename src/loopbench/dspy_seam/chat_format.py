@@ -270,11 +270,11 @@ class SignatureCodec(ABC):
         """
         return Grammar((self.sections({}),))
 
-    def sections(self, known: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
-        """Return the parts of a reply. `known`: what a field holds, where its type does not say it."""
+    def sections(self, contents: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
+        """Return the parts of a reply. `contents`: what a field holds, where its type does not say it."""
         parts: list[GrammarPart] = []
         for name, annotation in outputs_of(self.signature).items():
-            parts += [f"[[ ## {name} ## ]]\n", known.get(name) or _part(annotation), "\n\n"]
+            parts += [f"[[ ## {name} ## ]]\n", contents.get(name) or _part(annotation), "\n\n"]
         return (*parts, "[[ ## completed ## ]]")
 
     def parse(self, reply: Reply) -> Move:

@@ -120,11 +120,11 @@ class AnnouncingModel(WrappedModel):
         return self.model.stream(self._announced(request))
 
     def _announced(self, request: Request) -> Request:
-        told = announcement(self.label)
+        announced = announcement(self.label)
         first = request.messages[0] if request.messages else None
         if first is None or first.role != "system":
-            return replace(request, messages=(Message("system", told), *request.messages))
-        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{told}"), *request.messages[1:]))
+            return replace(request, messages=(Message("system", announced), *request.messages))
+        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{announced}"), *request.messages[1:]))
 
 
 class MarkedToolbox(ToolboxAround):

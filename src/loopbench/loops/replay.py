@@ -74,11 +74,11 @@ class Replay:
         if not recorded:
             return None
         if recorded[0]["request"] != digest(request.as_dict()):
-            told = (
+            problem = (
                 f"a request of role {request.role.value} is not the one that was recorded: the loop, its prompts, the tools or the "
                 "query have changed since; begin a new run, with what was said as its history"
             )
-            raise self._failure.stopped_by(ResumeError(told))
+            raise self._failure.stopped_by(ResumeError(problem))
         entry = recorded.popleft()
         self._left -= 1
         if entry["kind"] == "failure":

@@ -96,11 +96,11 @@ def plain(text: str) -> str:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    digits = found[1] or found[2]
+def _unescaped(escape: re.Match[str]) -> str:
+    digits = escape[1] or escape[2]
     if digits:
         return chr(int(digits, 16))
-    return " " if found[3] else (found[4] or "")
+    return " " if escape[3] else (escape[4] or "")
 
 
 def bare(text: str) -> str:

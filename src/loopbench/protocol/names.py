@@ -172,23 +172,23 @@ MIN_PART = 3
 """Characters of a part that tells which name is meant."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, known_names: Iterable[str]) -> str:
     """Return a question after the known name that is most like a mistyped one; empty if none is like it."""
-    found = most_like(name, known)
+    found = most_like(name, known_names)
     return "" if found is None else f"did you mean {found!r}?"
 
 
-def most_like(name: str, known: Iterable[str]) -> str | None:
+def most_like(name: str, known_names: Iterable[str]) -> str | None:
     """Return the known name that is most like a mistyped one, in any case; None if none is like it."""
-    folded = {item.casefold(): item for item in known}
+    folded = {item.casefold(): item for item in known_names}
     typed = name.casefold()
     alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
     return folded[alike[0]] if alike else None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return a hint: the nearest known name, and the names that there are, or of many the first."""
-    listed = list(known)
+    listed = list(known_names)
     asked = near(name, listed)
     return f"{f'{asked} ' if asked else ''}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
 

@@ -85,13 +85,13 @@ _MARK_CHARS = 15
 
 
 def _with_sightings(
-    known: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
+    earlier: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
 ) -> Sightings:
     """Return the known sightings and, in lists of their own, those of further marks.
 
     `end_before`: where the mark before these ends.
     """
-    by_call = dict(known)
+    by_call = dict(earlier)
     paired = set(closed.values())
     for place, mark in enumerate(marks):
         side: Side

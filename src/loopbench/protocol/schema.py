@@ -56,11 +56,11 @@ class Arguments:
         parameters, hints = _unpacked(_parameters(function), _type_hints(function))
         read = tuple((parameter, hints.get(parameter.name, Any)) for parameter in parameters)
         try:
-            said = repr([(type(parameter.default), parameter, hint) for parameter, hint in read])
+            in_words = repr([(type(parameter.default), parameter, hint) for parameter, hint in read])
             hash(read)
         except Exception:  # a default that may change, or whose own methods raise
             return _read(tool, read)
-        known = _read_once(tool, read, said)
+        known = _read_once(tool, read, in_words)
         return replace(known, parameters=parameters, json_schema=deepcopy(known.json_schema))
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -232,11 +232,11 @@ def _unpacked(
     key_hints: dict[str, Any] = {}
     unpacked = list(parameters[:-1])
     for name, hint in get_type_hints(fields, include_extras=True).items():
-        said = get_origin(hint)  # of a string annotation the class itself does not know it
-        is_needed = said is Required or (name in fields.__required_keys__ and said is not NotRequired)
+        marker = get_origin(hint)  # of a string annotation the class itself does not know it
+        is_needed = marker is Required or (name in fields.__required_keys__ and marker is not NotRequired)
         default = inspect.Parameter.empty if is_needed else _NOT_GIVEN
         unpacked.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
-        key_hints[name] = get_args(hint)[0] if said in (NotRequired, Required) else hint
+        key_hints[name] = get_args(hint)[0] if marker in (NotRequired, Required) else hint
     return tuple(unpacked), {**hints, **key_hints}
 
 

@@ -59,14 +59,14 @@ class ObjectCodec:
         """Return the reply that a model would write for a move; the scripted model speaks through this."""
         if isinstance(move, Act) and len(move.calls) == 1:
             call = move.calls[0]
-            made: dict[str, Any] = {"thought": move.thought, "tool": call.name, "arguments": call.arguments}
+            data: dict[str, Any] = {"thought": move.thought, "tool": call.name, "arguments": call.arguments}
         elif isinstance(move, Answer) and move.confidence is None:
-            made = {"thought": move.thought, "answer": move.value}
+            data = {"thought": move.thought, "answer": move.value}
         else:
             raise Inexpressible(f"the {type(move).__name__} is neither one call nor an answer without confidence")
         try:
-            text = json.dumps(made, allow_nan=False)
-            if json.loads(text) == made:
+            text = json.dumps(data, allow_nan=False)
+            if json.loads(text) == data:
                 return Reply(text)
         except (TypeError, ValueError, RecursionError):
             pass

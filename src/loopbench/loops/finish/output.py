@@ -231,11 +231,11 @@ def _read(text: str, options: list[Mapping[str, Any]]) -> Any:
                 return allowed
         if option.get("type") in _FORMS:
             try:
-                found = json.loads(text.strip().lower())
+                value = json.loads(text.strip().lower())
             except (ValueError, RecursionError):
                 continue
-            if isinstance(found, _FORMS[option["type"]]) and isinstance(found, bool) is (option["type"] == "boolean"):
-                return found
+            if isinstance(value, _FORMS[option["type"]]) and isinstance(value, bool) is (option["type"] == "boolean"):
+                return value
     return text
 
 

@@ -91,11 +91,11 @@ def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[
     A value that may still grow must keep its form: half a date is not a date, half a text is a text.
     """
     try:
-        made = adapter.validate_python(value)
-        kept = is_complete or adapter.dump_python(made, by_alias=True, exclude_unset=True, warnings=False) == value
+        typed = adapter.validate_python(value)
+        kept = is_complete or adapter.dump_python(typed, by_alias=True, exclude_unset=True, warnings=False) == value
     except Exception:  # a type of the user's may raise anything
         return False, None
-    return kept, made if kept else None
+    return kept, typed if kept else None
 
 
 @lru_cache(maxsize=256)

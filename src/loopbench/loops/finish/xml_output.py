@@ -181,11 +181,11 @@ def _property_names(schema: Any) -> Iterator[str]:
 def _without_cdata(text: str) -> str:
     """Return the text with CDATA sections escaped; a section that is never closed is text already."""
     opening, closing = "<![CDATA[", "]]>"
-    made, position = [], 0
+    pieces, position = [], 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
-        made += [text[position:start], _escape_with_ends(text[start + len(opening) : end])]
+        pieces += [text[position:start], _escape_with_ends(text[start + len(opening) : end])]
         position = end + len(closing)
-    return "".join((*made, text[position:]))
+    return "".join((*pieces, text[position:]))
 
 
 def _object(part: XmlPart, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:

@@ -160,11 +160,11 @@ def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> li
         scopes.append(scope)
     tasks = []
     for task, scope in zip(planned, scopes, strict=True):
-        known = [name for name in dict.fromkeys(task.depends_on) if name in taken]
+        dependencies = [name for name in dict.fromkeys(task.depends_on) if name in taken]
         for name in task.depends_on:
             if name not in taken:
                 observer.note("unknown_dependency", task=task.id, depends_on=name)
-        depends_on = [f"r{number}.{name}" for name in known]
+        depends_on = [f"r{number}.{name}" for name in dependencies]
         tasks.append(
             PhaseTask(f"r{number}.{scope}", task.description, taskType=TaskType(task.kind), dependsOn=depends_on, scope=scope)
         )
@@ -173,11 +173,11 @@ def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> li
 
 def unused(name: str, taken: set[str]) -> str:
     """Return the name, or the name with the first number that makes it new."""
-    made, number = name, 1
-    while made in taken:
+    unused_name, number = name, 1
+    while unused_name in taken:
         number += 1
-        made = f"{name}#{number}"
-    return made
+        unused_name = f"{name}#{number}"
+    return unused_name
 
 
 def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:

@@ -130,11 +130,11 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictor = self.output_validator
         codec = validate_codec(predictor.signature)
         try:
-            said = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=as_json(output.model_dump()))
+            fields = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=as_json(output.model_dump()))
         except WireError as error:
             logger.info("the validator's reply cannot be read: %s", error)
             return
-        observer.note("validation", is_valid=said["is_valid"], issues=said["validation_issues"])
+        observer.note("validation", is_valid=fields["is_valid"], issues=fields["validation_issues"])
 
     async def summarized_history(
         self, user_query: str, entries: Sequence[ConversationEntry], stored: HistorySummary | None, caller: Caller
