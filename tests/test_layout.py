@@ -172,25 +172,6 @@ def test_every_module_says_what_it_is() -> None:
     assert not [below(path) for path in MODULES if not ast.get_docstring(parsed(path))]
 
 
-def careless_calls(tree: ast.AST) -> set[str]:
-    """Calls that run text as code, and imports of what does so when it reads data."""
-    found = set()
-    for node in nodes_of(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
-            found.add(node.func.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            name = f"{node.value.id}.{node.attr}"
-            if name in ("yaml.load", "yaml.unsafe_load", "yaml.full_load", "builtins.eval", "builtins.exec"):
-                found.add(name)
-    reached = {name.partition(".")[0] for name in imported(tree, "loopbench.x", is_package=False)}
-    return found | (reached & {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"})
-
-
-def test_careless_calls_are_found() -> None:
-    code = "import pickle\nfrom dill import loads\neval('1')\nexec('1')\nyaml.load(x)\nmodel.eval()\nyaml.safe_load(x)\n"
-    assert careless_calls(ast.parse(code)) == {"pickle", "dill", "eval", "exec", "yaml.load"}
-
-
 TRACE_KEYS = frozenset({"event", "same", "failed_attempts", "wire_error", "move"})
 """Fields of a trace that nothing else has."""
 OTHERS_KEYS = frozenset({"experiments/import_runs/formats/inspect_log.py", "experiments/trace_formats/inspect_transcript.py"})
@@ -221,15 +202,6 @@ def test_keys_are_seen_however_they_are_read() -> None:
 def test_only_its_own_module_reads_a_trace_by_its_keys() -> None:
     reading = {below(path) for path in MODULES if keys_read(parsed(path)) & TRACE_KEYS}
     assert reading - OTHERS_KEYS == {"metrics/trace.py"}
-
-
-WRITERS_OF_FUNCTIONS = frozenset({"programs/outside/typed_functions.py"})
-"""Files that write functions from schemas: every name in their text is checked, and every value is a literal."""
-
-
-def test_no_text_is_run_as_code() -> None:
-    found = {below(path): calls for path in MODULES if (calls := careless_calls(parsed(path)))}
-    assert found == {name: {"exec"} for name in WRITERS_OF_FUNCTIONS}
 
 
 @pytest.mark.parametrize("name", DOORS)

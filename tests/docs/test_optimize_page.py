@@ -112,4 +112,4 @@ def test_every_design_has_its_predictors() -> None:
 def test_what_makes_a_loop_optimizable_stands_in_the_one_that_is_written_for_a_start() -> None:
     template = {line.strip() for line in (ROOT / "src/loopbench/checks/loop/template_loop.py").read_text("utf-8").splitlines()}
     own = [line.strip() for line in block("class MyLoop").splitlines() if line.strip()]
-    assert [line for line in own if line not in template] == ["class MyLoop:", own[1], "..."]
+    assert [line for line in own if line not in template] == ["class MyLoop(TakesProgram):", own[1], "..."]

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.pages import block, write_block
 from loopbench.checks.suite import CHECKS
-from loopbench.checks.suite.reference_agents import ORACLE, Passed, ReferenceAgent, baselines, bench, passed, trial
+from loopbench.checks.suite.reference_agents import ORACLE, BaselineResult, ReferenceAgent, baselines, bench, passed, trial
 from loopbench.cli.catalogue.suites import median_plan
 from loopbench.datasets.task import Suite
 from loopbench.protocol import run_sync
@@ -53,7 +53,7 @@ def agents(name: str) -> tuple[ReferenceAgent, ...]:
     return (ORACLE, *baselines(suite(name).tasks))
 
 
-async def _shares(name: str, every: int) -> list[Passed]:
+async def _shares(name: str, every: int) -> list[BaselineResult]:
     tasks = suite(name).tasks[::every]
     setting = bench(suite(name), tasks)
     return [passed(agent, [(await trial(agent, task, setting)).record for task in tasks]) for agent in agents(name)]

@@ -11,7 +11,8 @@ import pytest
 from loopbench.loops.bare import NOT_TAKEN, Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import REJECTED, Resumable
+from loopbench.loops.replayed_toolbox import REJECTED
+from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, NativeCall, Outcome, Query, Reply, StopReason, Toolbox

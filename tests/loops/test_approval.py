@@ -14,7 +14,8 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.replay import Replay
-from loopbench.loops.resumable import EDITED, REJECTED, Resumable
+from loopbench.loops.replayed_toolbox import EDITED, REJECTED
+from loopbench.loops.resumable import Resumable
 from loopbench.loops.run_failure import RunFailure
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel

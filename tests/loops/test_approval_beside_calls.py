@@ -17,7 +17,8 @@ from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
-from loopbench.loops.resumable import BESIDE, EARLIER, Resumable
+from loopbench.loops.replayed_toolbox import BESIDE, EARLIER
+from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import (

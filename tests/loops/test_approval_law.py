@@ -22,7 +22,8 @@ from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint, PendingCall
 from loopbench.loops.checkpoint_file import CheckpointFile
 from loopbench.loops.finish import Finish
 from loopbench.loops.replay import UNSETTLED
-from loopbench.loops.resumable import CHANGED, CONVERTED, CUT_OFF, Resumable
+from loopbench.loops.replayed_toolbox import CHANGED, CONVERTED, CUT_OFF
+from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, NativeCall, Observer, Query, Reply, RunEvent, Toolbox, ToolCall
 from loopbench.protocol.events import ApprovalDecided, EventOf, LoopNote, ToolStarted

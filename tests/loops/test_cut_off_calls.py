@@ -11,7 +11,8 @@ import pytest
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
-from loopbench.loops.resumable import CUT_OFF, Resumable
+from loopbench.loops.replayed_toolbox import CUT_OFF
+from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop, Observer, Outcome, Query, StopRun, Toolbox, ToolCall
 from loopbench.protocol.digest import digest

@@ -32,8 +32,8 @@ from loopbench.loops import (
     Toolbox,
     ToolCall,
 )
-from loopbench.loops.equal_calls import equal_calls, likeness, likenesses
-from loopbench.loops.resumable import BESIDE, EARLIER, MADE
+from loopbench.loops.equal_calls import equal_calls, equality_key, equality_keys
+from loopbench.loops.replayed_toolbox import BESIDE, EARLIER, MADE
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Act, Answer, Loop
 
@@ -97,22 +97,24 @@ def test_respellings_of_equal_arguments_are_equal_calls_and_others_are_not(name:
     def drawn(value: int) -> str:
         arguments: dict[str, Any] = {"value": data.draw(st.sampled_from(ways))(value)}
         default = data.draw(st.sampled_from([{}, {"currency": "EUR"}]))
-        return likeness(ToolCall("pay", {**default, **arguments}), tools)
+        return equality_key(ToolCall("pay", {**default, **arguments}), tools)
 
     assert (drawn(one) == drawn(other)) == (one == other)
-    assert drawn(one) != likeness(ToolCall("pay", {"value": ways[0](one), "currency": "USD"}), tools)
+    assert drawn(one) != equality_key(ToolCall("pay", {"value": ways[0](one), "currency": "USD"}), tools)
 
 
 def test_what_cannot_be_converted_is_compared_as_it_was_written() -> None:
     tools = paying(int)
-    many, more = (likeness(ToolCall("pay", {"value": value}), tools) for value in (["many"], ["more"]))
+    many, more = (equality_key(ToolCall("pay", {"value": value}), tools) for value in (["many"], ["more"]))
     assert many != more
-    assert many == likeness(ToolCall("pay", {"value": ["many"]}), tools)
+    assert many == equality_key(ToolCall("pay", {"value": ["many"]}), tools)
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
-    assert likeness(ToolCall("pay", {"value": deep}), paying(Any)) == likeness(ToolCall("pay", {"value": deep}), paying(Any))
-    assert likeness(ToolCall("none", {"a": True}), tools) != likeness(ToolCall("none", {"a": 1}), tools)
+    assert equality_key(ToolCall("pay", {"value": deep}), paying(Any)) == equality_key(
+        ToolCall("pay", {"value": deep}), paying(Any)
+    )
+    assert equality_key(ToolCall("none", {"a": True}), tools) != equality_key(ToolCall("none", {"a": 1}), tools)
 
 
 class Bank:
@@ -221,7 +223,7 @@ def test_a_result_that_a_person_gave_is_that_of_the_call_which_was_shown() -> No
     checkpoint.answer(first, "paid by hand")
     assert bank.run(Bare(), checkpoint, {"cents": "4200"}) == MADE.format(id=first.id, result="paid by hand")
     again = ToolCall("refund", checkpoint.pending[0].call.arguments, "refund-x-1")
-    found = equal_calls(checkpoint.entries, "refund-x-1", likenesses(again, Toolbox([bank.refund])))
+    found = equal_calls(checkpoint.entries, "refund-x-1", equality_keys(again, Toolbox([bank.refund])))
     assert [(one.is_answered, one.waits) for one in found] == [(True, False), (False, True)]
 
 

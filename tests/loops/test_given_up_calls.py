@@ -9,7 +9,8 @@ import pytest
 
 from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.finish import Finish
-from loopbench.loops.resumable import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED, Resumable
+from loopbench.loops.replayed_toolbox import BEGUN, EARLIER, GIVEN_UP, MADE, RAISED, REJECTED
+from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Observer, Outcome, Query, RunEvent, Tool, Toolbox, ToolCall
 from loopbench.protocol.events import ToolFinished

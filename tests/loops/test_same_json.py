@@ -14,7 +14,8 @@ from loopbench.loops.checkpoint import ApprovalRequired, Checkpoint
 from loopbench.loops.checkpoint_entries import same_json
 from loopbench.loops.finish import Finish
 from loopbench.loops.phased import Phased
-from loopbench.loops.resumable import CONVERTED, Resumable
+from loopbench.loops.replayed_toolbox import CONVERTED
+from loopbench.loops.resumable import Resumable
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Loop, Query, Toolbox, ToolCall
 

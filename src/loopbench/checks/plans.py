@@ -74,7 +74,7 @@ class PlanFindings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadTask:
     """A task of a file, and whether its plan gives an answer of its own; otherwise the plan has the right answer of the row."""
 
     task: Task
@@ -88,22 +88,22 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     """
     table = TABLES.get(path.suffix.lower())
     tasks: list[Task] = []
-    sound: dict[str, _Read] = {}
+    sound: dict[str, _ReadTask] = {}
     problems: list[str] = []
-    for where, found in _single(path) if table is None else _rows(table(path), tools):
-        if isinstance(found, _Read):
-            tasks.append(found.task)
-            texts = list(_problems(found.task, tools))
-            if not texts and found.task.plan is not None:
-                sound[where] = found
+    for where, task_or_problem in _single(path) if table is None else _rows(table(path), tools):
+        if isinstance(task_or_problem, _ReadTask):
+            tasks.append(task_or_problem.task)
+            texts = list(_problems(task_or_problem.task, tools))
+            if not texts and task_or_problem.task.plan is not None:
+                sound[where] = task_or_problem
         else:
-            texts = [found]
+            texts = [task_or_problem]
         problems += [f"{where}: {text}" for text in texts]
-    read = PlanFindings(tuple(tasks), tuple(problems), carried_out=run_tools and tools is not None, is_alone=table is None)
-    return asyncio.run(_carried_out(read, sound, tools or NO_TOOLS)) if read.carried_out and sound else read
+    findings = PlanFindings(tuple(tasks), tuple(problems), carried_out=run_tools and tools is not None, is_alone=table is None)
+    return asyncio.run(_carried_out(findings, sound, tools or NO_TOOLS)) if findings.carried_out and sound else findings
 
 
-def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _Read | str]]:
+def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _ReadTask | str]]:
     """Yield the place of each row, and its task or what is wrong with it. What is not even a row ends the file."""
     reader = RowReader(table, Columns({}), table.name, tools or NO_TOOLS)
     rows = enumerate(table.rows())
@@ -118,14 +118,14 @@ def _rows(table: RowTable, tools: OwnTools | None) -> Iterator[tuple[str, _Read 
         where = reader.at(number)
         try:
             task = reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
-            yield where, _Read(task, reader.answers_itself(cells))
+            yield where, _ReadTask(task, reader.answers_itself(cells))
         except ValueError as error:
             yield where, str(error).removeprefix(f"{where}, ").removeprefix(f"{where}: ")
         except RecursionError:
             yield where, "it is nested too deep"
 
 
-def _single(path: Path) -> Iterator[tuple[str, _Read | str]]:
+def _single(path: Path) -> Iterator[tuple[str, _ReadTask | str]]:
     """Yield the one task of a file that holds a plan alone, or what is wrong with the plan."""
     with path.open("rb") as file:
         data = file.read(MAX_PLAN_BYTES + 1)
@@ -145,7 +145,7 @@ def _single(path: Path) -> Iterator[tuple[str, _Read | str]]:
         yield str(path), "there is no call in it"
         return
     task = Task(id=path.stem, query=Query(path.stem), expected=plan.answer, scorer="exact", plan=plan)
-    yield str(path), _Read(task, answers_itself=True)
+    yield str(path), _ReadTask(task, answers_itself=True)
 
 
 def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
@@ -169,23 +169,23 @@ def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
         environment.close()
 
 
-async def _carried_out(found: PlanFindings, sound: Mapping[str, _Read], tools: OwnTools) -> PlanFindings:
+async def _carried_out(findings: PlanFindings, sound: Mapping[str, _ReadTask], tools: OwnTools) -> PlanFindings:
     """Carry out every plan in a fresh environment, and add what came out. `sound`: tasks with plans, by their place."""
     tasks = tuple(read.task for read in sound.values())
     suite = Suite("plans", "", tasks, tools.open)
-    if found.is_alone:
-        return await _alone(found, next(iter(sound)), suite)
-    setting, problems, yielded = bench(suite, tasks), list(found.problems), 0
+    if findings.is_alone:
+        return await _alone(findings, next(iter(sound)), suite)
+    setting, problems, yielded = bench(suite, tasks), list(findings.problems), 0
     for where, read in sound.items():
         oracle = Oracle(read.task)
         finished = await trial(_watched(oracle), read.task, setting)
         if finished.record.status != "scored" or not finished.record.is_solved:
             problems.append(f"{where}: {why_it_failed(read.task, finished)}")
-        elif _yields(read.task, oracle.made):
+        elif _yields(read.task, oracle.replayed):
             yielded += not _refers(read.task)
-        elif problem := _unlike(read, oracle.made):
+        elif problem := _unlike(read, oracle.replayed):
             problems.append(f"{where}: {problem}")
-    return replace(found, problems=tuple(problems), yielded=yielded)
+    return replace(findings, problems=tuple(problems), yielded=yielded)
 
 
 def _watched(oracle: Oracle) -> ReferenceAgent:
@@ -193,36 +193,38 @@ def _watched(oracle: Oracle) -> ReferenceAgent:
     return replace(ORACLE, loop=lambda _: oracle)
 
 
-async def _alone(found: PlanFindings, where: str, suite: Suite) -> PlanFindings:
+async def _alone(findings: PlanFindings, where: str, suite: Suite) -> PlanFindings:
     """Carry out the plan of a file that has no right answer to hold the plan's against."""
     (task,) = suite.tasks
     try:
-        made = await replay(task, suite)
-        return replace(found, answer=planned_answer(task, made))
+        calls = await replay(task, suite)
+        return replace(findings, answer=planned_answer(task, calls))
     except ValueError as error:
-        return replace(found, problems=(*found.problems, f"{where}: {error}"))
+        return replace(findings, problems=(*findings.problems, f"{where}: {error}"))
 
 
 def _refers(task: Task) -> bool:
     return task.plan is not None and task.plan.is_referring
 
 
-def _yields(task: Task, made: Sequence[Replayed]) -> bool:
+def _yields(task: Task, calls: Sequence[Replayed]) -> bool:
     """Return whether the right answer is the result of a call or a part of it, or stands in a result as a word of a text."""
-    if compares(task) and is_given(task, made):
+    if compares(task) and is_given(task, calls):
         return True
     answer = re.escape(render_value(task.expected).casefold())
     word = re.compile(rf"(?<!\w){answer}(?!\w)")
-    return any(isinstance(call.value, str) and bool(word.search(call.value.casefold())) for call in made if not call.failed)
+    return any(isinstance(call.value, str) and bool(word.search(call.value.casefold())) for call in calls if not call.failed)
 
 
-def _unlike(read: _Read, made: Sequence[Replayed]) -> str:
+def _unlike(read: _ReadTask, calls: Sequence[Replayed]) -> str:
     """Return in what the last result is not the right answer of a row whose plan gives none; empty if nothing can be compared."""
     task = read.task
-    gave = [call for call in made if not call.failed]
-    if read.answers_itself or not gave or is_by_construction(task) or not (states_its_answer(task) and compares(task)):
+    with_result = [call for call in calls if not call.failed]
+    if read.answers_itself or not with_result or is_by_construction(task) or not (states_its_answer(task) and compares(task)):
         return ""
-    got, expected = (cap(repr(value), MAX_SHOWN_CHARS) for value in (gave[-1].value, task.expected))
-    said = f"the plan has no `answer = …`, its last call {gave[-1].call_id!r} gives {got}, the row's right answer is {expected}"
+    got, expected = (cap(repr(value), MAX_SHOWN_CHARS) for value in (with_result[-1].value, task.expected))
+    problem = (
+        f"the plan has no `answer = …`, its last call {with_result[-1].call_id!r} gives {got}, the row's right answer is {expected}"
+    )
     way_out = f"mend one of them, or write `answer = {expected}` into the plan if no call is to give it"
-    return f"task {task.id!r}: {said} (scorer {task.scorer}); {way_out}"
+    return f"task {task.id!r}: {problem} (scorer {task.scorer}); {way_out}"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from loopbench.checks import suite as suite_checks
 from loopbench.checks.suite import Checked, SuiteFinding
-from loopbench.checks.suite.reference_agents import Passed
+from loopbench.checks.suite.reference_agents import BaselineResult
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
@@ -159,7 +159,7 @@ def _as_dict(name: str, found: Checked) -> dict[str, Any]:
     }
 
 
-def _baseline(passed: Passed) -> dict[str, Any]:
+def _baseline(passed: BaselineResult) -> dict[str, Any]:
     return {
         "agent": passed.baseline.name,
         "passes": None if passed.share is None else passed.share.as_dict(),

@@ -33,7 +33,7 @@ from .errors import model_error
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _RequestDetails:
     """What a predictor's request carries besides its messages."""
 
     codec: SignatureCodec
@@ -42,7 +42,7 @@ class _Asking:
     prompted: Prompted | None
 
 
-ASKED: ContextVar[_Asking | None] = ContextVar("loopbench_asked", default=None)
+CURRENT_REQUEST: ContextVar[_RequestDetails | None] = ContextVar("loopbench_asked", default=None)
 
 
 class ThroughPredictor:
@@ -118,7 +118,7 @@ def prompted_by(codec: SignatureCodec, fields: Mapping[str, Any]) -> Prompted | 
 
 async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Prediction:
     examples = len(_prefix(codec.signature, predictor.demos)) - 1
-    token = ASKED.set(_Asking(codec, scope, examples, prompted_by(codec, fields)))
+    token = CURRENT_REQUEST.set(_RequestDetails(codec, scope, examples, prompted_by(codec, fields)))
     try:
         with dspy.context(adapter=FORMAT):
             prediction = await predictor.acall(signature=codec.signature, **fields)
@@ -127,12 +127,12 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
     except LMError as error:
         raise model_error(error) from None
     finally:
-        ASKED.reset(token)
+        CURRENT_REQUEST.reset(token)
     return Prediction({name: prediction[name] for name in outputs_of(codec.signature)}, None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefix:
+class _RenderedPrefix:
     """The messages before the input: system message and demonstrations."""
 
     demos: tuple[Any, ...]
@@ -142,7 +142,7 @@ class _Prefix:
     messages: tuple[Message, ...]
 
 
-_PREFIXES: dict[tuple[Any, tuple[int, ...]], _Prefix] = {}
+_PREFIXES: dict[tuple[Any, tuple[int, ...]], _RenderedPrefix] = {}
 _MAX_PREFIXES = 64
 """A program under a teleprompter gets new ones with every call, each as large as its demonstrations."""
 
@@ -151,13 +151,13 @@ def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
     """Return system message and demonstrations, rendered once per program."""
     key = (signature, tuple(map(id, demos)))
     shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
-    known = _PREFIXES.get(key)
-    if known is None or known.shown != shown:
+    rendered = _PREFIXES.get(key)
+    if rendered is None or rendered.shown != shown:
         if len(_PREFIXES) >= _MAX_PREFIXES:
             _PREFIXES.clear()
         messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
-        known = _PREFIXES[key] = _Prefix(tuple(demos), copy.deepcopy(shown), messages)
-    return known.messages
+        rendered = _PREFIXES[key] = _RenderedPrefix(tuple(demos), copy.deepcopy(shown), messages)
+    return rendered.messages
 
 
 # --- DSPy's predictors as a program ---

@@ -147,24 +147,24 @@ def _nesting(text: str) -> int:
 def _read_sections(signature: Any, completion: str) -> Fields | None:
     """Return what ChatAdapter.parse returns for a reply that needs no repair; None for any other reply."""
     outputs = outputs_of(signature)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     name, lines = "", list[str]()
     for line in [*completion.splitlines(), "[[ ## completed ## ]]"]:
         header = field_header_pattern.match(line.strip()) if "[[ ##" in line else None
         if header is None:
             lines.append(line)
             continue
-        if name in outputs and name not in found:
-            found[name] = "\n".join(lines).strip()
+        if name in outputs and name not in texts:
+            texts[name] = "\n".join(lines).strip()
         name = header.group(1)
         rest = line[header.end() :].strip()  # of the line as it is, as DSPy has it
         lines = [rest] if rest else []
-    if len(found) != len(outputs):
+    if len(texts) != len(outputs):
         return None
     fields: Fields = {}
     for name, annotation in outputs.items():
         try:
-            fields[name] = _read_value(found[name], annotation)
+            fields[name] = _read_value(texts[name], annotation)
         except ValueError:
             return None
     return fields
@@ -270,11 +270,11 @@ class SignatureCodec(ABC):
         """
         return Grammar((self.sections({}),))
 
-    def sections(self, known: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
-        """Return the parts of a reply. `known`: what a field holds, where its type does not say it."""
+    def sections(self, contents: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
+        """Return the parts of a reply. `contents`: what a field holds, where its type does not say it."""
         parts: list[GrammarPart] = []
         for name, annotation in outputs_of(self.signature).items():
-            parts += [f"[[ ## {name} ## ]]\n", known.get(name) or _part(annotation), "\n\n"]
+            parts += [f"[[ ## {name} ## ]]\n", contents.get(name) or _part(annotation), "\n\n"]
         return (*parts, "[[ ## completed ## ]]")
 
     def parse(self, reply: Reply) -> Move:

@@ -91,17 +91,17 @@ class _Lm15Client(ABC):
     streams = True
 
     @abstractmethod
-    async def _door(self) -> _Door:
+    async def _connection(self) -> _LoopConnection:
         """Return what the client holds for the running event loop."""
 
     async def complete(self, request: Any) -> Any:
-        door = await self._door()
-        return await door.provider.complete(door.worded(request))
+        connection = await self._connection()
+        return await connection.provider.complete(connection.adapted(request))
 
     async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
-        door = await self._door()
-        checked = _checked(door.provider, door.worded(request))
-        async with aclosing(with_calls_apart(checked) if door.is_gemini else checked) as events:
+        connection = await self._connection()
+        checked = _checked(connection.provider, connection.adapted(request))
+        async with aclosing(with_calls_apart(checked) if connection.is_gemini else checked) as events:
             async for event in events:
                 yield event
 
@@ -115,43 +115,45 @@ class NativeClient(_Lm15Client):
         self.model = str(route.model)
         self._key = settings.get("api_key")
         self._url = settings.get("api_base") or settings.get("base_url")
-        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
+        self._connections: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
 
     async def aclose(self) -> None:
-        door = self._doors.pop(asyncio.get_running_loop(), None)
-        if door is not None:
-            await door.transport.aclose()
+        connection = self._connections.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection.transport.aclose()
 
-    async def _door(self) -> _Door:
+    async def _connection(self) -> _LoopConnection:
         loop = asyncio.get_running_loop()
-        door = self._doors.get(loop)
-        if door is None:
-            _forget_closed(self._doors)
-            door = self._doors[loop] = _Door(_transport(self._url), is_gemini=self.provider in GEMINI)
-        if door.provider is None:
-            async with door.opening:  # hundreds of trials begin at the same time
-                if door.provider is None:
-                    await self._open(door)
-        return door
+        connection = self._connections.get(loop)
+        if connection is None:
+            _forget_closed(self._connections)
+            connection = self._connections[loop] = _LoopConnection(_transport(self._url), is_gemini=self.provider in GEMINI)
+        if connection.provider is None:
+            async with connection.opening:  # hundreds of trials begin at the same time
+                if connection.provider is None:
+                    await self._open(connection)
+        return connection
 
-    async def _open(self, door: _Door) -> None:
+    async def _open(self, connection: _LoopConnection) -> None:
         config = lm15.RouterConfig(
             api_keys={self.provider: self._key} if self._key else None,
             base_urls={self.provider: self._url} if self._url else None,
-            transport=door.transport,
+            transport=connection.transport,
         )
         # Reads credentials, for a cloud over the network.
         provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
-        door.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
+        connection.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
         provider = _reading_incomplete(provider)
-        door.provider = replace(provider, compat=_OLDER_LIMIT) if door.is_own and self._takes_older_limit() else provider
+        connection.provider = (
+            replace(provider, compat=_OLDER_LIMIT) if connection.is_own and self._takes_older_limit() else provider
+        )
 
     def _takes_older_limit(self) -> bool:
         """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""
         return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
 
 
-class _ReadsIncomplete:
+class _IncompleteStreamReader:
     """lm15's reader of OpenAI's Responses, for streams that end incomplete too.
 
     It knows no end of a stream but `response.completed`, and takes one that was cut for its length for a broken connection. Why a
@@ -173,12 +175,12 @@ class _ReadsIncomplete:
 def _reading_incomplete(provider: Any) -> Any:
     """Return lm15's client of a provider; that of OpenAI's Responses reads streams that end incomplete."""
     if isinstance(provider, lm15.AsyncOpenAILM):
-        provider._inner = _ReadsIncomplete(provider._inner)
+        provider._inner = _IncompleteStreamReader(provider._inner)
     return provider
 
 
 @dataclass(slots=True)
-class _Door:
+class _LoopConnection:
     """What a client holds for one event loop."""
 
     transport: Any
@@ -188,7 +190,7 @@ class _Door:
     is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def worded(self, request: Any) -> Any:
+    def adapted(self, request: Any) -> Any:
         """Return the request as this server takes it."""
         if self.is_gemini:
             return with_json_schemas(request)
@@ -253,7 +255,7 @@ def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
         del held[loop]
 
 
-class _WithoutMcp(AsyncLiteLLMEngine):  # type: ignore[misc]  # DSPy's engines have no types
+class _EngineWithoutMcp(AsyncLiteLLMEngine):  # type: ignore[misc]  # DSPy's engines have no types
     """DSPy's engine for LiteLLM, without LiteLLM's gateway to MCP servers.
 
     Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
@@ -284,7 +286,7 @@ class LiteLLMClient:
     def __init__(self, lm: Any, settings: Mapping[str, Any]) -> None:
         self.model = str(lm.model)
         self.provider: str | None = self.model.partition("/")[0]
-        self._engine = _WithoutMcp(**settings)
+        self._engine = _EngineWithoutMcp(**settings)
 
     async def complete(self, request: Any) -> Any:
         return await self._engine.complete(request)
@@ -317,19 +319,21 @@ class LocalClient(_Lm15Client):
         self.model = model
         self.provider: str | None
         self.provider, self._speaks = _LOCAL[wire]
-        self._doors: dict[asyncio.AbstractEventLoop, _Door] = {}
+        self._connections: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
 
-    async def _door(self) -> _Door:
+    async def _connection(self) -> _LoopConnection:
         loop = asyncio.get_running_loop()
-        door = self._doors.get(loop)
-        if door is None:
+        connection = self._connections.get(loop)
+        if connection is None:
             transport = self.transports.get(loop)
             if transport is None:
                 _forget_closed(self.transports)
                 transport = self.transports[loop] = _transport(self.url)
             speaks = self._speaks(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
-            door = self._doors[loop] = _Door(transport, _reading_incomplete(speaks), is_gemini=self.provider in GEMINI)
-        return door
+            connection = self._connections[loop] = _LoopConnection(
+                transport, _reading_incomplete(speaks), is_gemini=self.provider in GEMINI
+            )
+        return connection
 
     async def aclose(self) -> None:
         """Close nothing: the connections are shared: see `close_local_clients`."""

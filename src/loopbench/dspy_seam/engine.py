@@ -13,7 +13,7 @@ from dspy import lm15
 from loopbench.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec
 from loopbench.protocol.threads import run_blocking
 
-from .asking import ASKED
+from .asking import CURRENT_REQUEST
 from .wire import LM15_FINISH, arguments_object
 
 
@@ -21,7 +21,7 @@ def lm_of(model: Model) -> Any:
     """Return a `dspy.LM` that asks `model`, without cache and retries. DSPy keeps a history unless `disable_history` is set."""
     return dspy.LM(
         f"loopbench/{model.name.replace('/', '-')}",
-        engine=_Engine(model),
+        engine=_SyncEngine(model),
         async_engine=_AsyncEngine(model),
         cache=False,
         num_retries=0,
@@ -29,6 +29,8 @@ def lm_of(model: Model) -> Any:
 
 
 class _AsyncEngine:
+    """DSPy's asynchronous engine over a Model."""
+
     supports_function_calling = True
     supports_reasoning = False
     supports_response_schema = False
@@ -45,7 +47,9 @@ class _AsyncEngine:
         return _response_of(reply, request.model)
 
 
-class _Engine(_AsyncEngine):
+class _SyncEngine(_AsyncEngine):
+    """The same for DSPy's synchronous calls, whose caller waits."""
+
     def complete(self, request: Any) -> Any:
         return run_blocking(super().complete(request))
 
@@ -62,12 +66,14 @@ def _request_of(request: Any) -> Request:
     sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
     choice = config.tool_choice
     several = choice is None or choice.parallel is not False
-    made = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
-    asked = ASKED.get()
-    if asked is None:
-        return made
-    codec = asked.codec
-    return replace(made, role=codec.role, scope=asked.scope, codec=codec, examples=asked.examples, prompted=asked.prompted)
+    converted = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
+    details = CURRENT_REQUEST.get()
+    if details is None:
+        return converted
+    codec = details.codec
+    return replace(
+        converted, role=codec.role, scope=details.scope, codec=codec, examples=details.examples, prompted=details.prompted
+    )
 
 
 def _choice_of(choice: Any) -> str | None:

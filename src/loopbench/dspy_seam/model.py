@@ -86,8 +86,8 @@ class Lm15Model:
         except Exception as error:
             if calls := malformed_calls(error):
                 return Reply("", calls, finish_reason="tool_calls")
-            told = self._told(error)
-        raise told  # outside of the handler, which would set a context
+            failure = self._as_our_error(error)
+        raise failure  # outside of the handler, which would set a context
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Yield the reply in pieces. Closing the stream early closes the connection. Raises what `complete` raises."""
@@ -108,9 +108,9 @@ class Lm15Model:
             yield Chunk(reply=self._reply(whole.response(), Streamed("".join(texts), _streamed_calls(whole))))
             return
         except Exception as error:
-            calls, told = malformed_calls(error), self._told(error)
+            calls, failure = malformed_calls(error), self._as_our_error(error)
         if not calls:
-            raise told
+            raise failure
         yield Chunk(reply=Reply("".join(texts), calls, finish_reason="tool_calls"))
 
     async def aclose(self) -> None:
@@ -121,10 +121,10 @@ class Lm15Model:
         try:
             return lm15_request(request, self.client.model, self.extensions and self.extensions(request))
         except (TypeError, ValueError) as error:
-            told = _not_sent(error)
-        raise told
+            failure = _not_sent(error)
+        raise failure
 
-    def _told(self, error: Exception) -> Exception:
+    def _as_our_error(self, error: Exception) -> Exception:
         """Return whatever a client raises as one of our errors."""
         if not isinstance(error, ModelError) and (missing := missing_module(error)) is not None:
             return missing
@@ -138,8 +138,8 @@ class Lm15Model:
             case UnicodeEncodeError():
                 return _not_sent(error)
         # An undocumented form of a body fails anywhere in lm15's readers.
-        said = " ".join(redact(f"{type(error).__name__}: {error}").split())
-        return ProviderError(f"the reply cannot be read: {said}", "server")
+        message = " ".join(redact(f"{type(error).__name__}: {error}").split())
+        return ProviderError(f"the reply cannot be read: {message}", "server")
 
     def _reply(self, response: Any, streamed: Streamed | None = None) -> Reply:
         reply = reply_of(response, self.client.provider, streamed)

@@ -85,7 +85,7 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         super().__init__()
         if not isinstance(loop, Optimizable):
             raise ValueError(f"loop {loop.name}: its prompts cannot be changed: it has no predictors and with_predictors")
-        self._shared = _Shared(loop, runner or _Alone(Toolbox(tools), schema))
+        self._shared = _SharedParts(loop, runner or _RunnerOverTools(Toolbox(tools), schema))
         for name, prompt in loop.predictors.items():
             predictor = dspy.Predict(_signature(name, prompt))
             predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
@@ -94,8 +94,8 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     @property
     def program(self) -> Program:
         """The predictors' state as it is now."""
-        own = cast(Optimizable, self._shared.loop).predictors
-        return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in own.items()}
+        predictors = cast(Optimizable, self._shared.loop).predictors
+        return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
 
     def forward(self, **inputs: Any) -> Any:
         """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
@@ -114,17 +114,17 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
+class _SharedParts:
     """What all copies of a program have in common."""
 
     loop: Loop
     runner: Runner
 
-    def __deepcopy__(self, memo: object) -> _Shared:
+    def __deepcopy__(self, memo: object) -> _SharedParts:
         return self
 
 
-class _Alone:
+class _RunnerOverTools:
     """Runs a loop over tools of its own, asking the LM that DSPy is configured with."""
 
     def __init__(self, tools: Toolbox, schema: Any) -> None:
@@ -137,12 +137,12 @@ class _Alone:
             raise ValueError("no LM is configured: dspy.configure(lm=...)")
         if "query" not in inputs:
             raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
-        heard: list[PredictorCall] = []
-        model = ReportingModel(DspyModel(lm), heard, sampled.temperature)
+        calls: list[PredictorCall] = []
+        model = ReportingModel(DspyModel(lm), calls, sampled.temperature)
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)
         outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
-        return ProgramResult(fields, tuple(heard))
+        return ProgramResult(fields, tuple(calls))
 
 
 def loop_with(loop: Loop, program: Program) -> Loop:
@@ -163,7 +163,7 @@ class ReportingModel(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         inputs = _inputs(request)
         reply = await self.model.complete(self._sampled(request))
-        self._hear(request, inputs, reply)
+        self._record(request, inputs, reply)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -171,7 +171,7 @@ class ReportingModel(WrappedModel):
         async with aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._sampled(request)))) as chunks:
             async for chunk in chunks:
                 if chunk.reply is not None:
-                    self._hear(request, inputs, chunk.reply)
+                    self._record(request, inputs, chunk.reply)
                 yield chunk
 
     def _sampled(self, request: Request) -> Request:
@@ -179,7 +179,7 @@ class ReportingModel(WrappedModel):
             return request
         return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
 
-    def _hear(self, request: Request, inputs: Mapping[str, Any], reply: Reply) -> None:
+    def _record(self, request: Request, inputs: Mapping[str, Any], reply: Reply) -> None:
         if request.prompted is None:
             return
         try:

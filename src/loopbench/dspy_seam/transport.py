@@ -15,22 +15,24 @@ class Transport(StdlibAsyncTransport):  # type: ignore[misc]  # DSPy ships no ty
     """lm15's transport with readable bodies of errors."""
 
     def stream(self, request: Any) -> Any:
-        return _Opened(super().stream(request))
+        return _OpenedResponse(super().stream(request))
 
 
-class _Opened:
+class _OpenedResponse:
+    """A response while it is open, an error among them with its body in OpenAI's envelope."""
+
     def __init__(self, opened: Any) -> None:
         self.opened = opened
 
     async def __aenter__(self) -> Any:
         response = await self.opened.__aenter__()
-        return response if response.status < FIRST_ERROR else _Failed(response)
+        return response if response.status < FIRST_ERROR else _ErrorResponse(response)
 
     async def __aexit__(self, *error: object) -> None:
         await self.opened.__aexit__(*error)
 
 
-class _Failed:
+class _ErrorResponse:
     """An error response, of which lm15 reads the head and the whole body."""
 
     def __init__(self, response: Any) -> None:
@@ -52,17 +54,17 @@ def enveloped(body: bytes) -> bytes:
         return body
     if not isinstance(data, Mapping) or data.get("error"):
         return body
-    said = data.get("message") or data.get("detail")
-    if not said:
+    message = data.get("message") or data.get("detail")
+    if not message:
         return body
-    return json.dumps({"error": {"message": _words(said), "type": data.get("type"), "code": data.get("code")}}).encode()
+    return json.dumps({"error": {"message": _message_text(message), "type": data.get("type"), "code": data.get("code")}}).encode()
 
 
-def _words(said: Any) -> str:
+def _message_text(message: Any) -> str:
     """Return the message as text: FastAPI lists problems, each with its place in the body."""
-    if isinstance(said, str):
-        return said
-    items = said if isinstance(said, list) else [said]
+    if isinstance(message, str):
+        return message
+    items = message if isinstance(message, list) else [message]
     return "; ".join(_place_and_problem(item) for item in items)
 
 

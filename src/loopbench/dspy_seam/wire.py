@@ -31,8 +31,10 @@ def lm15_request(request: Request, model: str, extensions: Mapping[str, Any] | N
     """
     first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     system = "\n\n".join(message.content for message in request.messages[:first])
-    runs = groupby(request.messages[first:], lambda message: message.role == "tool")
-    messages = [made for from_tools, run in runs for made in ([_tool_results(run)] if from_tools else map(_lm15_message, run))]
+    messages: list[Any] = []
+    for are_results, group in groupby(request.messages[first:], lambda message: message.role == "tool"):
+        neighbours = list(group)
+        messages += [_tool_results(neighbours)] if are_results else map(_lm15_message, neighbours)
     sampling = request.sampling
     schema = request.response_schema
     config = lm15.Config(

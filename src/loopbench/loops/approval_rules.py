@@ -44,8 +44,8 @@ def refusals_of(refusals: Collection[type[Exception]]) -> tuple[type[Exception],
     if isinstance(given, type) or not isinstance(given, Iterable):
         named = given.__name__ if isinstance(given, type) else repr(given)
         raise TypeError(f"refusals: give a list of exception classes, such as [NoSuchOrder], not {named}")
-    made = tuple(given)
-    for one in made:
+    classes = tuple(given)
+    for one in classes:
         if not (isinstance(one, type) and issubclass(one, Exception)):
             raise TypeError(f"refusals: give classes of exceptions, not {one!r}")
         if one is Exception:
@@ -53,7 +53,7 @@ def refusals_of(refusals: Collection[type[Exception]]) -> tuple[type[Exception],
                 "refusals: Exception is every error, so that no call that may have acted would wait; give exceptions that the tool "
                 "raises only before it acts, such as [NoSuchOrder]"
             )
-    return made
+    return classes
 
 
 def _check_rule(name: str, rule: Any) -> None:
@@ -68,7 +68,7 @@ def _check_rule(name: str, rule: Any) -> None:
 
 
 def _takes_one(rule: Callable[..., Any]) -> bool:
-    """Whether a function can be called with one argument; one whose signature cannot be read is believed to."""
+    """Return whether a function can be called with one argument; one whose signature cannot be read is believed to."""
     try:
         signature = inspect.signature(rule)
     except (TypeError, ValueError):

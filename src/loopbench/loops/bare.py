@@ -1,15 +1,24 @@
 """Design 4: a bare think-act-observe loop over JSON replies. Standard library only.
 
 The model answers `{"thought", "tool_name", "arguments"}` or `{"final_answer"}`; every error, of the model or of a tool, becomes an
-observation that it sees next; a valve ends the run after too many errors in a row. `bare_codecs.py` has the formats of a reply,
-`bare_standalone.py` runs the loop over plain functions.
+observation that it sees next; a valve ends the run after too many errors in a row. `bare_standalone.py` runs the loop over plain
+functions.
+
+Follow a run, from the top:
+
+- `Bare.run` (bare.py) is the whole loop: each step asks once, and ends the run or adds an observation to the conversation.
+- `Bare._opening` (bare.py) makes the system text and the demonstrations that every request begins with.
+- `Bare._read` (bare.py) reads a reply by the codec of the format, such as `BareCodec.read` (bare_codecs.py).
+- `Bare._act` (bare.py) checks and makes the call that a reply states.
+- `Bare._refuse` (bare.py) tells the model why the query's type does not take its answer.
+- `_Conversation.observe` (bare.py) adds what the model sees next.
 """
 
 from __future__ import annotations
 
 import runpy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from loopbench.loops.option_checks import checked_options
 from loopbench.protocol import (
@@ -32,6 +41,7 @@ from loopbench.protocol import (
     Role,
     RunsSync,
     StopReason,
+    TakesProgram,
     Toolbox,
     ToolCall,
     WireError,
@@ -42,6 +52,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.json_text import Encoder
+from loopbench.protocol.loop import CallsIn
 from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 
@@ -70,7 +81,7 @@ _ENCODER = Encoder(ensure_ascii=False)
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Bare(ToolSettings, RunsSync):
+class Bare(ToolSettings, TakesProgram, RunsSync):
     """Think, act, observe. Raises ValueError for a limit below 1 (row B4-16)."""
 
     max_steps: int = 10
@@ -109,20 +120,12 @@ class Bare(ToolSettings, RunsSync):
         if self.answer_retries < 0:
             raise ValueError(f"answer_retries must be 0 or more, not {self.answer_retries}")
 
+    name: ClassVar[str] = "bare"
+    takes_images: ClassVar[bool] = True
     __repr__ = repr_with_program
 
     @property
-    def name(self) -> str:
-        return "bare"
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether the design shows its model the images of a query."""
-        return True
-
-    @property
-    def calls_in(self) -> str:
-        """How calls are written: `native`, in the API's own form, or `text`."""
+    def calls_in(self) -> CallsIn:
         return "native" if self.decision_format == "native" else "text"
 
     @property
@@ -151,17 +154,13 @@ class Bare(ToolSettings, RunsSync):
         text = self._codec.task if self.instructions == INSTRUCTIONS else self.instructions or ""
         return merged({DECIDE: own_prompt(text, "reply")}, self.program or {})
 
-    def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        return replace(self, program=merged(self.predictors, program))
-
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        """The outcome's details hold the seed's `history` (row S4-7). Raises TypeError for arguments of other types."""
-        tools, codec, prompt = self.over(tools), self._codec_for(query), self.predictors[DECIDE]
+        """Run the loop; `details` of the outcome hold the seed's `history` (row S4-7). Raises TypeError for wrong arguments."""
+        tools, codec, prompt = self.configured_tools(tools), self._codec_for(query), self.predictors[DECIDE]
         offered = tools.specs if self.decision_format == "native" else ()
         opening, examples = self._opening(prompt, tools, query)
         asked = Message("user", query.full_text, images=query.images)
@@ -240,8 +239,8 @@ class Bare(ToolSettings, RunsSync):
     def _opening(self, prompt: Prompt, tools: Toolbox, query: Query[Any]) -> tuple[list[Message], int]:
         """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
         codec = self._codec
-        own = in_own_format(prompt)
-        text = own.text
+        shown = in_own_format(prompt)
+        text = shown.text
         if self.instructions == INSTRUCTIONS:
             text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
         if self.instructions is not None:
@@ -249,7 +248,7 @@ class Bare(ToolSettings, RunsSync):
         if query.schema is not None:
             text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         system = [Message("system", text)] if text or self.instructions is not None else []
-        return [*system, *own.turns], len(own.turns)
+        return [*system, *shown.turns], len(shown.turns)
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
         """Check and run one call; return the observation's status and data."""

@@ -69,12 +69,12 @@ To end with your answer: {{"final_answer": "the answer"}}
     def render(self, move: Move) -> Reply:
         if isinstance(move, Act):
             call = _only_call(move)
-            made: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+            data: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
         else:
             answer = _answer(move, self.takes_null)
-            made = {"thought": answer.thought} if answer.thought else {}
-            made["final_answer"] = answer.value
-        return Reply(to_json(made))
+            data = {"thought": answer.thought} if answer.thought else {}
+            data["final_answer"] = answer.value
+        return Reply(to_json(data))
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]

@@ -46,7 +46,7 @@ LlmFunction = Callable[[History, int], str | Awaitable[str]]
 """`llm_func(messages, step)`: returns the raw reply, and may be async."""
 
 
-class _Registered(NamedTuple):
+class _RegisteredFunction(NamedTuple):
     """A function of a registry and its own limits."""
 
     function: Callable[..., Any]
@@ -58,7 +58,7 @@ class ToolRegistry:
     """Named functions. Registering a name again warns, and the last one wins."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, _Registered] = {}
+        self._tools: dict[str, _RegisteredFunction] = {}
 
     def register(
         self, name: str | None = None, *, time_limit_s: float | None = None, max_chars: int | None = None
@@ -73,21 +73,21 @@ class ToolRegistry:
             raise TypeError("register() makes a decorator: say register()(function), or @register() above the function")
 
         def add(func: Callable[..., Any]) -> Callable[..., Any]:
-            known = name if name is not None else str(getattr(func, "__name__", type(func).__name__))
+            tool_name = name if name is not None else str(getattr(func, "__name__", type(func).__name__))
             signature = signature_of(func)
             for parameter, is_required in (signature.bound or {}).items():
                 if is_required and parameter not in (signature.by_name or {}):
-                    raise ValueError(f"tool {known!r}: parameter {parameter!r} is positional-only and has no default")
-            if known in self._tools:
-                warnings.warn(f"tool {known!r} is registered again; the last one wins", stacklevel=2)
-            self._tools[known] = _Registered(func, time_limit_s, max_chars)
+                    raise ValueError(f"tool {tool_name!r}: parameter {parameter!r} is positional-only and has no default")
+            if tool_name in self._tools:
+                warnings.warn(f"tool {tool_name!r} is registered again; the last one wins", stacklevel=2)
+            self._tools[tool_name] = _RegisteredFunction(func, time_limit_s, max_chars)
             return func
 
         return add
 
     def get_tool(self, name: str) -> Callable[..., Any] | None:
-        known = self._tools.get(name)
-        return None if known is None else known.function
+        registered = self._tools.get(name)
+        return None if registered is None else registered.function
 
     def list_tools(self) -> list[str]:
         """Return the names in the order of registration."""
@@ -96,16 +96,18 @@ class ToolRegistry:
     def toolbox(self, *, check_types: bool = False) -> Toolbox:
         """Return the same functions as a Toolbox; only `check_types` needs pydantic."""
         make = _typed_tool if check_types else _plain_tool
-        return Toolbox(make(name, known) for name, known in self._tools.items())
+        return Toolbox(make(name, registered) for name, registered in self._tools.items())
 
 
-def _typed_tool(name: str, known: _Registered) -> Tool:
-    return Tool.from_function(known.function, name=name, time_limit_s=known.time_limit_s, max_chars=known.max_chars)
+def _typed_tool(name: str, registered: _RegisteredFunction) -> Tool:
+    return Tool.from_function(registered.function, name=name, time_limit_s=registered.time_limit_s, max_chars=registered.max_chars)
 
 
-def _plain_tool(name: str, known: _Registered) -> Tool:
-    about = inspect.getdoc(known.function) or ""
-    return Tool(name, about, {"type": "object"}, known.function, time_limit_s=known.time_limit_s, max_chars=known.max_chars)
+def _plain_tool(name: str, registered: _RegisteredFunction) -> Tool:
+    about = inspect.getdoc(registered.function) or ""
+    return Tool(
+        name, about, {"type": "object"}, registered.function, time_limit_s=registered.time_limit_s, max_chars=registered.max_chars
+    )
 
 
 registry = ToolRegistry()

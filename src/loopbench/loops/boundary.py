@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from loopbench.protocol import SILENT, AnswerT, Loop, Model, Observer, Outcome, Query, RunEvent, StopReason, Toolbox
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.events import EventOf, RunEnded
 from loopbench.protocol.threads import is_async_function, is_generator_function
 
 from .call_ids import ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
 from .run_arguments import check_run, problem_of_model
-from .watching import WatchedModel, WatchedToolbox, Watching, Within
+from .watching import InnerObserver, RelayingObserver, WatchedModel, WatchedToolbox
 
 RunT = TypeVar("RunT", bound=Callable[..., Coroutine[Any, Any, Any]])
 Run = Callable[[Query[Any], Toolbox, Model, Observer], Coroutine[Any, Any, Outcome[Any]]]
@@ -55,11 +56,11 @@ def bounded(run: RunT) -> RunT:
 
 
 def takes_events(observer: Observer) -> bool:
-    """Whether an observer is to be told of events; one that is told already by a loop around this one is not.
+    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not.
 
     Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
     """
-    if isinstance(observer, Watching) or type(observer).on_event is Observer.on_event:
+    if isinstance(observer, RelayingObserver) or type(observer).on_event is Observer.on_event:
         return False
     if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
         name = type(observer).__name__
@@ -73,7 +74,7 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
     if not takes_events(observer):
         return await run(query, tools, model, observer)
     ids = ids_of(observer, query)
-    watching = Watching(observer, ids)
+    watching = RelayingObserver(observer, ids)
     watched_model = WatchedModel(model, tools, watching)
     outcome: Outcome[Any] | None = None
     error: BaseException | None = None
@@ -93,14 +94,14 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
 async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
     """Carry out a run on a query that may have a type and earlier turns: the design gets neither, see `Query.for_design`."""
     ids = ids_of(observer, query)
-    recorded, told = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
+    recorded, conversation = RecordedToolbox(tools, ids), ConversationModel(model, query.history or (), ids.failure)
     with ids.failure.leaving():
-        given = await run(query.for_design, recorded, told, Within(observer, ids))
-    if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and told.failure is not None:
-        given = replace(given, details={"exception": told.failure, **given.details})
+        given = await run(query.for_design, recorded, conversation, InnerObserver(observer, ids))
+    if given.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
+        given = replace(given, details={"exception": conversation.failure, **given.details})
     outcome = answered(query, given)
-    messages = messages_after(query, recorded.made, outcome, given.answer, told.own)
-    return replace(outcome, messages=messages, usage=usage_of(told, recorded, ids))
+    messages = messages_after(query, recorded.calls, outcome, given.answer, conversation.last_sent)
+    return replace(outcome, messages=messages, usage=usage_of(conversation, recorded, ids))
 
 
 def run_of(loop: Loop) -> Run:
@@ -117,7 +118,7 @@ async def run_events(
     arguments of other types. The run is cancelled where the iteration is given up: close it with `contextlib.aclosing`.
     """
     check_run(query, tools, model, SILENT)
-    queue = _Queue(streams)
+    queue = _EventQueue(streams)
     running = asyncio.create_task(run_of(loop)(query, tools, model, queue))
     running.add_done_callback(queue.end)
     try:
@@ -125,11 +126,10 @@ async def run_events(
             yield cast("EventOf[AnswerT]", event)
         await running
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)  # what the run raised was raised above
+        await stop_tasks((running,))  # what the run raised was raised above
 
 
-class _Queue(Observer):
+class _EventQueue(Observer):
     """Puts events where an iteration takes them from."""
 
     def __init__(self, streams: bool) -> None:

@@ -34,40 +34,41 @@ class CallIds:
         """What an observer or a checkpoint of the run has raised."""
         self._history = tuple(history)
         self._turn: str | None = None
-        self._made = Counter[str]()
+        self._calls_by_stem = Counter[str]()
 
     def named(self, call: ToolCall) -> ToolCall:
         """Return a call with the run's id for it: calls that are equal are told apart by their order."""
         if isinstance(call.call_id, CallId):
             return call
-        like, before = self._likeness(call)
-        self._made[like] += 1
-        number = self._made[like]
-        earlier = f"{before}-{number}"
-        made = earlier if earlier in self.recorded else f"{like}-{number}"
-        return ToolCall(call.name, call.arguments, CallId(made, self.run_id))
+        stem, stem_before = self._id_stems(call)
+        self._calls_by_stem[stem] += 1
+        number = self._calls_by_stem[stem]
+        earlier_id = f"{stem_before}-{number}"
+        call_id = earlier_id if earlier_id in self.recorded else f"{stem}-{number}"
+        return ToolCall(call.name, call.arguments, CallId(call_id, self.run_id))
 
     def coming(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls of a reply with the ids that they have if they are made."""
         counted = Counter[str]()
-        made: list[ToolCall] = []
+        coming: list[ToolCall] = []
         for call in calls:
-            like, _ = self._likeness(call)
-            counted[like] += 1
-            made.append(ToolCall(call.name, call.arguments, CallId(f"{like}-{self._made[like] + counted[like]}", self.run_id)))
-        return made
+            stem, _ = self._id_stems(call)
+            counted[stem] += 1
+            number = self._calls_by_stem[stem] + counted[stem]
+            coming.append(ToolCall(call.name, call.arguments, CallId(f"{stem}-{number}", self.run_id)))
+        return coming
 
-    def _likeness(self, call: ToolCall) -> tuple[str, str]:
-        """Return what equal calls of the turn have in common, and what it was in an earlier version."""
+    def _id_stems(self, call: ToolCall) -> tuple[str, str]:
+        """Return what the ids of equal calls of the turn begin with, and what they began with in an earlier version."""
         try:
-            said = digest(call.arguments)
+            arguments_digest = digest(call.arguments)
         except (TypeError, ValueError, RecursionError):
-            said = sha256(render_value(call.arguments))
+            arguments_digest = sha256(render_value(call.arguments))
         if self._turn is None:
-            said_before = [replace(message, sent=None).as_dict() for message in self._history]
-            self._turn = digest(said_before) if said_before else ""
-        whole = sha256(f"{self._turn} {said} {call.name}")
-        return f"{id_name(call.name)}-{whole[:12]}", f"{call.name}-{said[:12]}"
+            history = [replace(message, sent=None).as_dict() for message in self._history]
+            self._turn = digest(history) if history else ""
+        whole = sha256(f"{self._turn} {arguments_digest} {call.name}")
+        return f"{id_name(call.name)}-{whole[:12]}", f"{call.name}-{arguments_digest[:12]}"
 
 
 def ids_of(observer: Observer, query: Query) -> CallIds:
@@ -77,7 +78,7 @@ def ids_of(observer: Observer, query: Query) -> CallIds:
 
 
 def needs_approval(observer: Observer, names: Iterable[str]) -> bool:
-    """Whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
+    """Return whether a person has to know of calls of any of these tools: a design must not drop such a call beside an answer.
 
     The answer was written as if the call had been made, and says "refunded" where nothing was.
     """

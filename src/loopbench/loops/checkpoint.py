@@ -120,7 +120,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Around a run of this checkpoint. Raises RuntimeError if one is under way: two would make the same calls."""
+        """Hold the checkpoint for a run in the block. Raises RuntimeError if one is under way: two would make the same calls."""
         if self.is_running:
             raise RuntimeError("the run of this checkpoint is under way: give each run a checkpoint of its own")
         self.is_running = True
@@ -145,13 +145,13 @@ class Checkpoint:
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for a person, also those at which the run stopped in another process."""
-        found: dict[str, PendingCall] = {}
+        waiting: dict[str, PendingCall] = {}
         for entry in holding(self.entries):
             if entry["kind"] == "pending":
-                found[entry["call"]] = pending_of(entry, self.run_id, self.times_asked(entry["call"]))
+                waiting[entry["call"]] = pending_of(entry, self.run_id, self.times_asked(entry["call"]))
             elif entry["kind"] == "decision":
-                found.pop(entry["call"], None)
-        return tuple(found.values())
+                waiting.pop(entry["call"], None)
+        return tuple(waiting.values())
 
     def times_asked(self, call_id: str) -> int:
         """Return how often a person has been asked about a call."""
@@ -202,18 +202,18 @@ class Checkpoint:
             raise ValueError(f"answer: the result must be a JSON value, not {type(result).__name__}")
         self._decide(pending, {"approved": True, "result": result}, by, version)
 
-    def reason_to_wait(self, call: ToolCall, tools: Toolbox, likes: Collection[str]) -> str | None:
+    def reason_to_wait(self, call: ToolCall, tools: Toolbox, keys: Collection[str]) -> str | None:
         """Return why a call needs a person's decision, empty if nothing more is to be said of it; None if it needs none.
 
-        `likes`: its `likenesses`. A call that was asked for once needs it, whatever `needs_approval` says now. So does one that had
-        begun when the run ended, and one whose equal before it may have acted. A rule judges a copy of what the tool's function
+        `keys`: its `equality_keys`. A call that was asked for once needs it, whatever `needs_approval` says now. So does one that
+        had begun when the run ended, and one whose equal before it may have acted. A rule judges a copy of what the tool's function
         gets, and not what the model wrote: a Decimal, an instance of the tool's own class, a default that was left out. What a rule
         cannot judge is shown to a person, who is told why: it raises, or returns anything but True and False, as a function that
         has forgotten a case does; or the tool's types make another value each time, so that the function would get another one.
         """
         if any(entry["kind"] in ("pending", "begun") and entry["call"] == call.call_id for entry in self.entries):
             return ""
-        if self.unsure_before(call, likes) is not None:
+        if self.unsure_before(call, keys) is not None:
             return ""
         if call.name not in self.needs_approval:
             return None
@@ -225,9 +225,9 @@ class Checkpoint:
         """The tools of `needs_approval`, and those of which a call is recorded as waiting, whatever `needs_approval` says now."""
         return frozenset(self.needs_approval) | {entry["tool"] for entry in self.entries if entry["kind"] == "pending"}
 
-    def unsure_before(self, call: ToolCall, likes: Collection[str]) -> str | None:
+    def unsure_before(self, call: ToolCall, keys: Collection[str]) -> str | None:
         """Return the id of an equal call that may have acted, for nobody has given its result; None if there is none."""
-        found = equal_calls(self.entries, str(call.call_id), likes)
+        found = equal_calls(self.entries, str(call.call_id), keys)
         return next((one.call_id for one in reversed(found) if one.is_unsure), None)
 
     def _decide(self, pending: PendingCall | str, decided: Entry, by: str, version: str | None) -> None:
@@ -294,7 +294,7 @@ class Checkpoint:
         """
         self.add(entry)
 
-    async def kept(self) -> None:
+    async def all_stored(self) -> None:
         """Return once all entries of the run are stored. Raises as `keep` does."""
 
     def _forget(self, entry: Entry) -> None:
@@ -331,12 +331,12 @@ def _judged(call: ToolCall, tools: Toolbox, rule: ApprovalRule) -> str | None:
         received = received_values(call, tools)
         if made_anew(call, tools):
             return ""
-        said: Any = rule(deepcopy(received))
+        verdict: Any = rule(deepcopy(received))
     except Exception as error:  # a model may leave out what the rule looks at
         why = f"the rule of {call.name} raised {type(error).__name__}: {cap(redact(error_text(error)), 300)}"
     else:
-        if isinstance(said, bool):
-            return "" if said else None
-        why = f"the rule of {call.name} returned {cap(redact(legible(repr(said))), 300)}, which is neither True nor False"
+        if isinstance(verdict, bool):
+            return "" if verdict else None
+        why = f"the rule of {call.name} returned {cap(redact(legible(repr(verdict))), 300)}, which is neither True nor False"
     logger.warning("needs_approval: %s", why)
     return f"{why}, so that it judges nothing"

@@ -39,15 +39,15 @@ _FAILURES: Mapping[str, type[ModelError]] = {
 }
 
 
-def made_of(entries: Iterable[Entry]) -> list[Entry]:
+def received_entries(entries: Iterable[Entry]) -> list[Entry]:
     """Return what a run has received, in order: replies, failures that it overcame, results."""
-    made: list[Entry] = []
+    received: list[Entry] = []
     for entry in entries:
         if entry["kind"] in ("reply", "failure", "result"):
-            made.append(entry)
-        while entry["kind"] == "resumed" and made and made[-1]["kind"] == "failure":
-            made.pop()
-    return made
+            received.append(entry)
+        while entry["kind"] == "resumed" and received and received[-1]["kind"] == "failure":
+            received.pop()
+    return received
 
 
 def holding(entries: Iterable[Entry]) -> Iterator[Entry]:

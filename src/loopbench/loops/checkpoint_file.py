@@ -21,16 +21,19 @@ from .checkpoint_entries import Entry
 from .entry_writer import Batch, EntryWriter
 
 
-class _Writing:
-    """What lets one thread at a time at a file, beside the lock on the file, which the threads of a process share."""
+class _ThreadLock:
+    """Lets one thread at a time use a file: the lock on the file itself is one that the threads of a process share.
+
+    A lock in a class of its own can be held weakly, as long as there is a checkpoint of the file.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
 
-_WRITING: WeakValueDictionary[str, _Writing] = WeakValueDictionary()
+_THREAD_LOCKS: WeakValueDictionary[str, _ThreadLock] = WeakValueDictionary()
 """By path, while there is a checkpoint of that file."""
-_REGISTERING = threading.Lock()
+_MAKING_THREAD_LOCKS = threading.Lock()
 
 
 class CheckpointFile(Checkpoint):
@@ -60,8 +63,8 @@ class CheckpointFile(Checkpoint):
                 f"CheckpointFile: {self.path} is a folder; give the path of a file in it, such as {self.path / 'run.jsonl'}"
             )
         self._file: int | None = None
-        with _REGISTERING:
-            self._writing = _WRITING.setdefault(os.path.realpath(self.path), _Writing())
+        with _MAKING_THREAD_LOCKS:
+            self._thread_lock = _THREAD_LOCKS.setdefault(os.path.realpath(self.path), _ThreadLock())
         self._writer = EntryWriter(self._write)
         super().__init__(needs_approval=needs_approval, refusals=refusals, on_entry=self._append)
         self._read()
@@ -91,7 +94,7 @@ class CheckpointFile(Checkpoint):
             self._forget(entry)
             raise
 
-    async def kept(self) -> None:
+    async def all_stored(self) -> None:
         await self._writer.finish()
 
     @contextlib.contextmanager
@@ -114,7 +117,7 @@ class CheckpointFile(Checkpoint):
         """Take the entries of the file. Raises ValueError."""
         stored = b""
         if self.path.exists():
-            with self._writing.lock, open_regular(self.path) as file:
+            with self._thread_lock.lock, open_regular(self.path) as file:
                 stored = file.read()
         self._take_lines(stored)
 
@@ -135,7 +138,7 @@ class CheckpointFile(Checkpoint):
         self._append_all((entry,))
 
     def _write(self, batch: Batch) -> None:
-        with self._writing.lock:
+        with self._thread_lock.lock:
             self._append_all(batch.entries)
             batch.is_written = True
 
@@ -157,7 +160,7 @@ class CheckpointFile(Checkpoint):
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
         """Open the file for its only writer; any of its descriptors that is closed meanwhile would give up the lock."""
-        with self._writing.lock:
+        with self._thread_lock.lock:
             if self._file is not None:
                 yield self._file
                 return

@@ -67,7 +67,7 @@ class ConversationModel(WrappedModel):
         super().__init__(model)
         self._failure = failure
         self._turns = earlier_turns(history)
-        self.own: tuple[str, tuple[Message, ...]] | None = None
+        self.last_sent: tuple[str, tuple[Message, ...]] | None = None
         """The run's own messages in its last request of a format that grows, and the name of that format."""
         self.requests = 0
         self.uncounted = 0
@@ -80,7 +80,7 @@ class ConversationModel(WrappedModel):
         self._failure.check_request()
         self.requests += 1
         try:
-            reply = await self.model.complete(self._told(request))
+            reply = await self.model.complete(self._with_earlier_turns(request))
         except (ModelError, asyncio.CancelledError) as error:
             failure = self._failed(error)
             raise failure from failure.__cause__
@@ -92,7 +92,8 @@ class ConversationModel(WrappedModel):
         self.requests += 1
         reply: Reply | None = None
         try:
-            async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(self._told(request)))) as chunks:
+            stream = cast(AsyncGenerator[Chunk, None], self.model.stream(self._with_earlier_turns(request)))
+            async with contextlib.aclosing(stream) as chunks:
                 async for chunk in chunks:
                     if chunk.reply is not None and reply is None:
                         reply = chunk.reply
@@ -119,14 +120,14 @@ class ConversationModel(WrappedModel):
         else:
             self.tokens = reply.usage if self.tokens is None else self.tokens + reply.usage
 
-    def _told(self, request: Request) -> Request:
-        own = request.messages
-        place = request.examples + (1 if own and own[0].role == "system" else 0)
+    def _with_earlier_turns(self, request: Request) -> Request:
+        messages = request.messages
+        place = request.examples + (1 if messages and messages[0].role == "system" else 0)
         if format_name := getattr(request.codec, "grows_as", ""):
-            self.own = format_name, own[place:]
+            self.last_sent = format_name, messages[place:]
         if not self._turns or request.role in UNTOLD:
             return request
-        return replace(request, messages=(*own[:place], *turns_for(request, self._turns), *own[place:]))
+        return replace(request, messages=(*messages[:place], *turns_for(request, self._turns), *messages[place:]))
 
 
 Turn = tuple[list[Message], tuple[Message, ...] | None]
@@ -182,11 +183,11 @@ def _as_sent(turn: Sequence[Message]) -> tuple[Message, ...] | None:
     return None if turn[0].sent is None else turn[0].sent.shown(turn)
 
 
-def _answer(said: Message, codec: Codec | None, call_id: str) -> list[Message]:
+def _answer(message: Message, codec: Codec | None, call_id: str) -> list[Message]:
     """Return an earlier answer in the format of a request; as it is, where the format has no place for it."""
-    reply = None if codec is None else _rendered(said.content, codec)
+    reply = None if codec is None else _rendered(message.content, codec)
     if reply is None:
-        return [said]
+        return [message]
     calls = tuple(replace(call, id=f"{call_id}_{place}") for place, call in enumerate(reply.calls))
     results = [Message("tool", ACCEPTED, call_id=call.id) for call in calls]
     return [Message("assistant", reply.text, calls), *results]
@@ -225,8 +226,8 @@ def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
                 asked = len(shown)
                 shown.append(Message("user", RESULTS))
             text = shown[asked].content
-            told = f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}"
-            shown[asked] = Message("user", told, images=shown[asked].images)
+            with_line = f"{text}\n{line}" if RESULTS in text else f"{text}\n\n{RESULTS}\n{line}"
+            shown[asked] = Message("user", with_line, images=shown[asked].images)
             continue
         called |= {call.id: call for call in message.calls}
         if message.role == "user":
@@ -252,48 +253,52 @@ class RecordedToolbox(ToolboxAround):
 
     def __init__(self, within: Toolbox, ids: CallIds) -> None:
         super().__init__(within)
-        self.made: list[MadeCall] = []
+        self.calls: list[MadeCall] = []
         self._ids = ids
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         self._ids.failure.check_call()
-        made = MadeCall(self._ids.named(call))
-        self.made.append(made)
-        made.seen = await self.within.call(made.call, validate=validate)
+        recorded = MadeCall(self._ids.named(call))
+        self.calls.append(recorded)
+        recorded.seen = await self.within.call(recorded.call, validate=validate)
         self._ids.failure.check_call()  # the observer may have raised when it was told of the result
-        return as_asked(made.seen, call)
+        return as_asked(recorded.seen, call)
 
 
 def usage_of(model: ConversationModel, tools: RecordedToolbox, ids: CallIds) -> RunUsage:
     """Return what a run has taken."""
-    ended = [made.call for made in tools.made if made.seen is not None and made.call.call_id not in ids.not_made]
+    ended = [recorded.call for recorded in tools.calls if recorded.seen is not None and recorded.call.call_id not in ids.not_made]
     return RunUsage(model.requests, sum(call.name in tools for call in ended), model.tokens, model.uncounted)
 
 
 def messages_after(
-    query: Query[Any], calls: Sequence[MadeCall], outcome: Outcome[Any], answer: Any, own: tuple[str, tuple[Message, ...]] | None
+    query: Query[Any],
+    calls: Sequence[MadeCall],
+    outcome: Outcome[Any],
+    answer: Any,
+    last_sent: tuple[str, tuple[Message, ...]] | None,
 ) -> tuple[Message, ...]:
     """Return the conversation with the turn that a run was.
 
-    `answer`: the outcome's as the design gave it, text or JSON value. `own`: that of the run's `ConversationModel`.
+    `answer`: the outcome's as the design gave it, text or JSON value. `last_sent`: that of the run's `ConversationModel`.
     """
     messages = [Message("user", query.full_text, images=query.images)]
-    for made in calls:
-        if made.seen is None:  # cancelled by the run itself
+    for recorded in calls:
+        if recorded.seen is None:  # cancelled by the run itself
             continue
-        name = str(made.call.call_id)  # the run's, because providers want ids that differ, and those of a model may repeat
-        arguments = _ENCODER.encode(dict(made.call.arguments))
-        messages.append(Message("assistant", "", (NativeCall(name, made.call.name, arguments),)))
-        seen = made.seen
+        name = str(recorded.call.call_id)  # the run's, because providers want ids that differ, and those of a model may repeat
+        arguments = _ENCODER.encode(dict(recorded.call.arguments))
+        messages.append(Message("assistant", "", (NativeCall(name, recorded.call.name, arguments),)))
+        seen = recorded.seen
         messages.append(Message("tool", seen.data if seen.ok else f"{seen.error_type}: {seen.data}", call_id=name))
     if outcome.ok:
         said = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", said))
-        if own is not None and all(_can_be_stored(message, query) for message in own[1]):
-            messages[0] = replace(messages[0], sent=SentTurn.of(messages, *own))
+        if last_sent is not None and all(_can_be_stored(message, query) for message in last_sent[1]):
+            messages[0] = replace(messages[0], sent=SentTurn.of(messages, *last_sent))
     return (*(query.history or ()), *messages)
 
 
 def _can_be_stored(message: Message, query: Query[Any]) -> bool:
-    """Whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
+    """Return whether a message that was sent may stand in a history: a hook may have put others in, or other images."""
     return message.role != "system" and message.images in ((), query.images)

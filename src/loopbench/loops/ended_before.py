@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from loopbench.protocol.cancellation import stop_tasks
 
 T = TypeVar("T")
 
@@ -22,13 +24,4 @@ async def ended_before(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> as
         watcher.result()  # raises for an event of another event loop, which is not set
         return None
     finally:
-        await stop((running, watcher))
-
-
-async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they have ended, whatever they raise."""
-    tasks = list(tasks)
-    for task in tasks:
-        if not task.cancelling():  # a second time would break off its cleaning up
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_tasks((running, watcher))

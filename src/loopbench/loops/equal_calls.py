@@ -26,10 +26,10 @@ class EqualCall:
     """What has become of a call that equals another one."""
 
     call_id: str
-    likes: set[str] = field(default_factory=set)
-    """What it has in common with the calls that are equal to it: those that the model has written alike, and what has run."""
-    shown: str = ""
-    """The same of what a person was last shown of it."""
+    keys: set[str] = field(default_factory=set)
+    """Equality keys: of the call as the model has written it, and of what has run."""
+    shown_key: str = ""
+    """The equality key of what a person was last shown of it."""
     waits: bool = False
     """It waits for a decision."""
     has_begun: bool = False
@@ -43,6 +43,11 @@ class EqualCall:
     """The entry of its result; None if it has none, or was never made."""
 
     @property
+    def keys_now(self) -> set[str]:
+        """The keys by which it is equal to others now: while it waits, what a person is shown counts, too."""
+        return self.keys | ({self.shown_key} if self.waits else set())
+
+    @property
     def read(self) -> str:
         """What the model read of its result."""
         return "" if self.result is None else Observation(**self.result["result"]).as_dict()["data"]
@@ -53,33 +58,33 @@ class EqualCall:
         if kind == "begun":
             self.has_begun = True
             self.has_old_begun = "like" not in entry
-            self.likes.add(entry.get("like", self.shown))
+            self.keys.add(entry.get("like", self.shown_key))
         elif kind == "pending":
             self.waits, self.is_unsure = True, self.is_unsure or self.has_begun
-            shown = entry["received"] if "received" in entry else entry["arguments"]  # all that an earlier version has noted
-            self.shown = entry["like"] if "like" in entry else _likeness(entry["tool"], shown, shown)
+            arguments = entry["received"] if "received" in entry else entry["arguments"]  # all that an earlier version has noted
+            self.shown_key = entry["like"] if "like" in entry else _key_of_values(entry["tool"], arguments, arguments)
             if self.has_old_begun:  # what had begun is what is shown
-                self.likes.add(self.shown)
+                self.keys.add(self.shown_key)
         elif kind == "decision":
             self.waits = False
             if "result" in entry:
                 self.is_answered, self.is_unsure = True, False
-                self.likes.add(self.shown)
+                self.keys.add(self.shown_key)
         elif kind == "result" and (self.has_begun or self.is_answered):
             self.result = entry
 
 
-def equal_calls(entries: Iterable[Entry], call_id: str, likes: Collection[str]) -> list[EqualCall]:
-    """Return the calls equal to this one, in the order in which they came up. `likes`: its `likenesses`."""
-    found: dict[str, EqualCall] = {}
+def equal_calls(entries: Iterable[Entry], call_id: str, keys: Collection[str]) -> list[EqualCall]:
+    """Return the calls equal to this one, in the order in which they came up. `keys`: its `equality_keys`."""
+    others: dict[str, EqualCall] = {}
     for entry in holding(entries):
         other = entry.get("call")
         if other is None or other == call_id:
             continue
-        if other not in found:
-            found[other] = EqualCall(other, {spelling(other)})
-        found[other].take(entry)
-    return [one for one in found.values() if not (one.likes | ({one.shown} if one.waits else set())).isdisjoint(likes)]
+        if other not in others:
+            others[other] = EqualCall(other, {spelling(other)})
+        others[other].take(entry)
+    return [one for one in others.values() if not one.keys_now.isdisjoint(keys)]
 
 
 def spelling(call_id: str) -> str:
@@ -87,12 +92,12 @@ def spelling(call_id: str) -> str:
     return call_id.rpartition("-")[0]
 
 
-def likenesses(call: ToolCall, tools: Toolbox) -> frozenset[str]:
+def equality_keys(call: ToolCall, tools: Toolbox) -> frozenset[str]:
     """Return what equal calls have in common: any two that share one of these are equal."""
-    return frozenset({spelling(str(call.call_id)), likeness(call, tools)})
+    return frozenset({spelling(str(call.call_id)), equality_key(call, tools)})
 
 
-def likeness(call: ToolCall, tools: Toolbox) -> str:
+def equality_key(call: ToolCall, tools: Toolbox) -> str:
     """Return a short digest of what the tool's function gets: converted, with its defaults; of what was written if that fails.
 
     Equal values have the same one, whatever form JSON has for them: fields that JSON leaves out count, times of two zones are equal
@@ -102,11 +107,12 @@ def likeness(call: ToolCall, tools: Toolbox) -> str:
     try:
         got, again = received_values(call, tools), received_values(call, tools)
     except Exception:  # of the tool's types: the tool gets what was written
-        return _likeness(call.name, written, written)
-    return _likeness(call.name, got, again)
+        return _key_of_values(call.name, written, written)
+    return _key_of_values(call.name, got, again)
 
 
-def _likeness(tool: str, got: Mapping[str, Any], again: Mapping[str, Any]) -> str:
+def _key_of_values(tool: str, got: Mapping[str, Any], again: Mapping[str, Any]) -> str:
+    """Return the key of a call. `got`, `again`: what the function gets, converted twice, so that what is new each time differs."""
     try:
         return short_digest([tool, _in_common(_parts(got), _parts(again))])
     except Exception:  # a circular value, one that is nested too deep, an error in a user's class

@@ -120,11 +120,11 @@ class AnnouncingModel(WrappedModel):
         return self.model.stream(self._announced(request))
 
     def _announced(self, request: Request) -> Request:
-        told = announcement(self.label)
+        announced = announcement(self.label)
         first = request.messages[0] if request.messages else None
         if first is None or first.role != "system":
-            return replace(request, messages=(Message("system", told), *request.messages))
-        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{told}"), *request.messages[1:]))
+            return replace(request, messages=(Message("system", announced), *request.messages))
+        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{announced}"), *request.messages[1:]))
 
 
 class MarkedToolbox(ToolboxAround):
@@ -199,7 +199,7 @@ class Confirmations:
         """By scope: two requests of one scope are never under way together."""
 
     async def confirms(self, call: ToolCall) -> bool:
-        """Whether the model confirms a call; a reply that cannot be read confirms nothing."""
+        """Return whether the model confirms a call; a reply that cannot be read confirms nothing."""
         codec = ConfirmCodec()
         shown = f"{call.name} {render_value(dict(call.arguments))}"
         messages = (Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown}"))

@@ -18,16 +18,16 @@ Design = TypeVar("Design", bound=type)
 
 def checked_options(design: Design) -> Design:
     """Let a loop raise ValueError, in one line that names the option, for an unknown option and one of another type."""
-    made = design.__init__  # type: ignore[misc]
-    signature = inspect.signature(made)
+    plain_init = design.__init__  # type: ignore[misc]
+    signature = inspect.signature(plain_init)
 
-    @functools.wraps(made)
+    @functools.wraps(plain_init)
     def checked(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
             if name not in signature.parameters:
                 raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_options(design)])}")
         try:
-            made(self, *args, **options)  # the loop's own checks come first: they say more
+            plain_init(self, *args, **options)  # the loop's own checks come first: they say more
         except TypeError:  # a check that compares values of other types
             _check_all(design, signature.bind(self, *args, **options).arguments)
             raise
@@ -57,7 +57,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 
 
 def _has_plain_type(value: Any, hint: Any) -> bool:
-    """Whether a value plainly fits its type: to tell so takes no library, which a loop by itself does without."""
+    """Return whether a value plainly fits its type: to tell so takes no library, which a loop by itself does without."""
     if get_origin(hint) is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
     if get_origin(hint) in (Union, UnionType):

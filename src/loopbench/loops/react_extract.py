@@ -2,12 +2,21 @@
 
 One call per turn chooses a tool, in the text fields thought, name and arguments; the tool's result is added to the trajectory. When
 the model chooses `finish`, or the limit is reached, a chain of thought over the whole trajectory states the answer.
-`react_extract_codecs.py` has the formats of both calls. Standalone use:
+Standalone use:
 
     agent = ReactExtractProgram([search, get_event])
     agent(query="What is on in Tokyo tonight?").answer              # with dspy.configure(lm=...), as any dspy.Module
 
     ReactExtract().run_sync(Query("..."), Toolbox([search]), model)   # with any Model
+
+Follow a run, from the top:
+
+- `ReactExtract.run` (react_extract.py) is the loop: each iteration adds a choice and its observation to the trajectory.
+- `ReactAgent.decide` (react_extract.py) asks for the choice, which `ReactCodec.move` (react_extract_codecs.py) reads.
+- `ReactExtract._act` (react_extract.py) makes the call.
+- `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow, by
+  `ExtractAgent.answer` (react_extract.py); `ExtractCodec.move` (react_extract_codecs.py) reads it.
+- `ReactExtract._without_extract` (react_extract.py) takes the answer from the trajectory where that call is switched off.
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import dspy
 
@@ -46,6 +55,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
+from loopbench.protocol.loop import CallsIn
 from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
@@ -87,16 +97,9 @@ class ReactExtract(ToolSettings, RunsSync):
         if self.parse_retries < 0 or self.overflow_attempts < 0:
             raise ValueError("parse_retries and overflow_attempts must not be negative")
 
+    name: ClassVar[str] = "react_extract"
+    calls_in: ClassVar[CallsIn] = "text"
     __repr__ = repr_with_program
-
-    @property
-    def name(self) -> str:
-        return "react_extract"
-
-    @property
-    def calls_in(self) -> str:
-        """How calls are written: `native`, in the API's own form, or `text`."""
-        return "text"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -124,7 +127,7 @@ class ReactExtract(ToolSettings, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         refuse_reserved(tools)
-        tools = self.over(tools)
+        tools = self.configured_tools(tools)
         program = self.program or _default_program()
         agent = ReactAgent(program.react, extract=self.extract)
         trajectory: Trajectory = {}

@@ -145,12 +145,12 @@ def extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCode
 
 def _description(name: str, item: Mapping[str, Any], answer: Any) -> str:
     """Return what the prompt says of a field; the schema of what has fields itself, which no type of the signature shows."""
-    said = str(item.get("description") or item.get("title") or name)
+    text = str(item.get("description") or item.get("title") or name)
     shown = canonical_json(item)
     if '"$ref"' not in shown and '"properties"' not in shown:
-        return said
+        return text
     whole = {**item, "$defs": answer["$defs"]} if isinstance(answer, dict) and "$defs" in answer else item
-    return f"{said}; follows this JSON schema: {canonical_json(whole)}"
+    return f"{text}; follows this JSON schema: {canonical_json(whole)}"
 
 
 def _field_names(properties: Iterable[str]) -> dict[str, str]:

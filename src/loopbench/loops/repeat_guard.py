@@ -61,7 +61,7 @@ class RepeatGuard(WrappedLoop):
             return ended.result()
         observer.note("repeated", tool_name=counting.repeated, times=self.stop_at)
         reason = f"{counting.repeated} was called {self.stop_at} times with the same arguments"
-        return Outcome[Any](None, StopReason.TERMINATED, counting.made, None, {"reason": reason})
+        return Outcome[Any](None, StopReason.TERMINATED, counting.calls_made, None, {"reason": reason})
 
 
 class RepeatCountingToolbox(Toolbox):
@@ -72,7 +72,7 @@ class RepeatCountingToolbox(Toolbox):
         self.caught = asyncio.Event()
         """Set when `stop_at` is reached; the call then waits for the end of the run."""
         self.repeated = ""
-        self.made = 0
+        self.calls_made = 0
         self._tools_within = tools
         self._warn_at, self._stop_at = warn_at, stop_at
         self._times = Counter[str]()
@@ -85,7 +85,7 @@ class RepeatCountingToolbox(Toolbox):
             self.repeated = call.name
             self.caught.set()
             await asyncio.Event().wait()
-        self.made += 1
+        self.calls_made += 1
         seen = await self._tools_within.call(call, validate=validate)
         if times < self._warn_at:
             return seen

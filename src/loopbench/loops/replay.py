@@ -20,13 +20,13 @@ from .checkpoint_entries import (
     holding,
     json_value,
     json_values,
-    made_of,
+    received_entries,
     reply_entry,
     reply_of,
     same_json,
     version_of,
 )
-from .equal_calls import likeness
+from .equal_calls import equality_key
 from .run_failure import RunFailure
 from .spending import asked_entry
 from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
@@ -49,7 +49,7 @@ class Replay:
         self._budget = budget
         self._replies: dict[str, deque[Entry]] = {}
         self._results: dict[str, Entry] = {}
-        for entry in made_of(checkpoint.entries):
+        for entry in received_entries(checkpoint.entries):
             if entry["kind"] == "result":
                 self._results[entry["call"]] = entry
             else:
@@ -74,11 +74,11 @@ class Replay:
         if not recorded:
             return None
         if recorded[0]["request"] != digest(request.as_dict()):
-            told = (
+            problem = (
                 f"a request of role {request.role.value} is not the one that was recorded: the loop, its prompts, the tools or the "
                 "query have changed since; begin a new run, with what was said as its history"
             )
-            raise self._failure.stopped_by(ResumeError(told))
+            raise self._failure.stopped_by(ResumeError(problem))
         entry = recorded.popleft()
         self._left -= 1
         if entry["kind"] == "failure":
@@ -129,26 +129,26 @@ class Replay:
     async def keep_run(self) -> None:
         """Note the run's id, before any call is made: a call that is made again has to have the same idempotency key."""
         if self._checkpoint.run_id:
-            await self._kept()
+            await self._all_stored()
         else:
             await self._add({"kind": "run", "id": self.run_id})
 
-    async def begin(self, call: ToolCall, made: ToolCall, tools: Toolbox) -> int:
+    async def begin(self, call: ToolCall, to_make: ToolCall, tools: Toolbox) -> int:
         """Note that a call that a person has to know of is about to be made: if no result follows, it may have been made.
 
-        `made`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
+        `to_make`: the call with the arguments that the person has given or was shown, where it is not made as the model wrote it.
         Return how often it has begun, this time included.
         """
-        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": likeness(made, tools)}
-        await self._add(entry if made is call else entry | {"arguments": dict(made.arguments)})
+        entry: Entry = {"kind": "begun", "call": str(call.call_id), "like": equality_key(to_make, tools)}
+        await self._add(entry if to_make is call else entry | {"arguments": dict(to_make.arguments)})
         return self._times_begun(call)
 
     def was_cut_off(self, call: ToolCall) -> bool:
-        """Whether the run ended while a call was made, and nobody has decided since what is to become of it."""
+        """Return whether the run ended while a call was made, and nobody has decided since what is to become of it."""
         return self._decisions(call.call_id)[0]
 
     def has_begun(self, call: ToolCall) -> bool:
-        """Whether a call was begun at any time, so that it may have acted."""
+        """Return whether a call was begun at any time, so that it may have acted."""
         return self._times_begun(call) > 0
 
     def _times_begun(self, call: ToolCall) -> int:
@@ -168,19 +168,19 @@ class Replay:
 
     def begun_with(self, call: ToolCall) -> Mapping[str, Any] | None:
         """Return the arguments with which a call that was cut off had begun, if a person gave or was shown them; else None."""
-        found: Mapping[str, Any] | None = None
+        arguments: Mapping[str, Any] | None = None
         is_asked = False
         for entry in holding(self._checkpoint.entries):
             if entry.get("call") == call.call_id and entry["kind"] == "pending":
-                found, is_asked = entry.get("edited"), True
+                arguments, is_asked = entry.get("edited"), True
             elif entry.get("call") == call.call_id and entry["kind"] == "decision" and is_asked:
-                found, is_asked = entry.get("arguments", found), False  # of two, the first one holds
+                arguments, is_asked = entry.get("arguments", arguments), False  # of two, the first one holds
             elif entry.get("call") == call.call_id and entry["kind"] == "begun":
-                found = entry.get("arguments", found)
-        return found
+                arguments = entry.get("arguments", arguments)
+        return arguments
 
     def was_edited(self, call: ToolCall) -> bool:
-        """Whether a person has ever given a call other arguments."""
+        """Return whether a person has ever given a call other arguments."""
         entries = holding(self._checkpoint.entries)
         decided = (entry for entry in entries if entry["kind"] == "decision" and entry["call"] == call.call_id)
         return any("arguments" in entry for entry in decided)
@@ -220,14 +220,14 @@ class Replay:
         """
         for one in self._checkpoint.pending:
             if one.id == call.call_id:
-                await self._kept()
+                await self._all_stored()
                 return one
-        made = call if edited is None else replace(call, arguments=edited)
+        to_make = call if edited is None else replace(call, arguments=edited)
         written = json_values(call.arguments)
-        received = shown_arguments(made, tools)
-        problem = "; ".join(filter(None, (problem, unlike_shown(made, tools), _unsettled(made, received, tools))))
+        received = shown_arguments(to_make, tools)
+        problem = "; ".join(filter(None, (problem, unlike_shown(to_make, tools), _unsettled(to_make, received, tools))))
         entry: Entry = {"kind": "pending", "call": str(call.call_id), "tool": call.name, "arguments": written}
-        entry["like"] = likeness(made, tools)
+        entry["like"] = equality_key(to_make, tools)
         entry |= {} if same_json(received, written) else {"received": received}
         entry |= {} if edited is None else {"edited": dict(edited)}
         entry |= {"problem": problem} if problem else {}
@@ -240,15 +240,15 @@ class Replay:
         with self._failure.noticed():
             await self._checkpoint.keep(entry)
 
-    async def _kept(self) -> None:
+    async def _all_stored(self) -> None:
         """Return once the entries are stored that calls beside this one have added. Raises as `_add` does."""
         with self._failure.noticed():
-            await self._checkpoint.kept()
+            await self._checkpoint.all_stored()
 
 
 async def take_up(checkpoint: Checkpoint) -> None:
     """Take back the failures that a run ended of, so that the model is asked again. Raises what storing an entry raises."""
-    made = made_of(checkpoint.entries)
+    made = received_entries(checkpoint.entries)
     if made and made[-1]["kind"] == "failure":
         await checkpoint.keep({"kind": "resumed"})
 

@@ -34,7 +34,7 @@ class RunFailure:
 
     @contextlib.contextmanager
     def noticed(self) -> Iterator[None]:
-        """Around what an observer or a store does. Raises RunFailed for whatever it raises, but for a cancellation."""
+        """Remember what an observer or a store raises in the block, and raise RunFailed for it; a cancellation stays one."""
         try:
             yield
         except (RunFailed, asyncio.CancelledError):
@@ -62,7 +62,7 @@ class RunFailure:
 
     @contextlib.contextmanager
     def leaving(self) -> Iterator[None]:
-        """Around a run. Raises what ends it, whatever the design raises or returns; a cancellation stays one."""
+        """Let what ends the run within the block leave it, whatever the design raises or returns; a cancellation stays one."""
         try:
             yield
         except Exception:
@@ -77,7 +77,7 @@ class RunFailure:
 
     @contextlib.contextmanager
     def resuming(self) -> Iterator[None]:
-        """Around a run that may be taken up at once by whoever catches its stop, which is over then. Raises as `leaving` does."""
+        """Do as `leaving` does, and forget the stop then: whoever catches it may take the run up at once."""
         try:
             with self.leaving():
                 yield

@@ -26,7 +26,7 @@ class ToolSettings:
         if self.tool_threads is False and self.tool_timeout_s is not None:
             raise ValueError("tool_threads must not be False with a tool_timeout_s: no limit can stop the caller's own thread")
 
-    def over(self, tools: Toolbox, *, at_once: bool = False) -> Toolbox:
+    def configured_tools(self, tools: Toolbox, *, at_once: bool = False) -> Toolbox:
         """Return the same tools under these settings. `at_once`: the design runs several calls at the same time."""
         threads = True if at_once and self.tool_threads is None else self.tool_threads
         if threads is None and self.tool_timeout_s is None and self.tool_max_chars is None:

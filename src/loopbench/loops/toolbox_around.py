@@ -71,20 +71,20 @@ def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
     Raises what a value of the model's or a user's type raises that cannot be read.
     """
     tool = tools.get(call.name)
-    own = {name: own_copy(value) for name, value in dict(call.arguments).items()}
+    copies = {name: own_copy(value) for name, value in dict(call.arguments).items()}
     if tool is None or tool.arguments is None:
-        return own
+        return copies
     try:
-        args, kwargs = tool.arguments.bind(own)
+        args, kwargs = tool.arguments.bind(copies)
     except ToolArgumentError:
-        args, kwargs = tool.arguments.bind_unchecked(own)
+        args, kwargs = tool.arguments.bind_unchecked(copies)
     signature = inspect.signature(tool.function)
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
-    found: dict[str, Any] = {}
+    received: dict[str, Any] = {}
     for name, value in bound.arguments.items():
-        found.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
-    return found
+        received.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return received
 
 
 def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
@@ -97,32 +97,36 @@ def unlike_shown(call: ToolCall, tools: Toolbox) -> str:
         received = received_values(call, tools)
     except Exception:  # it is shown as it was written
         return ""
-    told = []
+    problems = []
     for name in call.arguments:
         if name in received and not _is_said(call, tools, name, received[name]):
             gets = cap(legible(_repr(received[name])), 300)
-            told.append(f"the JSON form of {name} does not convert back to what the tool gets, {gets}")
-    return "; ".join(told)
+            problems.append(f"the JSON form of {name} does not convert back to what the tool gets, {gets}")
+    return "; ".join(problems)
 
 
 def is_said_whole(call: ToolCall, tools: Toolbox) -> bool:
-    """Whether the tool gets the very arguments that a call states as JSON."""
+    """Return whether the tool gets the very arguments that a call states as JSON."""
     return same_json(shown_arguments(call, tools), call.arguments) and not unlike_shown(call, tools)
 
 
 def made_anew(call: ToolCall, tools: Toolbox) -> list[str]:
     """Return the names of the arguments of which the tool's types make another value each time, such as an id or the time."""
-    one, other = shown_arguments(call, tools), shown_arguments(call, tools)
+    return different_arguments(shown_arguments(call, tools), shown_arguments(call, tools))
+
+
+def different_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that only one of two calls has, or that are not the same JSON in both."""
     return sorted(name for name in {*one, *other} if not same_json(one.get(name, ...), other.get(name, ...)))
 
 
 def _is_said(call: ToolCall, tools: Toolbox, name: str, value: Any) -> bool:
-    """Whether the JSON form of an argument converts back to it."""
+    """Return whether the JSON form of an argument converts back to it."""
     return _converts_back(call, tools, name, value, _form(call, tools, name, value))
 
 
 def _converts_back(call: ToolCall, tools: Toolbox, name: str, value: Any, form: Any) -> bool:
-    """Whether the tool gets an equal argument of a JSON form of one; true is not 1, although they are equal in Python."""
+    """Return whether the tool gets an equal argument of a JSON form of one; true is not 1, although they are equal in Python."""
     again = replace(call, arguments={**call.arguments, name: form})
     try:
         gets = received_values(again, tools)[name]

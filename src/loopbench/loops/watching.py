@@ -44,7 +44,7 @@ from .run_failure import RunFailed
 from .toolbox_around import ToolboxAround, problem_of, shown_arguments
 
 
-class Watching(Observer):
+class RelayingObserver(Observer):
     """Passes events and notes on to a product's observer; a loop that gets it does not tell the same again."""
 
     def __init__(self, observer: Observer, ids: CallIds) -> None:
@@ -64,7 +64,7 @@ class Watching(Observer):
             self.observer.on_event(LoopNote(kind, data))
 
 
-class Within(Watching):
+class InnerObserver(RelayingObserver):
     """What a loop within another gets: the outermost does all that is done once for a run."""
 
     only_answers = True
@@ -77,7 +77,7 @@ class Within(Watching):
 class WatchedModel(WrappedModel):
     """A model whose requests and replies are told; it streams every reply where the observer wants that and the model can."""
 
-    def __init__(self, model: Model, tools: Toolbox, watching: Watching) -> None:
+    def __init__(self, model: Model, tools: Toolbox, watching: RelayingObserver) -> None:
         """Make a model that tells what it is asked and replies. `tools`: those that calls are checked against."""
         super().__init__(model)
         self._tools = tools
@@ -164,7 +164,7 @@ class WatchedModel(WrappedModel):
 class WatchedToolbox(ToolboxAround):
     """A toolbox whose calls and results are told."""
 
-    def __init__(self, within: Toolbox, watching: Watching, model: WatchedModel) -> None:
+    def __init__(self, within: Toolbox, watching: RelayingObserver, model: WatchedModel) -> None:
         """`model`: that of the same run, which tells of calls that it asks for and that cannot be made."""
         super().__init__(within)
         self._watching = watching

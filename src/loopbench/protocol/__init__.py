@@ -60,6 +60,7 @@ _HOMES = {
         "Prompt",
         "Prompted",
         "SavedProgram",
+        "TakesProgram",
         "in_own_format",
         "own_prompt",
         "program_digest",

@@ -64,6 +64,7 @@ from loopbench.protocol.program import Program as Program
 from loopbench.protocol.program import Prompt as Prompt
 from loopbench.protocol.program import Prompted as Prompted
 from loopbench.protocol.program import SavedProgram as SavedProgram
+from loopbench.protocol.program import TakesProgram as TakesProgram
 from loopbench.protocol.program import in_own_format as in_own_format
 from loopbench.protocol.program import own_prompt as own_prompt
 from loopbench.protocol.program import program_digest as program_digest

@@ -1,4 +1,4 @@
-"""Whose a CancelledError is: that of whoever cancels the run, which leaves it at once, or of some other task that was cancelled.
+"""How a CancelledError is judged, which leaves a run only if somebody cancels the run itself, and how tasks are stopped.
 
 A tool that awaits a task of somebody else's gets that task's CancelledError. To the run it is an error like any other: whoever
 waits for the run has cancelled nothing, and would lose it without a word.
@@ -7,7 +7,8 @@ waits for the run has cancelled nothing, and would lose it without a word.
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from .model import ModelError, ProviderError
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the task that runs: a caller, a time limit, a task group."""
+    """Return whether somebody cancels the task that runs: a caller, a time limit, a task group."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -43,3 +44,12 @@ async def to_its_end(future: asyncio.Future[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+async def stop_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, such as the siblings of one that failed, and wait until all have ended, whatever they raise."""
+    stopping = list(tasks)
+    for task in stopping:
+        if not task.cancelling():  # a second cancellation would interrupt its clean-up
+            task.cancel()
+    await asyncio.gather(*stopping, return_exceptions=True)

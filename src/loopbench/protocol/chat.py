@@ -51,21 +51,21 @@ class Message:
     """Images of a user message, which follow its text."""
 
     def as_dict(self) -> dict[str, Any]:
-        """OpenAI's chat format, with `sent` beside it where the message has that."""
-        made: dict[str, Any] = {"role": self.role, "content": self.content}
+        """Return the message in OpenAI's chat format, with `sent` beside it where the message has that."""
+        data: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.calls:
-            made["tool_calls"] = [
+            data["tool_calls"] = [
                 {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in self.calls
             ]
         if self.role == "tool":
-            made["tool_call_id"] = self.call_id
+            data["tool_call_id"] = self.call_id
         if self.images:
             shown = [{"type": "image_url", "image_url": {"url": image.url}} for image in self.images]
-            made["content"] = [{"type": "text", "text": self.content}, *shown]
+            data["content"] = [{"type": "text", "text": self.content}, *shown]
         if self.sent is not None:
-            made["sent"] = self.sent.as_dict()
-        return made
+            data["sent"] = self.sent.as_dict()
+        return data
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Message:
@@ -96,19 +96,19 @@ class SentTurn:
     too, is stored by reference to it: see `stored_once`. That form is made when it is asked for.
     """
 
-    __slots__ = ("_given", "_made", "format")
+    __slots__ = ("_stored_form", "_turn_and_messages", "format")
 
     def __init__(self, format_name: str, checksum: str, stored: Iterable[Mapping[str, Any]]) -> None:
         """`format_name`: that in which the turn is written: only requests in the same format show it so."""
         self.format = format_name
-        self._made: tuple[str, tuple[Mapping[str, Any], ...]] | None = checksum, tuple(stored)
-        self._given: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
+        self._stored_form: tuple[str, tuple[Mapping[str, Any], ...]] | None = checksum, tuple(stored)
+        self._turn_and_messages: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
 
     @classmethod
     def of(cls, turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
-        """`turn`: the same turn as the conversation has it."""
+        """Return a turn as `messages` of a request showed it. `turn`: the same turn as the conversation has it."""
         made = cls(format_name, "", ())
-        made._made, made._given = None, (tuple(turn), tuple(messages))
+        made._stored_form, made._turn_and_messages = None, (tuple(turn), tuple(messages))
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -127,20 +127,20 @@ class SentTurn:
         return self._form()[1]
 
     def _form(self) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-        if self._made is None:
-            turn, messages = self._given
+        if self._stored_form is None:
+            turn, messages = self._turn_and_messages
             shown = [_without_images(message) for message in messages]
             texts = iter(stored_once(_texts(shown), _sources(turn)))
-            self._made = _checksum(turn, self.format, shown), tuple(_with_texts(item, texts) for item in shown)
-        return self._made
+            self._stored_form = _checksum(turn, self.format, shown), tuple(_with_texts(item, texts) for item in shown)
+        return self._stored_form
 
     def shown(self, turn: Sequence[Message]) -> tuple[Message, ...] | None:
         """Return the turn as it was sent; None if this is not the turn that the conversation has, because one was changed since.
 
         `turn`: as the conversation has it.
         """
-        if self._made is None or self._given[0]:
-            return self._given[1] if self._given[0] == tuple(turn) else None
+        if self._stored_form is None or self._turn_and_messages[0]:
+            return self._turn_and_messages[1] if self._turn_and_messages[0] == tuple(turn) else None
         try:
             texts = iter(resolved(_texts(self.stored), _sources(turn)))
         except ValueError:
@@ -176,7 +176,7 @@ class SentTurn:
 
 
 def _is_literal(piece: Any) -> bool:
-    """Whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
+    """Return whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
     if isinstance(piece, str):
         return True
     place_of(piece)
@@ -245,12 +245,12 @@ def _check_role(role: Any) -> None:
 
 def _read_call(given: Any) -> NativeCall:
     try:
-        made = NativeCall(given["id"], given["function"]["name"], given["function"]["arguments"])
+        call = NativeCall(given["id"], given["function"]["name"], given["function"]["arguments"])
     except (TypeError, KeyError):
-        made = None
-    if made is None or not all(isinstance(part, str) for part in (made.id, made.name, made.arguments)):
+        call = None
+    if call is None or not all(isinstance(part, str) for part in (call.id, call.name, call.arguments)):
         raise ValueError('each of tool_calls must be {"id": text, "function": {"name": text, "arguments": text}}')
-    return made
+    return call
 
 
 def earlier_messages(given: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -261,7 +261,7 @@ def earlier_messages(given: Iterable[Message | Mapping[str, Any]]) -> tuple[Mess
     """
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise TypeError(f"history: give a list of messages, not {type(given).__name__}")
-    made: list[Message] = []
+    messages: list[Message] = []
     waiting: list[str] = []
     for place, item in enumerate(given):
         if not isinstance(item, Message | Mapping):
@@ -271,10 +271,10 @@ def earlier_messages(given: Iterable[Message | Mapping[str, Any]]) -> tuple[Mess
             _check_place(message, waiting)
         except ValueError as error:
             raise ValueError(f"history[{place}]: {error}") from None
-        made.append(message)
+        messages.append(message)
     if waiting:
-        raise ValueError(f"history[{len(made) - 1}]: the call {waiting[0]!r} has no result")
-    return tuple(made)
+        raise ValueError(f"history[{len(messages) - 1}]: the call {waiting[0]!r} has no result")
+    return tuple(messages)
 
 
 def _check_place(message: Message, waiting: list[str]) -> None:

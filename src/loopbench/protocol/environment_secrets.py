@@ -60,12 +60,12 @@ def environment_secrets(environ: Mapping[str, str], mark: str) -> EnvironmentSec
     global _last
     # os.environ decodes each value at every look; the dictionary behind it is compared at once.
     held = getattr(environ, "_data", environ)
-    known, made = _last
-    if held != known:
+    known_environment, secrets = _last
+    if held != known_environment:
         values = {part for name, value in environ.items() for part in _secret_parts(name.upper(), value.strip())}
-        made = _forms(frozenset(value for value in values if len(value) >= MIN_SECRET_CHARS and value not in mark))
-        _last = dict(held), made
-    return made
+        secrets = _forms(frozenset(value for value in values if len(value) >= MIN_SECRET_CHARS and value not in mark))
+        _last = dict(held), secrets
+    return secrets
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:

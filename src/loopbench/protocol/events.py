@@ -62,11 +62,11 @@ class ReplyChunk(RunEvent):
     chunk: Chunk
 
     def _shown(self) -> dict[str, Any]:
-        made: dict[str, Any] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
+        data: dict[str, Any] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
         if self.chunk.call is not None:
             call = self.chunk.call
-            made["call"] = {"index": call.index, "name": call.name, "arguments": call.arguments}
-        return made
+            data["call"] = {"index": call.index, "name": call.name, "arguments": call.arguments}
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +204,11 @@ class ToolFinished(RunEvent):
 
     def _shown(self) -> dict[str, Any]:
         seen = self.observation
-        made = {"call": self.number, "tool": self.call.name, "call_id": str(self.call.call_id)}
-        made |= {"ran": self.ran, "status": seen.status, "seconds": seen.seconds}
+        data = {"call": self.number, "tool": self.call.name, "call_id": str(self.call.call_id)}
+        data |= {"ran": self.ran, "status": seen.status, "seconds": seen.seconds}
         if seen.ok:
-            return made | {"result": seen.data}
-        return made | {"error": f"{seen.error_type}: {seen.data}"}
+            return data | {"result": seen.data}
+        return data | {"error": f"{seen.error_type}: {seen.data}"}
 
 
 @dataclass(frozen=True, slots=True)

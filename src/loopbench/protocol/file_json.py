@@ -28,11 +28,11 @@ def load_json(text: str | bytes, *, finite: bool = False) -> Any:
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    data = dict(pairs)
+    if len(data) != len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise DuplicateKeyError(f"duplicate key {key[:MAX_KEY_SHOWN]!r}")
-    return made
+    return data
 
 
 MAX_KEY_SHOWN = 80

@@ -49,7 +49,7 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
     back = 0 if side == "front" else common_start(given[::-1], shown[::-1])
     if side != "both" and max(front, back) < MIN_ALIGNED:
         return {}
-    found: dict[Path, float] = {}
+    places: dict[Path, float] = {}
     is_anew = side == "both" and shown != given and "[r:" not in text  # what holds other results says nothing of this one
     laid_out = one_line(plain(text)) if is_anew else ""
     for path in paths:
@@ -58,12 +58,12 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
             continue
         start, end = (len(bare(result.text[:place])) for place in span)
         if end <= front:
-            found[path] = _share(end, len(shown))
+            places[path] = _share(end, len(shown))
         elif start >= len(given) - back:
-            found[path] = _share(len(shown) - (len(given) - end), len(shown))
+            places[path] = _share(len(shown) - (len(given) - end), len(shown))
         elif laid_out and (place := _stated(result.value, path, laid_out)) is not None:
-            found[path] = _share(place, len(laid_out))
-    return found
+            places[path] = _share(place, len(laid_out))
+    return places
 
 
 def _share(place: int, length: int) -> float:
@@ -96,11 +96,11 @@ def plain(text: str) -> str:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    digits = found[1] or found[2]
+def _unescaped(escape: re.Match[str]) -> str:
+    digits = escape[1] or escape[2]
     if digits:
         return chr(int(digits, 16))
-    return " " if found[3] else (found[4] or "")
+    return " " if escape[3] else (escape[4] or "")
 
 
 def bare(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, Literal, Protocol, Self, cast, runtime_checkable
 
 from .events import SILENT, Observer
 from .model import Model
@@ -15,6 +15,9 @@ from .query import AnswerT, Query
 from .threads import run_sync
 from .tools import Toolbox
 
+CallsIn = Literal["native", "text"]
+"""How the replies of a design hold calls: in the API's own form, or in their text. Profiles that were measured go by it."""
+
 
 @runtime_checkable
 class Loop(Protocol):
@@ -23,6 +26,9 @@ class Loop(Protocol):
     `run` returns an Outcome whatever a tool does, and whatever a model does that answers or raises ModelError; cancellation and
     StopRun, of which BudgetExceeded is one, pass through, and so does any other exception of a model's, which is a bug. The
     built-in loops also have `run_sync(query, tools, model)`, and raise TypeError for arguments of other types.
+
+    A loop may have more: `calls_in`, a CallsIn; `takes_images`, True where it shows its model the images of a query; and what an
+    `Optimizable` has, if its prompts can be changed.
     """
 
     @property

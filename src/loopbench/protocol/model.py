@@ -70,20 +70,20 @@ class Request:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the request as JSON, without the fields for the harness."""
-        made: dict[str, Any] = {"messages": [message.as_dict() for message in self.messages]}
+        data: dict[str, Any] = {"messages": [message.as_dict() for message in self.messages]}
         if self.tools:
-            made["tools"] = [
+            data["tools"] = [
                 {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools
             ]
         if self.tool_choice is not None:
-            made["tool_choice"] = self.tool_choice
+            data["tool_choice"] = self.tool_choice
         if self.tools and not self.parallel_calls:
-            made["parallel_calls"] = False
+            data["parallel_calls"] = False
         if self.response_schema is not None:
-            made["response_schema"] = self.response_schema
+            data["response_schema"] = self.response_schema
         if self.grammar is not None:
-            made["grammar"] = self.grammar.as_dict()
-        return made | self.sampling.as_dict()
+            data["grammar"] = self.grammar.as_dict()
+        return data | self.sampling.as_dict()
 
 
 @runtime_checkable

@@ -121,7 +121,7 @@ def _value(text: str, whole: str) -> Any:
 
 
 def _is_spec(text: str) -> bool:
-    """Whether a text is a name with options, as of a loop inside another one."""
+    """Return whether a text is a name with options, as of a loop inside another one."""
     if "\n" in text or not text.endswith(")"):
         return False
     try:
@@ -172,23 +172,23 @@ MIN_PART = 3
 """Characters of a part that tells which name is meant."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, known_names: Iterable[str]) -> str:
     """Return a question after the known name that is most like a mistyped one; empty if none is like it."""
-    found = most_like(name, known)
+    found = most_like(name, known_names)
     return "" if found is None else f"did you mean {found!r}?"
 
 
-def most_like(name: str, known: Iterable[str]) -> str | None:
+def most_like(name: str, known_names: Iterable[str]) -> str | None:
     """Return the known name that is most like a mistyped one, in any case; None if none is like it."""
-    folded = {item.casefold(): item for item in known}
+    folded = {item.casefold(): item for item in known_names}
     typed = name.casefold()
     alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
     return folded[alike[0]] if alike else None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return a hint: the nearest known name, and the names that there are, or of many the first."""
-    listed = list(known)
+    listed = list(known_names)
     asked = near(name, listed)
     return f"{f'{asked} ' if asked else ''}known: {_first_of(listed, MAX_BESIDE if asked else MAX_KNOWN) or 'none'}"
 
@@ -302,11 +302,11 @@ def _module(name: str) -> ModuleType:
             raise
     with _current_directory_last():
         module = import_own(name)
-    FOUND_IN.add(str(Path.cwd()))
+    OWN_CODE_FOLDERS.add(str(Path.cwd()))
     return module
 
 
-FOUND_IN: set[str] = set()
+OWN_CODE_FOLDERS: set[str] = set()
 """Folders off the search path in which code of the user's own was found."""
 
 
@@ -314,7 +314,7 @@ def own_folder() -> list[str]:
     """Return the current directory if code of the user's own was found there and not on the search path, else nothing: a worker
     looks there for what such code imports while it runs."""
     here = str(Path.cwd())
-    return [here] if here in FOUND_IN and here not in sys.path else []
+    return [here] if here in OWN_CODE_FOLDERS and here not in sys.path else []
 
 
 @contextmanager

@@ -95,12 +95,12 @@ class RunUsage:
 
         `estimated` is true where no provider has counted the tokens.
         """
-        made: dict[str, Any] = {"requests": self.requests, "tool_calls": self.tool_calls}
+        data: dict[str, Any] = {"requests": self.requests, "tool_calls": self.tool_calls}
         if self.tokens is not None:
-            made |= {"input_tokens": self.tokens.input_tokens, "output_tokens": self.tokens.output_tokens}
-        made |= {"estimated": True} if self.tokens is not None and self.tokens.estimated else {}
-        made |= {"uncounted": self.uncounted} if self.uncounted else {}
-        return made | ({} if self.cost_usd is None else {"cost_usd": self.cost_usd})
+            data |= {"input_tokens": self.tokens.input_tokens, "output_tokens": self.tokens.output_tokens}
+        data |= {"estimated": True} if self.tokens is not None and self.tokens.estimated else {}
+        data |= {"uncounted": self.uncounted} if self.uncounted else {}
+        return data | ({} if self.cost_usd is None else {"cost_usd": self.cost_usd})
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,12 +48,12 @@ def running_at(frame: FrameType | None) -> str:
 
 def waiting_at(task: asyncio.Task[Any]) -> str:
     """Return the innermost line of a user's file where a task waits, like `raised_at`; empty where there is none."""
-    found, waits = "", cast(Any, task.get_coro())
-    while (frame := getattr(waits, "cr_frame", None)) is not None:
+    place, awaited = "", cast(Any, task.get_coro())
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
         if _is_theirs(frame.f_code.co_filename):
-            found = f"{_from_here(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
-        waits = getattr(waits, "cr_await", None)
-    return found
+            place = f"{_from_here(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
+        awaited = getattr(awaited, "cr_await", None)
+    return place
 
 
 def _from_here(file: Path) -> str:
@@ -89,13 +89,13 @@ def raised_in(error: BaseException | None) -> tuple[Path, int] | None:
 
 
 def _innermost(error: BaseException) -> tuple[Path, int] | None:
-    found, trace = None, error.__traceback__
+    place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if _is_theirs(file):
-            found = Path(file), trace.tb_lineno
+            place = Path(file), trace.tb_lineno
         trace = trace.tb_next
-    return found
+    return place
 
 
 def _is_theirs(file: str) -> bool:

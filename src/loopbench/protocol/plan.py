@@ -147,14 +147,14 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
 
 
 def _call_to_json(call: PlannedCall) -> dict[str, Any]:
-    made = {"id": call.id, "tool": call.tool, "arguments": _value_to_json(call.arguments), "goal": call.goal}
+    data = {"id": call.id, "tool": call.tool, "arguments": _value_to_json(call.arguments), "goal": call.goal}
     if call.alternatives:
-        made["alternatives"] = [_call_to_json(other) for other in call.alternatives]
+        data["alternatives"] = [_call_to_json(other) for other in call.alternatives]
     if call.fails:
-        made["fails"] = True
+        data["fails"] = True
     if call.after:
-        made["after"] = list(call.after)
-    return made
+        data["after"] = list(call.after)
+    return data
 
 
 def _call_from_json(data: Mapping[str, Any]) -> PlannedCall:

@@ -74,7 +74,7 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _plan(statements: Sequence[ast.stmt], goals: Mapping[int, str], answer: Any) -> Plan:
-    """`goals`: the comments, by line."""
+    """Return the plan that statements make. `goals`: the comments, by line."""
     calls: dict[str, PlannedCall] = {}
     for number, statement in enumerate(statements, 1):
         name, value = _assigned(statement)
@@ -189,8 +189,8 @@ def _reference(value: ast.expr, names: Collection[str]) -> Any:
     raise _wrong(value, f"no earlier line is named {value.id!r}; {nearest(value.id, sorted(names))}")
 
 
-def _wrong(where: ast.AST, said: str) -> ValueError:
-    return ValueError(f"plan, line {getattr(where, 'lineno', 1)}: {said}")
+def _wrong(where: ast.AST, problem: str) -> ValueError:
+    return ValueError(f"plan, line {getattr(where, 'lineno', 1)}: {problem}")
 
 
 def _shown(value: ast.expr) -> str:

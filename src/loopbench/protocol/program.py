@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Message, MessageRole, NativeCall, Reply
 from .checksums import CHECKSUM, ChecksumError, open_document
@@ -70,7 +70,24 @@ class Optimizable(Protocol):
         """The state of every predictor that this configuration uses, by name."""
 
     def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other instructions and demonstrations; predictors that are not named keep theirs."""
+        """Return the same loop with other instructions and demonstrations; predictors that are not named keep theirs.
+
+        Raises ValueError, which names it, for a predictor that the loop does not have.
+        """
+
+
+OptimizableT = TypeVar("OptimizableT", bound=Optimizable)
+
+
+class TakesProgram:
+    """Gives a loop that is a dataclass `with_predictors`, which puts other prompts into the loop's field `program`."""
+
+    __slots__ = ()
+
+    def with_predictors(self: OptimizableT, program: Program) -> OptimizableT:
+        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
+        changed: Any = replace(cast(Any, self), program=merged(self.predictors, program))
+        return cast(OptimizableT, changed)
 
 
 def own_prompt(instructions: str, output: str, demos: Sequence[Demo] = ()) -> Prompt:
@@ -122,29 +139,29 @@ def reply_text(reply: Reply) -> str:
 
 
 def _message_data(message: Message) -> dict[str, Any]:
-    made: dict[str, Any] = {"role": message.role, "content": message.content}
+    data: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
-        made["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]
+        data["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]
     if message.role == "tool":
-        made["call_id"] = message.call_id
-    return made
+        data["call_id"] = message.call_id
+    return data
 
 
 def _call_data(call: NativeCall) -> dict[str, str]:
     return {"name": call.name, "arguments": call.arguments}
 
 
-def _turns(conversation: str, said: str, prefix: str) -> list[Message]:
+def _turns(conversation: str, text_of_reply: str, prefix: str) -> list[Message]:
     """Return a demonstration as messages; call ids begin with `prefix`, so that they are unique in the request.
 
     A text that is not a conversation, such as one that was cut, becomes one user message.
     """
-    made = _messages(conversation, prefix)
-    if made is None:
-        made = [Message("user", conversation)]
-    reply = _said(said, f"{prefix}said_")
+    messages = _messages(conversation, prefix)
+    if messages is None:
+        messages = [Message("user", conversation)]
+    reply = _reply_message(text_of_reply, f"{prefix}said_")
     unanswered = [Message("tool", NOT_SHOWN, call_id=call.id) for call in reply.calls]  # providers want every call answered
-    return [*made, reply, *unanswered]
+    return [*messages, reply, *unanswered]
 
 
 def _messages(conversation: str, prefix: str) -> list[Message] | None:
@@ -163,14 +180,14 @@ def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
 
     Raises TypeError, KeyError or ValueError for an item that is not a message, and for a call or a result without the other.
     """
-    made: list[Message] = []
+    messages: list[Message] = []
     waiting: list[tuple[Any, str]] = []  # old and new ids of calls
     count = 0
     for item in items:
         role, content = _ROLES[item["role"]], str(item["content"])
         if role == "tool":
             place = [was for was, _ in waiting].index(item["call_id"])
-            made.append(Message(role, content, call_id=waiting.pop(place)[1]))
+            messages.append(Message(role, content, call_id=waiting.pop(place)[1]))
             continue
         if waiting:
             raise ValueError("a call without its result")
@@ -178,13 +195,13 @@ def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
         calls = tuple(NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(given, count))
         waiting = [(call["id"], made_call.id) for call, made_call in zip(given, calls, strict=True)]
         count += len(calls)
-        made.append(Message(role, content, calls))
+        messages.append(Message(role, content, calls))
     if waiting:
         raise ValueError("a call without its result")
-    return made
+    return messages
 
 
-def _said(text: str, prefix: str) -> Message:
+def _reply_message(text: str, prefix: str) -> Message:
     try:
         data = json.loads(text)
         if isinstance(data, dict) and data.keys() == {"text", "calls"}:
@@ -209,21 +226,21 @@ def _labelled(demo: Demo) -> str:
 # --- a program as data ---
 
 
-def merged(own: Program, given: Program) -> Program:
-    """Return the loop's own program with the given states.
+def merged(program: Program, changes: Program) -> Program:
+    """Return the loop's own program with changes. `changes`: the states of some of its predictors.
 
     Raises TypeError for what is no mapping of predictors, ValueError for a predictor that the loop does not have.
     """
-    if not isinstance(given, Mapping):
-        raise TypeError(f"program: give a mapping of predictors by name, such as loop.predictors, not {type(given).__name__}")
-    for name, predictor in given.items():
+    if not isinstance(changes, Mapping):
+        raise TypeError(f"program: give a mapping of predictors by name, such as loop.predictors, not {type(changes).__name__}")
+    for name, predictor in changes.items():
         if not isinstance(predictor, Prompt):
             raise TypeError(f"program: {name!r} must be a Prompt, such as loop.predictors[{name!r}], not {predictor!r}")
-        if name not in own:
-            raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, own)}")
+        if name not in program:
+            raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, program)}")
     return {
-        name: replace(prompt, instructions=given[name].instructions, demos=given[name].demos) if name in given else prompt
-        for name, prompt in own.items()
+        name: replace(prompt, instructions=changes[name].instructions, demos=changes[name].demos) if name in changes else prompt
+        for name, prompt in program.items()
     }
 
 
@@ -248,20 +265,20 @@ class SavedProgram:
 
     def on(self, loop: Optimizable) -> Program:
         """Return the whole program for a loop. Raises ValueError if it is for another design or the predictors do not fit."""
-        own = loop.predictors
+        predictors = loop.predictors
         design, name = self.about.get("design"), getattr(loop, "name", None)
         if design is not None and name is not None and design != name:
             raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
         given = {
-            name: replace(own[name], instructions=instructions, demos=demos)
+            name: replace(predictors[name], instructions=instructions, demos=demos)
             for name, (instructions, demos) in self.state.items()
-            if name in own
+            if name in predictors
         }
         for name in self.state:
-            if name not in own:
+            if name not in predictors:
                 was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
-                raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(own)}){was}")
-        return merged(own, given)
+                raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(predictors)}){was}")
+        return merged(predictors, given)
 
 
 ABOUT = "loopbench"
@@ -315,10 +332,7 @@ def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
     return instructions, tuple(demos)
 
 
-L = TypeVar("L", bound=Optimizable)
-
-
-def with_program(loop: L, path: str | Path) -> L:
+def with_program(loop: OptimizableT, path: str | Path) -> OptimizableT:
     """Return the loop with the prompts of a file, ready for a product: `with_program(Finish(), "optimized.json")`.
 
     Raises ValueError, in one line that names the file, if it cannot be read or its program does not fit the loop.

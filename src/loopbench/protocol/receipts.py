@@ -55,7 +55,7 @@ class ReceiptReader:
     def __init__(self) -> None:
         self._text = ""
         """Of the last prompt at whose end no mark was open: what follows changes nothing about it."""
-        self._found: Sightings = {}
+        self._sightings: Sightings = {}
         """The receipts in it."""
         self._end = 0
         """Where its last mark ends."""
@@ -65,19 +65,19 @@ class ReceiptReader:
 
         What stands beside a call's marks is the very same list as in the last text, if this one adds nothing to it.
         """
-        start, found, end = 0, self._found, self._end
+        start, by_call, end = 0, self._sightings, self._end
         if not text.startswith(self._text):
-            found, end = {}, 0
+            by_call, end = {}, 0
         elif self._text:
             start = max(0, len(self._text) - _MARK_CHARS + 1)  # a mark may begin where the last text ended
         marks = list(MARK.finditer(text, start)) if text.find("[r:", start) >= 0 or text.find(":r]", start) >= 0 else []
         closed, is_open = _pairs(marks)
         if marks:
-            found = _with_sightings(found, text, marks, closed, end)
+            by_call = _with_sightings(by_call, text, marks, closed, end)
             end = marks[-1].end()
         if not is_open:
-            self._text, self._found, self._end = text, found, end
-        return found
+            self._text, self._sightings, self._end = text, by_call, end
+        return by_call
 
 
 Sightings = Mapping[str, list[Sighting]]
@@ -85,13 +85,13 @@ _MARK_CHARS = 15
 
 
 def _with_sightings(
-    known: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
+    earlier: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
 ) -> Sightings:
     """Return the known sightings and, in lists of their own, those of further marks.
 
     `end_before`: where the mark before these ends.
     """
-    found = dict(known)
+    by_call = dict(earlier)
     paired = set(closed.values())
     for place, mark in enumerate(marks):
         side: Side
@@ -107,8 +107,8 @@ def _with_sightings(
             side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
         call, content = (mark[1], mark[2]) if mark[1] else (mark[3], mark[4])
         shown = text[start:end].lstrip()
-        found[call] = [*found.get(call, ()), Sighting(content, side, shown.rstrip(), end - len(shown))]
-    return found
+        by_call[call] = [*by_call.get(call, ()), Sighting(content, side, shown.rstrip(), end - len(shown))]
+    return by_call
 
 
 def _pairs(marks: Sequence[re.Match[str]]) -> tuple[dict[int, int], bool]:

@@ -56,11 +56,11 @@ class Arguments:
         parameters, hints = _unpacked(_parameters(function), _type_hints(function))
         read = tuple((parameter, hints.get(parameter.name, Any)) for parameter in parameters)
         try:
-            said = repr([(type(parameter.default), parameter, hint) for parameter, hint in read])
+            in_words = repr([(type(parameter.default), parameter, hint) for parameter, hint in read])
             hash(read)
         except Exception:  # a default that may change, or whose own methods raise
             return _read(tool, read)
-        known = _read_once(tool, read, said)
+        known = _read_once(tool, read, in_words)
         return replace(known, parameters=parameters, json_schema=deepcopy(known.json_schema))
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -169,10 +169,10 @@ def _read(tool: str, read: Sequence[tuple[inspect.Parameter, Any]]) -> Arguments
 
 
 @lru_cache(maxsize=512)
-def _read_once(tool: str, read: tuple[tuple[inspect.Parameter, Any], ...], said: str) -> Arguments:
+def _read_once(tool: str, read: tuple[tuple[inspect.Parameter, Any], ...], in_words: str) -> Arguments:
     """Do as `_read` does, once for equal parameters: a suite may define its tools anew in each trial, and each takes a millisecond.
 
-    `said`: the parameters in words, which tell apart what is equal and yet not the same, such as True and 1.
+    `in_words`: the parameters in words, which tell apart what is equal and yet not the same, such as True and 1.
     """
     return _read(tool, read)
 
@@ -229,15 +229,15 @@ def _unpacked(
     if get_origin(packed) is not Unpack:
         return parameters, hints
     (fields,) = get_args(packed)
-    found: dict[str, Any] = {}
-    made = list(parameters[:-1])
+    key_hints: dict[str, Any] = {}
+    unpacked = list(parameters[:-1])
     for name, hint in get_type_hints(fields, include_extras=True).items():
-        said = get_origin(hint)  # of a string annotation the class itself does not know it
-        is_needed = said is Required or (name in fields.__required_keys__ and said is not NotRequired)
+        marker = get_origin(hint)  # of a string annotation the class itself does not know it
+        is_needed = marker is Required or (name in fields.__required_keys__ and marker is not NotRequired)
         default = inspect.Parameter.empty if is_needed else _NOT_GIVEN
-        made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
-        found[name] = get_args(hint)[0] if said in (NotRequired, Required) else hint
-    return tuple(made), {**hints, **found}
+        unpacked.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
+        key_hints[name] = get_args(hint)[0] if marker in (NotRequired, Required) else hint
+    return tuple(unpacked), {**hints, **key_hints}
 
 
 def _kind(schema: Any, defs: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ _ENCODER = Encoder(ensure_ascii=False)
 def stored_once(texts: Iterable[str], sources: Sequence[str]) -> list[Stored]:
     """Return texts as references to sources, as far as they hold any."""
     forms = [(source, _quoted(source)) for source in sources]
-    place, made = 0, list[Stored]()
+    place, stored = 0, list[Stored]()
     for text in texts:
         pieces, at = list[Any](), 0
         while found := _next(text, at, forms, place):
@@ -32,8 +32,8 @@ def stored_once(texts: Iterable[str], sources: Sequence[str]) -> list[Stored]:
             pieces.append(reference)
             at, place = end, place + 1
         rest = [text[at:]] if at < len(text) else []
-        made.append([*pieces, *rest] if pieces else text)
-    return made
+        stored.append([*pieces, *rest] if pieces else text)
+    return stored
 
 
 def _next(text: str, at: int, forms: Sequence[tuple[str, str]], place: int) -> tuple[int, int, int, int | list[int]] | None:
@@ -50,7 +50,7 @@ def _next(text: str, at: int, forms: Sequence[tuple[str, str]], place: int) -> t
 def resolved(stored: Iterable[Stored], sources: Sequence[str]) -> list[str]:
     """Return the texts again. Raises ValueError for a reference to no source, and for sources out of their order."""
     last = -1
-    made: list[str] = []
+    texts: list[str] = []
     for item in stored:
         pieces: list[str] = []
         for piece in [item] if isinstance(item, str) else item:
@@ -62,8 +62,8 @@ def resolved(stored: Iterable[Stored], sources: Sequence[str]) -> list[str]:
                 raise ValueError(f"there is no source {number} here")
             last = number
             pieces.append(sources[number] if piece is number else _quoted(sources[number]))
-        made.append("".join(pieces))
-    return made
+        texts.append("".join(pieces))
+    return texts
 
 
 def place_of(piece: Any) -> int:

@@ -88,7 +88,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def in_event_loop() -> bool:
-    """Whether an event loop runs on this thread."""
+    """Return whether an event loop runs on this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -97,7 +97,7 @@ def in_event_loop() -> bool:
 
 
 def _in_notebook() -> bool:
-    """Whether IPython runs this code; its cells are coroutines."""
+    """Return whether IPython runs this code; its cells are coroutines."""
     interactive = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return interactive is not None and interactive() is not None
 

@@ -46,12 +46,12 @@ MAX_TEXTS = 4096
 
 def schema_text(schema: Mapping[str, Any]) -> str:
     """Return a schema's canonical JSON, made once for the very same object: a suite's tools keep theirs from trial to trial."""
-    known = _TEXTS.get(id(schema))
-    if known is None or known[0] is not schema:
+    cached = _TEXTS.get(id(schema))
+    if cached is None or cached[0] is not schema:
         if len(_TEXTS) >= MAX_TEXTS:
             _TEXTS.clear()
-        known = _TEXTS[id(schema)] = (schema, canonical_json(schema))
-    return known[1]
+        cached = _TEXTS[id(schema)] = (schema, canonical_json(schema))
+    return cached[1]
 
 
 @lru_cache(maxsize=4096)

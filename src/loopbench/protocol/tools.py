@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .cancellation import is_being_cancelled
+from .cancellation import is_being_cancelled, stop_tasks
 from .current_call import NO_RUN, ToolboxIds
 from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
@@ -89,12 +89,14 @@ class Tool:
         if not callable(function):
             raise TypeError(f"a tool must be callable, got {type(function).__name__}")
         source = underlying(function)
-        found = name or getattr(source, "__name__", None) or type(source).__name__
-        if not _NAME.fullmatch(found):
-            raise ValueError(f"tool {found!r}: no provider takes this name; Tool.from_function(function, name='price') gives one")
+        tool_name = name or getattr(source, "__name__", None) or type(source).__name__
+        if not _NAME.fullmatch(tool_name):
+            raise ValueError(
+                f"tool {tool_name!r}: no provider takes this name; Tool.from_function(function, name='price') gives one"
+            )
         text = description if description is not None else _docstring(source)
-        arguments = Arguments.of(function, found)
-        return cls(found, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars, read_only)
+        arguments = Arguments.of(function, tool_name)
+        return cls(tool_name, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars, read_only)
 
     @property
     def is_async(self) -> bool:
@@ -126,7 +128,7 @@ class Toolbox:
         Raises TypeError for what is no list of tools or functions, ValueError for a limit that lets nothing through.
         """
         try:
-            made = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
+            listed = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
         except TypeError:
             alone: Any = tools
             if isinstance(alone, Iterable):
@@ -134,9 +136,9 @@ class Toolbox:
             name = getattr(alone, "__name__", None) or getattr(alone, "name", None) or type(alone).__name__
             right = "Toolbox([]) without tools, not None" if alone is None else f"such as Toolbox([{name}]), not {name} alone"
             raise TypeError(f"tools: give a list, {right}") from None
-        self._tools = {tool.name: tool for tool in made}
-        if len(self._tools) != len(made):
-            names = [tool.name for tool in made]
+        self._tools = {tool.name: tool for tool in listed}
+        if len(self._tools) != len(listed):
+            names = [tool.name for tool in listed]
             raise ValueError(f"two tools are named {next(n for n in names if names.count(n) > 1)!r}: names must differ")
         if time_limit_s is not None or max_chars is not None:
             _check_limits("toolbox", time_limit_s, max_chars)
@@ -256,27 +258,24 @@ class Toolbox:
         try:
             return tuple(await asyncio.gather(*running))
         except BaseException:  # not a TaskGroup: siblings would outlive a call that cancels itself, and errors would come wrapped
-            for task in running:
-                if not task.cancelling():  # a second cancellation would interrupt its clean-up
-                    task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await stop_tasks(running)
             raise
 
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if type(arguments) is not dict and not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
         try:
-            own = {name: value if type(value) in ATOMS else own_copy(value) for name, value in dict(arguments).items()}
+            copies = {name: value if type(value) in ATOMS else own_copy(value) for name, value in dict(arguments).items()}
         except Exception:  # a mapping of foreign code that cannot be read
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object") from None
         if tool.arguments is None:
-            return (), own
+            return (), copies
         try:
-            return tool.arguments.bind(own)
+            return tool.arguments.bind(copies)
         except ToolArgumentError:
             if validate:
                 raise
-            return tool.arguments.bind_unchecked(own)
+            return tool.arguments.bind_unchecked(copies)
 
     async def _execute(self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the function itself; raises what it raises, TimeoutError at the time limit."""

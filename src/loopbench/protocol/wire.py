@@ -29,11 +29,11 @@ def read_once(read: Callable[P, T]) -> Callable[P, T]:
         nonlocal last
         known, last = last, None
         if known is not None and not named and len(args) == len(known[0]) and all(map(operator.is_, args, known[0])):
-            found: T = known[1]
-            return found
-        found = read(*args, **named)
-        last = None if named else (args, found)
-        return found
+            result: T = known[1]
+            return result
+        result = read(*args, **named)
+        last = None if named else (args, result)
+        return result
 
     return reading
 

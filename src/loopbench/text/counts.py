@@ -15,14 +15,14 @@ MAX_REASONS = 3
 MAX_REASON_CHARS = 160
 
 
-def counts(found: Mapping[Name, int]) -> str:
-    """Return counts as `finished 109, error_valve 8`, the largest first."""
-    return ", ".join(f"{name} {n}" for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0]))) or "–"
+def counts(numbers: Mapping[Name, int]) -> str:
+    """Return numbers by name as `finished 109, error_valve 8`, the largest first."""
+    return ", ".join(f"{name} {n}" for name, n in sorted(numbers.items(), key=lambda item: (-item[1], item[0]))) or "–"
 
 
-def reasons(found: Mapping[str, int], most: int = MAX_REASONS) -> str:
+def reasons(numbers: Mapping[str, int], most: int = MAX_REASONS) -> str:
     """Return the most frequent reasons, as they were given, with their counts: `12 × no reply; 3 × TypeError: x; and 2 others`."""
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    ordered = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
     text = "; ".join(f"{n} × {_beginning(reason)}" for reason, n in ordered[:most])
     return text + (f"; and {counted(len(ordered) - most, 'other')}" if len(ordered) > most else "")
 

@@ -29,15 +29,15 @@ class Table:
         return "\n".join([plain_line(self.title), *shown])
 
 
-def markdown_page(title: str, found: Sequence[Table], said: Sequence[str], first: Sequence[str] = ()) -> str:
+def markdown_page(title: str, tables: Sequence[Table], notes: Sequence[str], first: Sequence[str] = ()) -> str:
     """Return a page in Markdown: a heading, a list of first sentences, tables, and a list of notes."""
     parts = [f"## {markdown_cell(title)}"]
     if first:
         parts.append("\n".join(f"- {markdown_item(line)}" for line in first))
-    for table in found:
+    for table in tables:
         lines = [f"### {markdown_cell(table.title)}", "", _line(table.columns), _line(["---"] * len(table.columns))]
         parts.append("\n".join([*lines, *(_line([markdown_cell(cell) for cell in row]) for row in table.rows)]))
-    parts.append("\n".join(f"- {markdown_item(note)}" for note in said))
+    parts.append("\n".join(f"- {markdown_item(note)}" for note in notes))
     return "\n\n".join(parts) + "\n"
 
 

@@ -51,6 +51,20 @@ class Impressed(Own):
         return made
 
 
+class Forgiving(Own):
+    """Takes a predictor that it does not have, as a misspelt name is."""
+
+    def with_predictors(self, program: Program) -> Self:
+        return replace(self, program={**self.program, **program})
+
+
+class Curt(Own):
+    """Refuses such a predictor without a word on how to mend it."""
+
+    def with_predictors(self, program: Program) -> Self:
+        return super().with_predictors({name: program[name] for name in self.program if name in program or len(program) == 1})
+
+
 class Handing(Own):
     """Gives what is no loop."""
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,15 @@ def test_a_wrong_option_of_what_is_written_is_told_in_one_line_that_names_it(fol
     with pytest.raises(ValueError, match=next(iter(option))) as told:
         design(**option)
     assert "\n" not in str(told.value)
+
+
+def test_a_misspelt_predictor_of_what_is_written_is_told_in_one_line_that_names_it(folder):
+    loop: Any = made_in(folder, new_loop("own_design", folder).target)
+    prompt = loop.predictors["decide"]
+    changed = loop.with_predictors({"decide": replace(prompt, instructions="Solve it.")})
+    assert (changed.predictors["decide"].instructions, changed.max_steps) == ("Solve it.", loop.max_steps)
+    with pytest.raises(ValueError, match=r"predictor 'decid' is not one of this loop's; did you mean 'decide'\? known: decide$"):
+        loop.with_predictors({"decid": prompt})
 
 
 def test_it_imports_the_public_contracts_only_and_forgets_the_template():

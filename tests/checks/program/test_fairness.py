@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.program.agent_faults import BY_NAME, FAULTS
 from loopbench.checks.program.check import CheckLimits, check_program
-from loopbench.checks.program.explanation import Asked, telling_request
+from loopbench.checks.program.explanation import LoggedRequest, telling_request
 from loopbench.programs.program import Program
 from loopbench.protocol import Message, Reply, Request
 from tests.cases import cases
@@ -39,7 +39,7 @@ def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | fault.weak_signs | fault.subject)), min_size=1, max_size=5))
     turns = [f"{' '.join(words)}, step {number} of 10" for number in range(6)]
     clean = conversation("Add 1 and 2.", *turns[:3])
-    asked = [Asked(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", *turns)]
+    asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", *turns)]
     assert telling_request(fault, asked, 0, clean) is None
 
 
@@ -49,7 +49,7 @@ def test_an_explanation_among_reminders_is_found(fault, data):
     sign = data.draw(st.sampled_from(sorted(fault.signs)))
     turns = ["Go on, please."] * 6
     clean = conversation("Add 1 and 2.", *turns[:3])
-    asked = [Asked(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", f"Error: {sign}.", *turns)]
+    asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", f"Error: {sign}.", *turns)]
     assert telling_request(fault, asked, 0, clean) == 1
 
 
@@ -58,7 +58,9 @@ def test_what_the_model_said_explains_nothing_where_the_agent_writes_it_down_for
     clean = conversation("Add 1 and 2.", "Assistant: I call add.")
 
     def told_at(text):
-        return telling_request(BY_NAME["prose"], [Asked(one, Reply(said)) for one in conversation("Add 1 and 2.", text)], 0, clean)
+        return telling_request(
+            BY_NAME["prose"], [LoggedRequest(one, Reply(said)) for one in conversation("Add 1 and 2.", text)], 0, clean
+        )
 
     assert told_at(f"Assistant: {said}") is None
     assert told_at(f"You wrote: {said} There is no call.") == 1

@@ -205,7 +205,7 @@ def test_a_decision_is_a_pure_function_of_its_state() -> None:
     made = []
     for _ in range(2):
         model = Script(recover("skip"), think(final="3", confidence=0.25), formatted("three"))
-        decision = decider.over(decider.tool_registry, model).get_next_action(before)
+        decision = decider.for_run(decider.tool_registry, model).get_next_action(before)
         made.append(decision.model_dump(exclude={"processing_time"}))
     assert made[0] == made[1]
     assert before == kept

@@ -69,7 +69,7 @@ def test_the_confidence_stands_under_detailed_answers_unless_said_otherwise() ->
     ):
         decider = agent(None, response_style=style, include_confidence=include)
         reply = formatted("T") if style == "concise" else detailed("T", "p")
-        text = decider.over(decider.tool_registry, Script(think(final="x"), reply)).get_next_action(state()).final_response
+        text = decider.for_run(decider.tool_registry, Script(think(final="x"), reply)).get_next_action(state()).final_response
         assert ("Confidence: 90%" in (text or "")) is there, (style, include)
     assert Stateless().response_style == ManualAgentLoop(Toolbox()).response_style == "concise"
 

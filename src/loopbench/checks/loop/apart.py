@@ -48,15 +48,15 @@ def finding_apart(law: str, judge: Callable[[Report], None], limit_s: float) -> 
         os.setpgid(child, child)
     os.close(write)
     try:
-        said = _line(read, limit_s)
+        line = _line(read, limit_s)
     finally:
         how = _end(child)
         os.close(read)
-    if said is None:
+    if line is None:
         return hung(law, limit_s)
-    if not said.endswith(b"\n"):
+    if not line.endswith(b"\n"):
         return Finding(law, "failed", f"the loop ended or replaced its process ({how}); a run must end in an Outcome")
-    return Finding(**json.loads(said))
+    return Finding(**json.loads(line))
 
 
 def _judge_in_child(parent: int, write: int, judge: Callable[[Report], None]) -> NoReturn:

@@ -54,7 +54,8 @@ LAWS: tuple[Law, ...] = (
     Law("conversation", "a system message comes first only, and each native call is followed by its result", contract.conversation),
     Law(
         "prompts",
-        "changed instructions and demonstrations reach the requests of their own predictor, and nothing else changes",
+        "changed instructions and demonstrations reach the requests of their own predictor, nothing else changes, and a predictor "
+        "that the loop does not have is refused",
         prompts.prompts,
     ),
 )
@@ -86,7 +87,7 @@ def check_loop(
 
 
 def _is_enough(findings: Sequence[Finding]) -> bool:
-    """Whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
+    """Return whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
     blocks = any(finding.detail.startswith(interruption.STOOD_STILL) for finding in findings)
     return blocks or sum(HUNG in finding.detail for finding in findings) >= MAX_HUNG
 

@@ -35,7 +35,7 @@ async def results(loop: Loop) -> None:
 
 
 def _is_alone(seen: Sighting) -> bool:
-    """Whether nothing stands between a receipt's marks, or beside the only one but marks of others."""
+    """Return whether nothing stands between a receipt's marks, or beside the only one but marks of others."""
     return not bare(seen.text).strip(".,;:|-*[]()")
 
 
@@ -68,10 +68,10 @@ async def own_words(loop: Loop) -> None:
 
 
 def _mistaken(scene: Scene, tunnel: Tunnel) -> Model:
-    return _Mistaken(scene.model(tunnel))
+    return _MistakenModel(scene.model(tunnel))
 
 
-class _Mistaken(StreamsWhole, WrappedModel):
+class _MistakenModel(StreamsWhole, WrappedModel):
     """A model that says something else than the one within, which knows the plan."""
 
     def __init__(self, model: Model) -> None:

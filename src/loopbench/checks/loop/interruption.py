@@ -192,7 +192,7 @@ def _too_long() -> ModelError:
 # --- cancellation ---
 
 
-class _Hold:
+class _BlockingGate:
     """A gate that blocks the run at one place forever, and every later model call."""
 
     def __init__(self, place: Place) -> None:
@@ -223,7 +223,7 @@ async def cancellation(loop: Loop) -> None:
 async def _cancelled_at(loop: Loop, scene: Scene, place: Place) -> None:
     where = f"cancelled at {place[0]} call {place[1]}"
     earlier_tasks = asyncio.all_tasks()
-    hold, log = _Hold(place), RunLog()
+    hold, log = _BlockingGate(place), RunLog()
     running = start(loop, scene, log, hold)
     reached = asyncio.create_task(hold.reached.wait())
     try:
@@ -248,7 +248,7 @@ async def _cancelled_at(loop: Loop, scene: Scene, place: Place) -> None:
 # --- order ---
 
 
-class _Shuffle:
+class _ShufflingGate:
     """A gate that delays model calls and lets them through one by one in a seeded order."""
 
     def __init__(self, seed: int) -> None:
@@ -291,7 +291,7 @@ async def shuffled(loop: Loop) -> None:
 
 
 async def _shuffled_run(loop: Loop, scene: Scene, seed: int) -> FinishedRun:
-    shuffle = _Shuffle(seed)
+    shuffle = _ShufflingGate(seed)
     dealer = asyncio.create_task(shuffle.deal())
     try:
         return await play(loop, scene, shuffle)

@@ -28,37 +28,40 @@ from loopbench.protocol.receipts import strip_receipts
 
 from .contract import limited
 from .law import Broken, NotApplicable, require
-from .scene import TASKS, Scene, difference, play, request_json, scripted, text_of
+from .scene import TASKS, Scene, difference, error_summary, play, request_json, scripted, text_of
 
 DEMOS = 2
 """Number of demonstrations that a predictor gets."""
+REFUSAL = "it must raise a ValueError that names it"
 
 
 async def prompts(loop: Loop) -> None:
     """A predictor's instructions and demonstrations reach its requests and no others; its calls are readable as demonstrations.
 
-    An optimizer changes and copies only these: a change that never reaches the model, or an inaccurate call, misleads it.
+    An optimizer changes and copies only these: a change that never reaches the model, or an inaccurate call, misleads it. A name
+    that no predictor has is refused.
     """
     if not isinstance(loop, Optimizable):
         raise NotApplicable("it has no predictors and with_predictors, so there is nothing to optimize")
-    own = loop.predictors
-    _check_fields_differ(own)
+    program = loop.predictors
+    _check_fields_differ(program)
     scenes = [await scripted(task) for task in TASKS]
     recorded = [await _recorded_calls(loop, scene) for scene in scenes]
-    _check_calls([call for calls in recorded for call in calls], own)
-    await _check_same(loop, scenes, recorded, own)
-    await _check_instructions(loop, scenes, own)
-    is_same = program_digest(loop.predictors) == program_digest(own)
+    _check_calls([call for calls in recorded for call in calls], program)
+    await _check_same_requests(loop, scenes, recorded, program)
+    await _check_instructions(loop, scenes, program)
+    is_same = program_digest(loop.predictors) == program_digest(program)
     require(is_same, "with_predictors changed the loop itself; it must return another")
-    for name in own:
-        await _check_demos(loop, scenes, recorded, name, own[name])
+    for name in program:
+        await _check_demos(loop, scenes, recorded, name, program[name])
+    _check_refusal(loop, program)
 
 
 # --- recorded calls ---
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _RecordedCall:
     """A request and its fields as a demonstration."""
 
     request: Request
@@ -76,14 +79,14 @@ class _Call:
 class _RecordingModel(StreamsWhole, WrappedModel):
     """A model that records each call after its reply."""
 
-    def __init__(self, model: Model, calls: list[_Call]) -> None:
+    def __init__(self, model: Model, calls: list[_RecordedCall]) -> None:
         super().__init__(model)
         self.calls = calls
 
     async def complete(self, request: Request) -> Reply:
         inputs = {} if request.prompted is None else _inputs(request.prompted)
         reply = await self.model.complete(request)
-        self.calls.append(_Call(request, inputs, _outputs(request.prompted, reply)))
+        self.calls.append(_RecordedCall(request, inputs, _outputs(request.prompted, reply)))
         return reply
 
 
@@ -102,26 +105,26 @@ def _outputs(prompted: Prompted | None, reply: Reply) -> dict[str, Any] | None:
     return values
 
 
-async def _recorded_calls(loop: Loop, scene: Scene) -> list[_Call]:
+async def _recorded_calls(loop: Loop, scene: Scene) -> list[_RecordedCall]:
     """Return the calls of a run. Raises Broken if it returns no Outcome."""
-    calls: list[_Call] = []
+    calls: list[_RecordedCall] = []
     finished = await play(limited(loop), replace(scene, model=lambda tunnel: _RecordingModel(scene.model(tunnel), calls)))
     assert finished.outcome  # raises Broken if there is none
     return calls
 
 
-def _requests_json(calls: Sequence[_Call]) -> list[dict[str, Any]]:
+def _requests_json(calls: Sequence[_RecordedCall]) -> list[dict[str, Any]]:
     return [request_json(call.request) for call in calls]
 
 
 # --- signatures, inputs and outputs ---
 
 
-def _check_fields_differ(own: Program) -> None:
+def _check_fields_differ(program: Program) -> None:
     """Check that no two predictors have equal fields, because optimizers would confuse their calls."""
-    require(bool(own), "predictors is empty; a loop without any prompt to change has no such attribute")
-    for first, second in combinations(own, 2):
-        is_same = _fields(own[first]) == _fields(own[second])
+    require(bool(program), "predictors is empty; a loop without any prompt to change has no such attribute")
+    for first, second in combinations(program, 2):
+        is_same = _fields(program[first]) == _fields(program[second])
         require(not is_same, f"predictors {first!r} and {second!r} have the same fields; optimizers tell predictors apart by them")
 
 
@@ -129,15 +132,15 @@ def _fields(prompt: Prompt) -> tuple[list[str], list[str]]:
     return list(prompt.inputs), list(prompt.outputs)
 
 
-def _check_calls(calls: Sequence[_Call], own: Program) -> None:
+def _check_calls(calls: Sequence[_RecordedCall], program: Program) -> None:
     prompted = [call for call in calls if call.request.prompted is not None]
     require(bool(prompted), "no request names its predictor; Request.prompted gives an optimizer the predictor and its inputs")
     for call in prompted:
         name = call.predictor
-        require(name in own, f"a request is predictor {name!r}'s, which is none of {', '.join(own)}")
-        _check_names(f"the inputs of a call of {name!r}", call.inputs, own[name].inputs)
+        require(name in program, f"a request is predictor {name!r}'s, which is none of {', '.join(program)}")
+        _check_names(f"the inputs of a call of {name!r}", call.inputs, program[name].inputs)
         if call.outputs is not None:
-            _check_names(f"the outputs of a call of {name!r}", call.outputs, own[name].outputs)
+            _check_names(f"the outputs of a call of {name!r}", call.outputs, program[name].outputs)
         later = call.request.prompted is not None and _inputs(call.request.prompted) != call.inputs
         require(not later, f"the inputs of a call of {name!r} change during the run; they must not contain later values")
 
@@ -150,17 +153,21 @@ def _check_names(label: str, values: Mapping[str, Any], expected: Mapping[str, A
 # --- instructions ---
 
 
-async def _check_same(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_Call]], own: Program) -> None:
-    same = _with(loop, own)
+async def _check_same_requests(
+    loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_RecordedCall]], program: Program
+) -> None:
+    same = _with(loop, program)
     for scene, calls in zip(scenes, recorded, strict=True):
         first, second = _requests_json(calls), _requests_json(await _recorded_calls(same, scene))
         change = "" if first == second else difference(first, second)
         require(not change, f"with_predictors(predictors): {change}; with its own prompts a loop must make the same requests")
 
 
-async def _check_instructions(loop: Loop, scenes: Sequence[Scene], own: Program) -> None:
-    marks = {name: f"This stands in the instructions of {place}-{name}." for place, name in enumerate(own)}
-    changed = _with(loop, {name: replace(own[name], instructions=f"{own[name].instructions}\n{marks[name]}") for name in own})
+async def _check_instructions(loop: Loop, scenes: Sequence[Scene], program: Program) -> None:
+    marks = {name: f"This stands in the instructions of {place}-{name}." for place, name in enumerate(program)}
+    changed = _with(
+        loop, {name: replace(program[name], instructions=f"{program[name].instructions}\n{marks[name]}") for name in program}
+    )
     for call in [call for scene in scenes for call in await _recorded_calls(changed, scene)]:
         text = text_of(call.request)
         for name, mark in marks.items():
@@ -171,15 +178,35 @@ async def _check_instructions(loop: Loop, scenes: Sequence[Scene], own: Program)
                 require(mark not in text, f"a request of {owner} shows the instructions of {name!r}; only {name!r}'s may")
 
 
+# --- names ---
+
+
+def _check_refusal(loop: Loop, program: Program) -> None:
+    """Check that a predictor that the loop does not have is refused: a misspelt name would change nothing, unnoticed."""
+    name, prompt = next(iter(program.items()))
+    misspelt = f"misspelt_{name}"
+    try:
+        _with(loop, {misspelt: prompt})
+    except Broken:
+        raise
+    except Exception as error:  # whatever the design under check raises
+        is_clear = isinstance(error, ValueError) and misspelt in str(error)
+        require(is_clear, f"with_predictors of {misspelt!r} raised {error_summary(error)}; {REFUSAL}")
+        return
+    raise Broken(f"with_predictors accepts {misspelt!r}, which is none of {', '.join(program)}; {REFUSAL}")
+
+
 # --- demonstrations ---
 
 
-async def _check_demos(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_Call]], name: str, own: Prompt) -> None:
+async def _check_demos(
+    loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_RecordedCall]], name: str, prompt: Prompt
+) -> None:
     calls = [call for original in recorded for call in original if call.predictor == name and call.outputs is not None]
     demos = tuple(map(_demo, calls[:DEMOS]))
     if not demos:
         return
-    taught = _with(loop, {name: replace(own, demos=(*own.demos, *demos))})
+    taught = _with(loop, {name: replace(prompt, demos=(*prompt.demos, *demos))})
     for scene, original in zip(scenes, recorded, strict=True):
         with_demos = await _recorded_calls(taught, scene)
         for call, other in zip(original, with_demos, strict=False):
@@ -196,7 +223,7 @@ async def _check_demos(loop: Loop, scenes: Sequence[Scene], recorded: Sequence[S
         require(not change, f"{problem}; nothing else may change")
 
 
-def _demo(call: _Call) -> Demo:
+def _demo(call: _RecordedCall) -> Demo:
     """Return a call as a demonstration without the receipts of its run."""
     return {name: _plain(value) for name, value in {**call.inputs, **(call.outputs or {})}.items()}
 

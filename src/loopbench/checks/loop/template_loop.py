@@ -28,6 +28,7 @@ from loopbench.protocol import (
     Role,
     RunsSync,
     StopReason,
+    TakesProgram,
     Toolbox,
     ToolCall,
     ToolSpec,
@@ -55,24 +56,24 @@ class ObjectCodec:
     max_calls: int = 1  # of one reply
 
     def render(self, move: Move) -> Reply:
-        """The reply that a model would write for a move; the scripted model speaks through this."""
+        """Return the reply that a model would write for a move; the scripted model speaks through this."""
         if isinstance(move, Act) and len(move.calls) == 1:
             call = move.calls[0]
-            made: dict[str, Any] = {"thought": move.thought, "tool": call.name, "arguments": call.arguments}
+            data: dict[str, Any] = {"thought": move.thought, "tool": call.name, "arguments": call.arguments}
         elif isinstance(move, Answer) and move.confidence is None:
-            made = {"thought": move.thought, "answer": move.value}
+            data = {"thought": move.thought, "answer": move.value}
         else:
             raise Inexpressible(f"the {type(move).__name__} is neither one call nor an answer without confidence")
         try:
-            text = json.dumps(made, allow_nan=False)
-            if json.loads(text) == made:
+            text = json.dumps(data, allow_nan=False)
+            if json.loads(text) == data:
                 return Reply(text)
         except (TypeError, ValueError, RecursionError):
             pass
         raise Inexpressible("a value that JSON does not give back as it was")
 
     def parse(self, reply: Reply) -> Act | Answer:
-        """The move in a reply; the WireError's text is what the model will read."""
+        """Return the move in a reply; the WireError's text is what the model will read."""
         try:
             data = json.loads(reply.text)
         except (ValueError, RecursionError) as error:
@@ -85,7 +86,7 @@ class ObjectCodec:
         raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Replies that parse reads; `--constrain` lets a local model write no others."""
+        """Return the replies that parse reads; `--constrain` lets a local model write no others."""
         calls: list[dict[str, Any]] = [{"tool": {"const": tool.name}, "arguments": tool.parameters} for tool in tools]
         answer = {"answer": {"type": ["string", "number", "boolean", "array", "object"]}}
         return Grammar(tuple((json_object({"thought": {"type": "string"}} | rest),) for rest in [*calls, answer]))
@@ -96,7 +97,7 @@ CODEC = ObjectCodec()
 
 @checked_options  # tells a wrong option in one line
 @dataclass(frozen=True, slots=True)
-class TemplateLoop(RunsSync):
+class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and run_sync
     """Decide: the options. Every field, with the line under it, is an option: --loop 'template_loop:TemplateLoop(max_steps=5)'."""
 
     max_steps: int = 10
@@ -121,11 +122,8 @@ class TemplateLoop(RunsSync):
     def predictors(self) -> Program:
         return self.program
 
-    def with_predictors(self, program: Program) -> Self:
-        return replace(self, program={**self.program, **program})
-
     def with_step_limit(self, tool_steps: int) -> Self:
-        """The limit of a comparison: so many steps with tools, and the reply that answers."""
+        """Return the same loop under the limit of a comparison: so many steps with tools, and the reply that answers."""
         return replace(self, max_steps=tool_steps + 1)
 
     @bounded  # checks the arguments, tells events, makes an instance of a query's type

@@ -39,7 +39,7 @@ from loopbench.protocol.receipts import strip_receipts
 
 from ..bench_script import bench_script
 from .agent_faults import AgentFault, BenchTask
-from .explanation import Asked, is_told
+from .explanation import LoggedRequest, is_told
 from .spoiling import provider_error, read, rendered, spoiled
 
 CONTEXT_TOKENS = 128_000
@@ -96,7 +96,7 @@ TASKS: Mapping[BenchTask, Task] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class LoggedCall:
     """A call of a tool, as the agent saw it."""
 
     after: int
@@ -110,8 +110,8 @@ class AgentLog:
     """Everything that an agent does in one run."""
 
     max_requests: int
-    asked: list[Asked] = field(default_factory=list)
-    called: list[Called] = field(default_factory=list)
+    asked: list[LoggedRequest] = field(default_factory=list)
+    called: list[LoggedCall] = field(default_factory=list)
     struck: int | None = None
     """0-based place of the request whose reply the fault struck, or before whose calls it did."""
     hung: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,7 +126,7 @@ class AgentLog:
         """Do nothing: the model logs its requests when they come."""
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        self.called.append(Called(len(self.asked), call, seen))
+        self.called.append(LoggedCall(len(self.asked), call, seen))
 
 
 # --- tools ---
@@ -185,11 +185,11 @@ def _tools(task: BenchTask, fault: _ToolFault) -> tuple[Tool, ...]:
         return {"dollars": held}
 
     of_task = {"log": (read_log,), "box": (put_into_box, count_box)}
-    made = []
+    tools = []
     for function in of_task.get(task, (add, multiply)):
         function.__qualname__ = function.__name__  # Python's own errors name it, and an agent may show them
-        made.append(Tool.from_function(function, blocking=False))
-    return tuple(made)
+        tools.append(Tool.from_function(function, blocking=False))
+    return tuple(tools)
 
 
 def tool_descriptions(task: BenchTask) -> dict[str, str]:
@@ -197,7 +197,7 @@ def tool_descriptions(task: BenchTask) -> dict[str, str]:
     return {tool.spec.name: tool.spec.description for tool in _tools(task, _ToolFault(None, AgentLog(0)))}
 
 
-class _Tools(MeteredToolbox):
+class _UnlimitedTools(MeteredToolbox):
     """Tools without limits: those are the agent's."""
 
     def __init__(self, tools: tuple[Tool, ...], log: AgentLog, tunnel: Tunnel) -> None:
@@ -228,7 +228,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
         """Return a reply. Raises BudgetExceeded at the log's limit of requests, and the errors of the fault."""
         if len(self.log.asked) >= self.log.max_requests:
             raise BudgetExceeded(f"{self.log.max_requests} requests")
-        asked = Asked(request)
+        asked = LoggedRequest(request)
         self.log.asked.append(asked)
         try:
             asked.reply = self._with_fault(request, await self.model.complete(request))
@@ -260,24 +260,24 @@ class FaultyModel(StreamsWhole, WrappedModel):
         assert isinstance(move, Act)
         if fault.strikes == "order":
             return self._out_of_order(fault, codec, move, reply)
-        made = spoiled(fault.name, codec, move, reply, self.script.tools)
-        if made is None:
+        spoiled_reply = spoiled(fault.name, codec, move, reply, self.script.tools)
+        if spoiled_reply is None:
             return reply
         self.log.strike()
         if fault.strikes == "reply":
             self.tunnel.mark_struck(request, f"wire.{fault.name}")  # a server must not mend it
-        return made
+        return spoiled_reply
 
     def _out_of_order(self, fault: AgentFault, codec: Codec, move: Act, reply: Reply) -> Reply:
         """Let the first call end late, beside the second; return the reply with both, or as it is if there is no room for them."""
-        made: Reply | None = reply
+        with_both: Reply | None = reply
         if fault.name == "write_and_read":
-            made = rendered(codec, (*move.calls, ToolCall(_COUNT.tool, {})), reply)
-        if made is None:
+            with_both = rendered(codec, (*move.calls, ToolCall(_COUNT.tool, {})), reply)
+        if with_both is None:
             return reply
         self.log.strike()
         self.tunnel.arm(digest_of(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
-        return made
+        return with_both
 
     def _endless(self, fault: AgentFault, request: Request, codec: Codec, reply: Reply) -> Reply:
         """Return another call in the place of an answer."""
@@ -286,11 +286,11 @@ class FaultyModel(StreamsWhole, WrappedModel):
         if fault.name == "repeats" and self.log.struck is not None and is_told(fault, self.log.asked, self.log.struck):
             return reply
         again = self._last if fault.name == "repeats" else ToolCall("add", {"a": len(self.log.asked), "b": 1})
-        made = rendered(codec, (again,), reply)
-        if made is None:
+        with_call = rendered(codec, (again,), reply)
+        if with_call is None:
             return reply
         self.log.strike()
-        return made
+        return with_call
 
 
 # --- a run ---
@@ -314,4 +314,4 @@ async def bench_run(task_name: BenchTask, fault: AgentFault | None, max_requests
     profile = load_profile("clean").model_copy(update={"abilities": Abilities(context_tokens=CONTEXT_TOKENS)})
     script = await bench_script(task, true_tools, profile=profile)
     model = MeteredModel(FaultyModel(script, fault, log, tunnel), Meter(), log, tunnel)
-    return BenchRun(task, model, _Tools(tools, log, tunnel), log)
+    return BenchRun(task, model, _UnlimitedTools(tools, log, tunnel), log)

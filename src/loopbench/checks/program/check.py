@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from loopbench.models.waits import WAITS, Waits
 from loopbench.programs.loop import ForeignAgent, outcome, question_text
 from loopbench.programs.trial import ProgramTrial
 from loopbench.protocol import BudgetExceeded, Loop, Request
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.counts import counted
 from loopbench.protocol.threads import run_blocking
 
@@ -72,8 +72,10 @@ class ProgramReport:
 
     def unmet(self, requirements: Sequence[Requirement]) -> tuple[tuple[Requirement, FaultFinding], ...]:
         """Return the requirements that are not met, with their findings."""
-        found = {finding.fault: finding for finding in self.findings}
-        return tuple((one, found[one.fault]) for one in requirements if one.fault in found and not one.is_met(found[one.fault]))
+        by_fault = {finding.fault: finding for finding in self.findings}
+        return tuple(
+            (one, by_fault[one.fault]) for one in requirements if one.fault in by_fault and not one.is_met(by_fault[one.fault])
+        )
 
     def as_dict(self) -> dict[str, Any]:
         findings = [finding.as_dict() for finding in self.findings]
@@ -118,9 +120,7 @@ async def _check(
             if on_finding is not None:
                 on_finding(findings[-1])
     finally:
-        for work in running:
-            work.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await stop_tasks(running)
     return ProgramReport(name, version, tuple(clean["chain"]), tuple(findings))
 
 
@@ -169,10 +169,7 @@ async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
             return AgentEnd(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
         return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended")
     finally:
-        for task in (solving, hanging, timing):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):  # what a cancelled agent raises tells nothing
-                await task
+        await stop_tasks((solving, hanging, timing))  # what a cancelled agent raises tells nothing
 
 
 async def _over_after(seconds: float, waits: Waits) -> None:
@@ -199,16 +196,16 @@ async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
         if isinstance(loop, ForeignAgent):
             trial = ProgramTrial(run.model, run.tools, None)
             try:
-                said = await loop.solve_trial(trial, question_text(run.task.query))
+                answer = await loop.solve_trial(trial, question_text(run.task.query))
             finally:
                 trial.close()
-            found = outcome(trial, said)
+            ended = outcome(trial, answer)
         else:
-            found = await loop.run(run.task.query, run.tools, run.model)
+            ended = await loop.run(run.task.query, run.tools, run.model)
     except BudgetExceeded:
         return AgentEnd(stopped=f"it made {run.log.max_requests} requests, and asked once more")
     except Exception as error:  # the boundary to the agent: whatever leaves it is named
         if not run.log.asked and isinstance(error, ValueError | OSError):
             raise
         return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
-    return AgentEnd(found)
+    return AgentEnd(ended)

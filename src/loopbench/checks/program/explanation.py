@@ -23,7 +23,7 @@ _TYPE_FIELD = re.compile(r"""["']type["']\s*:""")
 
 
 @dataclass(slots=True)
-class Asked:
+class LoggedRequest:
     """A request, and what came of it."""
 
     request: Request
@@ -31,48 +31,51 @@ class Asked:
     error: ModelError | None = None
 
 
-def is_told(fault: AgentFault, asked: Sequence[Asked], struck: int, clean: Sequence[Request] = ()) -> bool:
-    """Whether any request after the one at `struck` explains the fault."""
+def is_told(fault: AgentFault, asked: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> bool:
+    """Return whether any request after the one at `struck` explains the fault."""
     return telling_request(fault, asked, struck, clean) is not None
 
 
-def telling_request(fault: AgentFault, asked: Sequence[Asked], struck: int, clean: Sequence[Request] = ()) -> int | None:
+def telling_request(fault: AgentFault, asked: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> int | None:
     """Return the place of the first request after the one at `struck` that explains the fault; None if none does.
 
     `clean`: the requests of the same task without a fault, whose words explain nothing.
     """
-    known = _most_words([*clean, *(one.request for one in asked[: struck + 1])])
+    known_words = _most_words([*clean, *(one.request for one in asked[: struck + 1])])
     for place in range(struck + 1, len(asked)):
         lines = [line for _, fresh in _new_lines(asked, struck, place, clean) for line in fresh]
         if fault.signs is None:
             if lines:
                 return place
             continue
-        fresh = _words(asked[place].request) - known - _said(asked[struck:place])
+        fresh = _words(asked[place].request) - known_words - _words_of_replies(asked[struck:place])
         if any(_explains(fault, line, fresh) for line in lines):
             return place
     return None
 
 
-def new_text(asked: Sequence[Asked], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
+def new_text(asked: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
     """Return the lines of a request that no request before it up to the struck one had, nor any of an undisturbed run.
 
     The role stands in front of each message's first line. What the model itself has said is left out.
     """
-    told = _new_lines(asked, struck, place, clean)
-    return "\n".join(line for role, lines in told for line in (f"{role}: {lines[0]}", *lines[1:]))
+    new_lines = _new_lines(asked, struck, place, clean)
+    return "\n".join(line for role, lines in new_lines for line in (f"{role}: {lines[0]}", *lines[1:]))
 
 
-def _new_lines(asked: Sequence[Asked], struck: int, place: int, clean: Sequence[Request]) -> Iterator[tuple[str, list[str]]]:
+def _new_lines(
+    asked: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request]
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the role and the new lines of each message that has some, as `new_text` has them."""
     before = [*clean, *(one.request for one in asked[: struck + 1])]
     texts = [message.content for request in before for message in request.messages]
-    known = {"", *(_masked(line) for text in texts for line in text.splitlines())}
+    known_lines = {"", *(_masked(line) for text in texts for line in text.splitlines())}
     known_words = {word for text in texts for word in _all_words(text)}
-    said = {line.strip() for one in asked[struck:place] if one.reply is not None for line in one.reply.text.splitlines()} - {""}
-    for message in _told(asked[place].request):
-        lines = [line for line in message.content.splitlines() if _masked(line) not in known]
-        if fresh := [line for line in lines if not _quotes(line, said, known_words)]:
+    replies = [one.reply.text for one in asked[struck:place] if one.reply is not None]
+    own_lines = {line.strip() for text in replies for line in text.splitlines()} - {""}
+    for message in _shown_messages(asked[place].request):
+        lines = [line for line in message.content.splitlines() if _masked(line) not in known_lines]
+        if fresh := [line for line in lines if not _quotes(line, own_lines, known_words)]:
             yield message.role, fresh
 
 
@@ -84,7 +87,7 @@ def telling_lines(fault: AgentFault, text: str) -> str:
 
 
 def _explains(fault: AgentFault, line: str, fresh: Iterable[str] | None = None) -> bool:
-    """Whether a line has a word of an explanation; `fresh`: the words that may be it, all if None."""
+    """Return whether a line has a word of an explanation; `fresh`: the words that may be it, all if None."""
     words = set(_plain_words(line))
     new = words if fresh is None else words & set(fresh)
     return bool(new & (fault.signs or frozenset())) or bool(new & fault.weak_signs and words & fault.subject)
@@ -96,12 +99,12 @@ def _masked(line: str) -> str:
     return _WITH_DIGITS.sub("0", line).strip()
 
 
-def _quotes(line: str, said: Iterable[str], known_words: set[str]) -> bool:
-    """Whether a line repeats what the model said, with nothing around it but words that requests have anyway."""
-    return any(own in line and set(words_of(line.replace(own, " "))) <= known_words for own in said)
+def _quotes(line: str, own_lines: Iterable[str], known_words: set[str]) -> bool:
+    """Return whether a line repeats what the model said, with nothing around it but words that requests have anyway."""
+    return any(own_line in line and set(words_of(line.replace(own_line, " "))) <= known_words for own_line in own_lines)
 
 
-def _told(request: Request) -> Iterator[Message]:
+def _shown_messages(request: Request) -> Iterator[Message]:
     """Yield what a request tells the model: not its own messages, nor the instructions in front, which hold for any run."""
     for place, message in enumerate(request.messages):
         if message.role != "assistant" and (place or message.role != "system"):
@@ -122,12 +125,12 @@ def _plain_words(text: str) -> tuple[str, ...]:
 
 def _words(request: Request) -> Counter[str]:
     counted: Counter[str] = Counter()
-    for message in _told(request):
+    for message in _shown_messages(request):
         counted.update(_plain_words(message.content))
     return counted
 
 
-def _said(asked: Iterable[Asked]) -> Counter[str]:
+def _words_of_replies(asked: Iterable[LoggedRequest]) -> Counter[str]:
     """Return how often the model's replies have each word: an agent that quotes them explains nothing by that."""
     counted: Counter[str] = Counter()
     for reply in (one.reply for one in asked if one.reply is not None):

@@ -50,14 +50,14 @@ class AgentChecks:
                 raise ValueError(f"there is no fault {name!r}; known: {', '.join(BY_NAME)}")
             loop, name = agent_of(agent)
             chosen = tuple(fault for fault in BY_NAME.values() if fault.name in names)
-            found = check_program(loop, name, faults=chosen, limits=CheckLimits(max_requests, tool_seconds))
+            report = check_program(loop, name, faults=chosen, limits=CheckLimits(max_requests, tool_seconds))
         except (ValueError, OSError, Trouble) as error:
             mistake = str(error)
         else:
-            counts = Counter(finding.outcome for finding in found.findings)
-            self.say(f"{found.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
-            lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in found.unmet(demanded)]
+            counts = Counter(finding.outcome for finding in report.findings)
+            self.say(f"{report.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
+            lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in report.unmet(demanded)]
             if lines:
-                pytest.fail("\n".join([f"agent_checks: {found.agent}", *lines]), pytrace=False)
-            return found
+                pytest.fail("\n".join([f"agent_checks: {report.agent}", *lines]), pytrace=False)
+            return report
         pytest.fail(f"agent_checks: {mistake}", pytrace=False)  # out here, where no context prints it twice

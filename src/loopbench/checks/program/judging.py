@@ -32,7 +32,7 @@ class AgentEnd:
 
 
 def is_right(answer: Any, expected: int) -> bool:
-    """Whether the last number in an answer is the expected one."""
+    """Return whether the last number in an answer is the expected one."""
     numbers = _NUMBER.findall(render_value(answer))
     return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
 
@@ -68,15 +68,15 @@ def _outcome(fault: AgentFault, log: AgentLog, ended: AgentEnd, expected: int, c
     if ended.error:
         return "error", ended.error
     assert ended.outcome is not None
-    said, stop = render_value(ended.outcome.answer), ended.outcome.stop
+    answer, stop = render_value(ended.outcome.answer), ended.outcome.stop
     if ended.outcome.answer is not None and is_right(ended.outcome.answer, expected):
-        return _recovered(fault, log, clean), f"answer {said}"
+        return _recovered(fault, log, clean), f"answer {answer}"
     if stop is not StopReason.FINISHED:
         why = ended.outcome.details.get("error", "")
         return "error", f"stop {stop.value}{f': {why}' if why else ''}"
     if ended.outcome.answer is None:
         return "error", "it gave no answer: None"
-    return "silent", f"answer {said!r}" if said.strip() else "an empty answer"
+    return "silent", f"answer {answer!r}" if answer.strip() else "an empty answer"
 
 
 def _recovered(fault: AgentFault, log: AgentLog, clean: Sequence[Request]) -> Outcome:
@@ -98,13 +98,13 @@ def _recovered(fault: AgentFault, log: AgentLog, clean: Sequence[Request]) -> Ou
 
 
 def _ran(log: AgentLog) -> bool:
-    """Whether a call of the spoiled reply ran and gave a result."""
+    """Return whether a call of the spoiled reply ran and gave a result."""
     assert log.struck is not None
     return any(one.after == log.struck + 1 and one.seen.ok for one in log.called)
 
 
 def _ran_together(log: AgentLog) -> bool:
-    """Whether two calls ran and gave results, after the fault and with no request between them."""
+    """Return whether two calls ran and gave results, after the fault and with no request between them."""
     assert log.struck is not None
     ran = Counter(one.after for one in log.called if one.seen.ok and one.after > log.struck)
     return any(count > 1 for count in ran.values())

@@ -24,26 +24,26 @@ class Requirement:
     says: str
     """The outcomes as they were typed."""
 
-    def missing(self, found: FaultFinding) -> str:
+    def missing(self, finding: FaultFinding) -> str:
         """Say in a line that a finding is not what was demanded."""
-        return f"{self.fault}: demanded {self.says}, found {found.outcome}"
+        return f"{self.fault}: demanded {self.says}, found {finding.outcome}"
 
-    def is_met(self, found: FaultFinding) -> bool:
+    def is_met(self, finding: FaultFinding) -> bool:
         """Return whether a finding is allowed; a fault that cannot happen is."""
-        return found.outcome in self.allowed or found.outcome == "not applicable"
+        return finding.outcome in self.allowed or finding.outcome == "not applicable"
 
 
 def parse_requirements(texts: Mapping[str, str] | str) -> tuple[Requirement, ...]:
     """Read requirements, as text or fault → outcomes. Raises ValueError for an unknown fault or outcome, and for a fault twice."""
     pairs = list(texts.items()) if isinstance(texts, Mapping) else list(_pairs(texts))
-    made: dict[str, Requirement] = {}
+    requirements: dict[str, Requirement] = {}
     for fault, says in pairs:
         if fault not in BY_NAME:
             raise ValueError(f"there is no fault {fault!r}; {nearest(fault, BY_NAME)}")
-        if fault in made:
+        if fault in requirements:
             raise ValueError(f"{fault} stands twice; join its outcomes with {EITHER!r}")
-        made[fault] = Requirement(fault, frozenset(_outcomes(fault, says)), says)
-    return tuple(made.values())
+        requirements[fault] = Requirement(fault, frozenset(_outcomes(fault, says)), says)
+    return tuple(requirements.values())
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -55,9 +55,9 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _outcomes(fault: str, says: str) -> Iterator[Outcome]:
-    known: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | dict(GROUPS)
+    by_word: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | dict(GROUPS)
     for word in (part.strip() for part in says.split(EITHER)):
-        if word not in known:
-            names = [name for name in known if name != "not applicable"]
+        if word not in by_word:
+            names = [name for name in by_word if name != "not applicable"]
             raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, names)}")
-        yield from known[word]
+        yield from by_word[word]

@@ -83,9 +83,9 @@ def rendered(codec: Codec, calls: tuple[ToolCall, ...], reply: Reply) -> Reply |
 
 
 def _disturbed(kind: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
-    for made in disturb(kind, move, {}, tools):
+    for disturbed in disturb(kind, move, {}, tools):
         try:
-            return None if made == move else replace(codec.render(made), usage=reply.usage)
+            return None if disturbed == move else replace(codec.render(disturbed), usage=reply.usage)
         except Inexpressible:
             continue
     return None
@@ -96,12 +96,12 @@ def _cut(codec: Codec, move: Act, reply: Reply, finish: str | None) -> Reply | N
     if reply.calls:
         first, *rest = reply.calls
         cut = replace(first, arguments=first.arguments[: len(first.arguments) // 2])
-        made = replace(reply, calls=(cut, *rest))
+        cut_reply = replace(reply, calls=(cut, *rest))
     else:
-        made, absorbed = spoiled_reply("wire.truncated", codec, move, reply)
+        cut_reply, absorbed = spoiled_reply("wire.truncated", codec, move, reply)
         if absorbed:
             return None
-    return replace(made, finish_reason="length" if finish else reply.finish_reason)
+    return replace(cut_reply, finish_reason="length" if finish else reply.finish_reason)
 
 
 def _with_list(move: Act, reply: Reply) -> Reply | None:

@@ -11,7 +11,7 @@ from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.values import cap, error_text, one_line
 
-from .reference_agents import Passed
+from .reference_agents import BaselineResult
 from .running import CALLED, GOLD, GUESSING
 from .static import CONSTRUCTED, FILES, JSON, OPENED, SET_ASIDE
 from .subject import MAX_CHARS, MAX_RUN, LeftOut, Progress, Status, Subject, SuiteCheck, SuiteFinding, sampled, sound, unwatched
@@ -42,7 +42,7 @@ class Checked:
     """Number of tasks whose tools were checked, and called if `ran_tools`."""
     ran_tools: bool
     findings: tuple[SuiteFinding, ...]
-    baselines: tuple[Passed, ...]
+    baselines: tuple[BaselineResult, ...]
 
     @property
     def ok(self) -> bool:

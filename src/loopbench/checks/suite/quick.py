@@ -17,7 +17,7 @@ from loopbench.protocol.threads import run_blocking
 from loopbench.runs.gold import answer_score
 
 from .check import find_all
-from .reference_agents import NOBODY, Passed, ReferenceAgent, without_calls
+from .reference_agents import NOBODY, BaselineResult, ReferenceAgent, without_calls
 from .running import GUESSING, passes_too_many
 from .static import FILES, JSON, OPENED, SCHEMAS
 from .subject import MAX_RUN, Find, Subject, SuiteCheck, SuiteFinding, sampled, sound
@@ -77,8 +77,8 @@ def _untouched(task: Task, suite: Suite, answer: Any) -> float:
         return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
 
 
-def _as_passed(baseline: ReferenceAgent, tasks: Sequence[Task], scores: Sequence[float], drawn: bool) -> Passed:
+def _as_passed(baseline: ReferenceAgent, tasks: Sequence[Task], scores: Sequence[float], drawn: bool) -> BaselineResult:
     share = accuracy_interval([[score] for score in scores], [str(task.labels.get("cluster", "")) for task in tasks])
-    return Passed(
+    return BaselineResult(
         baseline, share, solved=tuple(task.id for task, score in zip(tasks, scores, strict=True) if score >= 1), drawn=drawn
     )

@@ -66,7 +66,7 @@ class Oracle:
     """An agent that makes the calls of one task's plan and gives the plan's answer."""
 
     task: Task
-    made: list[Replayed] = field(default_factory=list, compare=False)
+    replayed: list[Replayed] = field(default_factory=list, compare=False)
     """The calls of its run, for who judges the plan; empty where one could not be made."""
 
     name = "oracle"
@@ -78,12 +78,12 @@ class Oracle:
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         assert self.task.plan is not None
         try:
-            made = await carry_out(self.task, self.task.plan.calls, tools)
-            self.made.extend(made)
-            answer = planned_answer(self.task, made)
+            calls = await carry_out(self.task, self.task.plan.calls, tools)
+            self.replayed.extend(calls)
+            answer = planned_answer(self.task, calls)
         except ValueError as error:
             return Outcome(None, StopReason.TERMINATED, 0, details={"problem": str(error)})
-        return Outcome(NOT_DETERMINED if answer is None else answer, StopReason.FINISHED, len(made))
+        return Outcome(NOT_DETERMINED if answer is None else answer, StopReason.FINISHED, len(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class RandomCalls:
         specs = tools.specs
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
-            observation = await tools.call(ToolCall(spec.name, _Guesser(draw, shown, spec.parameters).arguments()))
+            observation = await tools.call(ToolCall(spec.name, _RandomValues(draw, shown, spec.parameters).arguments()))
             shown += f" {observation.data[:MAX_SHOWN]}"
             answer = observation.data if observation.ok else answer
         return Outcome(answer or None, StopReason.FINISHED, self.calls)
@@ -186,7 +186,7 @@ _INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)
-class _Guesser:
+class _RandomValues:
     """A source of random values that fit a schema, with words and numbers of a text."""
 
     draw: Draw
@@ -303,7 +303,7 @@ def most_frequent_answer(tasks: Iterable[Task]) -> Any:
 # --- running them ---
 
 
-class _Nobody(StreamsWhole):
+class _UnaskedModel(StreamsWhole):
     """A model for loops that never call one."""
 
     name = "nobody"
@@ -313,11 +313,11 @@ class _Nobody(StreamsWhole):
         raise ProviderError("this baseline asks no model", "bad_request")
 
 
-NOBODY = _Nobody()
+NOBODY = _UnaskedModel()
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class BaselineResult:
     """The tasks that a baseline passed."""
 
     baseline: ReferenceAgent
@@ -350,14 +350,14 @@ async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> 
     return await run_trial(Trial(arm, task, 0, 0), setting)
 
 
-def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool = False) -> Passed:
+def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool = False) -> BaselineResult:
     """Summarize a baseline's trials, one per task. `drawn`: the tasks are a sample."""
     trials = list(records)
     scored = [record for record in trials if record.status == "scored"]
     share = None
     if scored:
         share = accuracy_interval([[record.accuracy] for record in scored], [record.cluster for record in scored])
-    return Passed(
+    return BaselineResult(
         baseline,
         share,
         tuple(record.task for record in scored if not record.is_solved),

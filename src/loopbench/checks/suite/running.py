@@ -19,7 +19,7 @@ from loopbench.protocol.values import cap, error_text
 from loopbench.runs.gold import made_by
 from loopbench.runs.trial.setting import FinishedTrial
 
-from .reference_agents import ORACLE, Passed, baselines, bench, passed, trial
+from .reference_agents import ORACLE, BaselineResult, baselines, bench, passed, trial
 from .subject import MAX_CHARS, MAX_RUN, Subject, SuiteCheck, sampled
 
 
@@ -161,7 +161,7 @@ def _broken(records: Iterable[Record]) -> list[Record]:
     return [record for record in records if record.status == "errored"]
 
 
-def passes_too_many(result: Passed) -> Iterator[str]:
+def passes_too_many(result: BaselineResult) -> Iterator[str]:
     """Yield a sentence if a baseline passes too many tasks."""
     if result.share is not None and result.is_too_many:
         which = ", ".join(result.solved[:3]) + (", …" if len(result.solved) > 3 else "")

@@ -93,16 +93,16 @@ def _tools(subject: Subject) -> Iterator[Problem]:
 def _constructed(subject: Subject) -> Iterable[Problem]:
     """Tell of tasks that say so themselves, and of those whose plan states an answer that none of its calls gives."""
     stated = [task for task in subject.tasks if states_its_answer(task) and compares(task) and not is_by_construction(task)]
-    told = list(constructed(subject.suite.tasks))
-    if stated and not told and not subject.truths:
+    problems = list(constructed(subject.suite.tasks))
+    if stated and not problems and not subject.truths:
         states = counted(len(stated), "plan states its answer", "plans state their answers")
         raise LeftOut(f"{states}; only --run-tools shows whether a call gives it")
     not_given = [task.id for task in stated if task.id in subject.truths and not is_given(task, subject.truths[task.id])]
     if not_given:
-        told.append(
+        problems.append(
             Problem(f"{len(not_given)} × the plan states an answer that none of its calls gives ({some(not_given)})", False)
         )
-    return told
+    return problems
 
 
 def is_given(task: Task, calls: Iterable[Replayed]) -> bool:

@@ -14,7 +14,7 @@ from loopbench.datasets.validity import Replayed
 from loopbench.datasets.validity.checks import Problem
 from loopbench.protocol import ToolSpec
 
-from .reference_agents import Passed
+from .reference_agents import BaselineResult
 
 MAX_RUN = 1_000
 """Default number of tasks whose tools are called."""
@@ -67,7 +67,7 @@ class Subject:
     """Task → its tools, for opened environments."""
     truths: dict[str, tuple[Replayed, ...]] = field(default_factory=dict)
     """Task → its replayed plan, for the plans in the sample that replay."""
-    baselines: list[Passed] = field(default_factory=list)
+    baselines: list[BaselineResult] = field(default_factory=list)
     """The results of the baselines, in the order of running."""
 
     @cached_property

@@ -42,7 +42,7 @@ class ReadCall:
 
 @read_once
 def read_calls(reply: Reply) -> list[ReadCall]:
-    """A reply's calls in order; never raises."""
+    """Return a reply's calls in order; never raises."""
     return [_read_call(call) for call in reply.calls]
 
 
@@ -99,7 +99,7 @@ class FinishCodec:
 
 
 def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
-    """The arguments of `__finish__` that state an answer. Raises Inexpressible."""
+    """Return the arguments of `__finish__` that state an answer. Raises Inexpressible."""
     if move.confidence is not None or (move.value is None and not output.takes_null):
         raise Inexpressible("an answer without a value, or with a confidence")
     arguments = {WRAPPED: move.value} if output.is_wrapped else move.value
@@ -114,7 +114,7 @@ def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
 
 
 def value_of(arguments: Mapping[str, Any], output: Output) -> Any:
-    """The answer that arguments state. Raises WireError where the one that holds it is missing."""
+    """Return the answer that arguments state. Raises WireError where the one that holds it is missing."""
     if not output.is_wrapped:
         return dict(arguments)
     if WRAPPED not in arguments:
@@ -165,5 +165,5 @@ class XmlCodec:
 
 
 def native_codec(output: Output, role: Role) -> FinishCodec:
-    """For deciding requests (role decide), and for the forced `__finish__` (role answer), which can hold no other call."""
+    """Return the codec of a deciding request (role decide), or of the forced `__finish__` (role answer) without other calls."""
     return FinishCodec(output) if role is Role.DECIDE else FinishCodec(output, "finish.forced", role, 0)

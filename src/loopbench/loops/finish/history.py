@@ -82,13 +82,13 @@ def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
             slots.append(slot)
             if message.calls:
                 waiting.append(slot)
-    made: list[Message] = []
+    messages: list[Message] = []
     for slot in slots:
-        made.append(slot.message)
+        messages.append(slot.message)
         for call, text in zip(slot.message.calls, slot.results, strict=True):
             mended += text is None
-            made.append(Message("tool", REMOVED if text is None else text, call_id=call.id))
-    return tuple(made), mended
+            messages.append(Message("tool", REMOVED if text is None else text, call_id=call.id))
+    return tuple(messages), mended
 
 
 def _message(item: Any) -> Message:

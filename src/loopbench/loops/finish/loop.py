@@ -1,10 +1,13 @@
-"""The loop of design 3: its configuration, `run`, and the core that both faces share."""
+"""The loop of design 3: its configuration, `run`, and the core that both faces share.
+
+The docstring of the package (`__init__.py`) follows a run from the top.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.call_ids import needs_approval
@@ -30,12 +33,14 @@ from loopbench.protocol import (
     RunsSync,
     Sampling,
     StopReason,
+    TakesProgram,
     Toolbox,
     in_own_format,
     own_prompt,
     prompted,
     render_value,
 )
+from loopbench.protocol.loop import CallsIn
 from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.values import error_text
@@ -73,7 +78,7 @@ REFUSALS = frozenset({"refused", "bad_request"})
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Finish(ToolSettings, RunsSync):
+class Finish(ToolSettings, TakesProgram, RunsSync):
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
 
     max_steps: int | None = None
@@ -120,21 +125,10 @@ class Finish(ToolSettings, RunsSync):
             if not callable(given) and not (given is None and name != "resolver"):
                 raise TypeError(f"{name} must be a function, not {given!r}")
 
+    name: ClassVar[str] = "finish"
+    calls_in: ClassVar[CallsIn] = "native"
+    takes_images: ClassVar[bool] = True
     __repr__ = repr_with_program
-
-    @property
-    def name(self) -> str:
-        return "finish"
-
-    @property
-    def takes_images(self) -> bool:
-        """Whether the design shows its model the images of a query."""
-        return True
-
-    @property
-    def calls_in(self) -> str:
-        """How calls are written: `native`, in the API's own form, or `text`."""
-        return "native"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -161,10 +155,6 @@ class Finish(ToolSettings, RunsSync):
     def predictors(self) -> Program:
         """`decide`: the system text. The tools are described in the request itself."""
         return merged({DECIDE: own_prompt(self.system_prompt or "", "reply")}, self.program or {})
-
-    def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        return replace(self, program=merged(self.predictors, program))
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
@@ -203,7 +193,7 @@ class Finish(ToolSettings, RunsSync):
         system = [entry("system", shown.text)] if shown.text or self.system_prompt is not None else []
         run = Run(
             output,
-            CurrentTools(self.over(tools, at_once=self.parallel_tools)),
+            CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools)),
             model,
             [*system, *history],
             prompt,
@@ -308,18 +298,18 @@ class Finish(ToolSettings, RunsSync):
 
     async def _execute(self, run: Run, calls: Sequence[ReadCall]) -> list[ToolResult]:
         """Run the calls that can be read. Return all results in call order."""
-        seen = await run.tools.call_all(
-            [call.call for call in calls if not call.problem], parallel=self.parallel_tools, max_in_flight=max(len(calls), 1)
-        )
-        observed = iter(seen)
-        return [
-            _result(call, f"Tool error: {call.problem}", "InvalidArguments")
-            if call.problem
-            else self._seen(run, call, next(observed))
-            for call in calls
-        ]
+        readable = [call.call for call in calls if not call.problem]
+        in_call_order = await run.tools.call_all(readable, parallel=self.parallel_tools, max_in_flight=max(len(calls), 1))
+        observations = iter(in_call_order)
+        results = []
+        for call in calls:
+            if call.problem:
+                results.append(_result(call, f"Tool error: {call.problem}", "InvalidArguments"))
+            else:
+                results.append(self._tool_result(run, call, next(observations)))
+        return results
 
-    def _seen(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
+    def _tool_result(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
         if seen.ok:
             return ToolResult(call.call.name, seen.value, call.call.call_id, None, seen)
         text = f"{seen.error_type}: {seen.data}"

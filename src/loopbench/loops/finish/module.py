@@ -28,6 +28,7 @@ from pydantic import BaseModel
 
 from loopbench.loops.run_arguments import refuse_checkpoint
 from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.threads import in_event_loop, run_here
 
 from .history import History, entry, is_system, place_of
@@ -71,12 +72,12 @@ def _is_other_number(name: str, option: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Call:
+class _ModuleCall:
     """One call of one module; hooks find theirs here."""
 
     owner: Module
     run: Run
-    parent: _Call | None
+    parent: _ModuleCall | None
     depth: int
     event_loop: asyncio.AbstractEventLoop
     branches: dict[str, int] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class _Call:
     is_over: bool = False
 
 
-_CALL: ContextVar[_Call | None] = ContextVar("loopbench_finish_call", default=None)
+_CALL: ContextVar[_ModuleCall | None] = ContextVar("loopbench_finish_call", default=None)
 
 
 class Module:
@@ -178,7 +179,7 @@ class Module:
         except CancelledError:  # of concurrent.futures, which is an ordinary exception
             raise asyncio.CancelledError from None
 
-    def _current(self, what: str) -> _Call:
+    def _current(self, what: str) -> _ModuleCall:
         call = _CALL.get()
         while call is not None and call.owner is not self:
             call = call.parent
@@ -186,7 +187,7 @@ class Module:
             raise RuntimeError(f"{what} belongs to a call: use it inside of on_step or on_stream")
         return call
 
-    async def _call(self, inputs: Mapping[str, Any], parent: _Call | None = None, scope: str = "") -> Any:
+    async def _call(self, inputs: Mapping[str, Any], parent: _ModuleCall | None = None, scope: str = "") -> Any:
         """Run one call from its inputs to its result; a branch takes model, history and observer over from its parent."""
         if parent is None or self.model is not None:
             model_given, model = self.model, resolve_model(self.model)
@@ -199,7 +200,7 @@ class Module:
         shown = _shown_input(type(self).__name__, self.initial_input, inputs)
         run = config.begin(_output_of(self.final_output), _toolbox_of(self), model, [*inherited, entry("user", shown)], observer)
         run.model_given, run.scope = model_given, scope
-        call = _Call(self, run, parent, depth, asyncio.get_running_loop())
+        call = _ModuleCall(self, run, parent, depth, asyncio.get_running_loop())
         before = _CALL.set(call)
         try:
             ending = await config.drive(run)
@@ -253,7 +254,7 @@ def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mappi
 # --- branches ---
 
 
-async def _branch(call: _Call, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+async def _branch(call: _ModuleCall, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
     child = given() if isinstance(given, type) else given
     if call.depth >= MAX_DEPTH:
         raise RuntimeError(f"branch: deeper than {MAX_DEPTH} modules")
@@ -265,12 +266,12 @@ async def _branch(call: _Call, given: type[Module] | Module, inputs: Mapping[str
 
 def _inherited(run: Run) -> History:
     """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
-    unfinished = place_of(run.history, run.asked) if run.asked is not None else None
+    unfinished = place_of(run.history, run.unanswered) if run.unanswered is not None else None
     kept = (item for index, item in enumerate(run.history) if index != unfinished)
     return copy.deepcopy([item for item in kept if not is_system(item)])
 
 
-async def _watched(call: _Call, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+async def _watched(call: _ModuleCall, given: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
     """Run a branch that ends with the call, whether or not the hook still waits for it."""
     if call.is_over:
         raise asyncio.CancelledError
@@ -283,9 +284,7 @@ async def _watched(call: _Call, given: type[Module] | Module, inputs: Mapping[st
         call.running.discard(task)
 
 
-async def _stop_branches(call: _Call) -> None:
+async def _stop_branches(call: _ModuleCall) -> None:
+    """End a call for good: no branch begins any more, and those that still run are stopped."""
     call.is_over = True
-    left = [task for task in call.running if task.get_loop() is call.event_loop]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await stop_tasks(task for task in call.running if task.get_loop() is call.event_loop)

@@ -203,13 +203,13 @@ def options_of(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the alternatives of a schema, null first; the schema itself if it has none."""
     schema = resolved(schema, root)
     kinds = schema.get("type")
-    found: list[Mapping[str, Any]]
+    alternatives: list[Mapping[str, Any]]
     if isinstance(kinds, list):
-        found = [dict(schema) | {"type": kind} for kind in kinds]
+        alternatives = [dict(schema) | {"type": kind} for kind in kinds]
     else:
         either = schema.get("anyOf", schema.get("oneOf"))
-        found = [resolved(item, root) for item in either] if isinstance(either, list) else [dict(schema)]
-    return sorted(found, key=lambda option: option.get("type") != "null")
+        alternatives = [resolved(item, root) for item in either] if isinstance(either, list) else [dict(schema)]
+    return sorted(alternatives, key=lambda option: option.get("type") != "null")
 
 
 def converted(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
@@ -231,11 +231,11 @@ def _read(text: str, options: list[Mapping[str, Any]]) -> Any:
                 return allowed
         if option.get("type") in _FORMS:
             try:
-                found = json.loads(text.strip().lower())
+                value = json.loads(text.strip().lower())
             except (ValueError, RecursionError):
                 continue
-            if isinstance(found, _FORMS[option["type"]]) and isinstance(found, bool) is (option["type"] == "boolean"):
-                return found
+            if isinstance(value, _FORMS[option["type"]]) and isinstance(value, bool) is (option["type"] == "boolean"):
+                return value
     return text
 
 

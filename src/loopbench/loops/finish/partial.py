@@ -75,14 +75,14 @@ class PartialModel(BaseModel):
 
     @classmethod
     def _read(cls, so_far: Mapping[str, Any], complete: Mapping[str, Any]) -> PartialModel:
-        found = {}
+        values = {}
         for key, name in cls._names.items():
             for source in (so_far, complete):
                 known, value = _fitting(cls._adapters[key], source[key], source is complete) if key in source else (False, None)
                 if known:
-                    found[name] = value
+                    values[name] = value
                     break
-        return cls.model_construct(**found)
+        return cls.model_construct(**values)
 
 
 def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[bool, Any]:
@@ -91,19 +91,19 @@ def _fitting(adapter: TypeAdapter[Any], value: Any, is_complete: bool) -> tuple[
     A value that may still grow must keep its form: half a date is not a date, half a text is a text.
     """
     try:
-        made = adapter.validate_python(value)
-        kept = is_complete or adapter.dump_python(made, by_alias=True, exclude_unset=True, warnings=False) == value
+        typed = adapter.validate_python(value)
+        kept = is_complete or adapter.dump_python(typed, by_alias=True, exclude_unset=True, warnings=False) == value
     except Exception:  # a type of the user's may raise anything
         return False, None
-    return kept, made if kept else None
+    return kept, typed if kept else None
 
 
 @lru_cache(maxsize=256)
 def _partial_of(model: type[BaseModel]) -> type[PartialModel]:
-    return _made(model, (model,))
+    return _partial_class(model, (model,))
 
 
-def _made(model: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> type[PartialModel]:
+def _partial_class(model: type[BaseModel], inside: tuple[type[BaseModel], ...]) -> type[PartialModel]:
     fields: dict[str, Any] = {}
     adapters: dict[str, TypeAdapter[Any]] = {}
     names: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 def _optional_inside(annotation: Any, inside: tuple[type[BaseModel], ...]) -> Any:
     """Return an annotation with the models in it made partial; a model that holds itself becomes a plain dict there."""
     if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel):
-        return dict[str, Any] if annotation in inside else _made(annotation, (*inside, annotation))
+        return dict[str, Any] if annotation in inside else _partial_class(annotation, (*inside, annotation))
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _optional_inside(arguments[0], inside)

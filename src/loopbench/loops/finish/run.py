@@ -58,20 +58,20 @@ class Run:
     failures: int = 0
     """Replies in a row without valid `__finish__` or executed tool."""
     last: Unfinished = field(default_factory=lambda: Unfinished((), ()))
-    asked: Mapping[str, Any] | None = None
+    unanswered: Mapping[str, Any] | None = None
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
     shown: tuple[Message, ...] = ()
     """The messages of the last request."""
-    read: int = 0
+    entries_read: int = 0
     """How many entries of the history those messages cover."""
 
     def say(self, reply: Reply) -> None:
         """Put a reply into the history; one that says nothing is left out, as providers refuse it."""
         if reply.text or reply.calls:
-            said = assistant_entry(reply)
-            self.asked = said if reply.calls else None
-            self.history.append(said)
+            message = assistant_entry(reply)
+            self.unanswered = message if reply.calls else None
+            self.history.append(message)
 
     def tell(self, text: str) -> None:
         self.history.append(entry("user", text))
@@ -79,18 +79,18 @@ class Run:
     def answer_calls(self, results: Sequence[ToolResult]) -> None:
         """Put results next to their calls, before whatever a hook has appended (row B3-2)."""
         texts = [(result.id, result.text) for result in results]
-        if self.asked is not None and texts and not insert_results(self.history, self.asked, texts):
+        if self.unanswered is not None and texts and not insert_results(self.history, self.unanswered, texts):
             self.mended(len(texts))
-        self.asked = None
+        self.unanswered = None
 
     def messages(self) -> tuple[Message, ...]:
         """Return the messages of the next request; without hooks only what is new has to be read."""
-        known = 0 if self.has_hooks else self.read
-        made, count = legal_messages(self.history[known:])
+        already_read = 0 if self.has_hooks else self.entries_read
+        messages, count = legal_messages(self.history[already_read:])
         if count:
             self.mended(count)
-        self.shown = (*self.shown, *made) if known else made
-        self.read = len(self.history)
+        self.shown = (*self.shown, *messages) if already_read else messages
+        self.entries_read = len(self.history)
         return self.shown
 
     def mended(self, count: int) -> None:

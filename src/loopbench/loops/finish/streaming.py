@@ -65,19 +65,19 @@ class _ArrivingCall:
 
 def _pieces(chunk: Chunk, calls: dict[int, _ArrivingCall], output: Output) -> list[StreamChunk]:
     """Return the pieces of one chunk; the last piece of a reply has `done`, and the whole answer if the reply holds one."""
-    made = []
+    pieces = []
     if chunk.text and (chunk.reply is None or chunk.call is not None or chunk.reply.calls):
-        made.append(StreamChunk(chunk.text))
+        pieces.append(StreamChunk(chunk.text))
     if chunk.call is not None:
         call = calls.setdefault(chunk.call.index, _ArrivingCall(chunk.call.index)).take(chunk.call)
-        made += [] if call is None else [_of_call(call, output)]
+        pieces += [] if call is None else [_of_call(call, output)]
     if chunk.reply is not None:
         finish = next((call for call in chunk.reply.calls if call.name == FINISH), None)
         last = StreamChunk(chunk.text or None) if not chunk.reply.calls and chunk.call is None else StreamChunk()
         if finish is not None:
             last = _of_call(PartialCall(FINISH, finish.arguments), output)
-        made.append(replace(last, done=True))
-    return made
+        pieces.append(replace(last, done=True))
+    return pieces
 
 
 def _of_call(call: PartialCall, output: Output) -> StreamChunk:

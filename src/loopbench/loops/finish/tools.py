@@ -64,11 +64,11 @@ class CurrentTools(Toolbox):
     def add(self, given: Tool | Callable[..., Any]) -> None:
         """Offer a tool; the same tool again changes nothing. Raises ValueError for another tool's name, and for `__finish__`."""
         added = as_tool(given)
-        known = self.get(added.name)
+        present = self.get(added.name)
         if added.name == FINISH:
             raise ValueError(f"a tool may not be named {FINISH!r}: that name ends the run")
         # By equality: a method is a new object each time that it is named.
-        if known is not None and known is not added and known.function != added.function:
+        if present is not None and present is not added and present.function != added.function:
             raise ValueError(f"another tool is named {added.name!r} already; remove it first")
         self._tools.setdefault(added.name, added)
 

@@ -156,13 +156,13 @@ def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str
     text = _without_cdata(text)
     names = ["output", "item", *_property_names(parameters)]
     try:
-        found = next(iter(XmlPart.whole(text, names).elements({"output"}, lambda _: False)), None)
-        if found is None:
+        output = next(iter(XmlPart.whole(text, names).elements({"output"}, lambda _: False)), None)
+        if output is None:
             raise WireError("the reply holds no <output>…</output>")
-        tree = _object(found, parameters, parameters)
+        tree = _object(output, parameters, parameters)
     except RecursionError:
         raise WireError("the XML is nested too deep") from None
-    return _FENCE.sub("", _unescaped(text[: found.opening])).strip(), tree
+    return _FENCE.sub("", _unescaped(text[: output.opening])).strip(), tree
 
 
 def _property_names(schema: Any) -> Iterator[str]:
@@ -181,23 +181,23 @@ def _property_names(schema: Any) -> Iterator[str]:
 def _without_cdata(text: str) -> str:
     """Return the text with CDATA sections escaped; a section that is never closed is text already."""
     opening, closing = "<![CDATA[", "]]>"
-    made, position = [], 0
+    pieces, position = [], 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
-        made += [text[position:start], _escape_with_ends(text[start + len(opening) : end])]
+        pieces += [text[position:start], _escape_with_ends(text[start + len(opening) : end])]
         position = end + len(closing)
-    return "".join((*made, text[position:]))
+    return "".join((*pieces, text[position:]))
 
 
 def _object(part: XmlPart, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     properties = schema.get("properties", {})
     shapes = {name: shape_of(item, root) for name, item in properties.items()}
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for inner in part.elements(properties, lambda name: not _has_parts(shapes[name])):
-        if inner.name not in made:
+        if inner.name not in values:
             known, value = _value(inner, properties[inner.name], shapes[inner.name], root)
             if known:
-                made[inner.name] = value
-    return made
+                values[inner.name] = value
+    return values
 
 
 def _value(part: XmlPart, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:

@@ -127,14 +127,14 @@ class AgentTools(ToolSelector):
         """Do what ToolExecutor does, one call after the other and with summaries."""
         checkpoint(cancellation_token)
         calls = task.toolCalls or []
-        told = callbacks or ToolExecutorCallbacks()
+        listener = callbacks or ToolExecutorCallbacks()
 
         async def in_sequence() -> None:
             _SCOPE.set(task.request_scope)  # of this asyncio task only
             scratchpad = Scratchpad()
             for index, call in enumerate(calls):
                 checkpoint(cancellation_token)
-                with CallReport(task, index, call, told) as report:
+                with CallReport(task, index, call, listener) as report:
                     await self._one(task, call, scratchpad, query_id, report)
                 checkpoint(cancellation_token)
 

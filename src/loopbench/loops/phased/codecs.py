@@ -68,8 +68,8 @@ class UnderstandCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Understanding):
-            raise _other(move)
-        return _said(self, move, {"intent": move.intent, "entities": list(move.entities)})
+            raise _inexpressible(move)
+        return _json_reply(self, move, {"intent": move.intent, "entities": list(move.entities)})
 
     @read_once
     def parse(self, reply: Reply) -> Understanding:
@@ -111,12 +111,12 @@ class PlanCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Tasks):
-            raise _other(move)
+            raise _inexpressible(move)
         tasks = [
             {"id": task.id, "description": task.description, "taskType": task.kind, "dependsOn": list(task.depends_on)}
             for task in move.tasks
         ]
-        return _said(self, move, {"summary": move.summary, "tasks": tasks})
+        return _json_reply(self, move, {"summary": move.summary, "tasks": tasks})
 
     @read_once
     def parse(self, reply: Reply) -> Tasks:
@@ -160,9 +160,9 @@ class ReflectCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Completion):
-            raise _other(move)
+            raise _inexpressible(move)
         made = {"isComplete": move.done, "reasoning": move.reason, "missingInfo": list(move.missing), "suggestedNextSteps": []}
-        return _said(self, move, made)
+        return _json_reply(self, move, made)
 
     @read_once
     def parse(self, reply: Reply) -> Completion:
@@ -201,9 +201,9 @@ class ContextsCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Text):
-            raise _other(move)
+            raise _inexpressible(move)
         labels = [label for label, content in self.contents if _last_word(without_marks(content)) in move.text]
-        return _said(self, move, {"contexts": labels, "why": move.text})
+        return _json_reply(self, move, {"contexts": labels, "why": move.text})
 
     @read_once
     def parse(self, reply: Reply) -> Text:
@@ -260,8 +260,8 @@ class SchemaAnswerCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Answer):
-            raise _other(move)
-        return _said(self, move, {"reasoning": move.thought, "answer": move.value})
+            raise _inexpressible(move)
+        return _json_reply(self, move, {"reasoning": move.thought, "answer": move.value})
 
     @read_once
     def parse(self, reply: Reply) -> Answer:
@@ -301,7 +301,7 @@ class TextCodec:
 
     def render(self, move: Move) -> Reply:
         if not isinstance(move, Text):
-            raise _other(move)
+            raise _inexpressible(move)
         return Reply(move.text)
 
     def parse(self, reply: Reply) -> Text:
@@ -325,13 +325,13 @@ class SelectCodec:
 
     def render(self, move: Move) -> Reply:
         if isinstance(move, Text):
-            return _checked(self, move, Reply(move.text))
+            return _read_back(self, move, Reply(move.text))
         if not isinstance(move, Act):
-            raise _other(move)
+            raise _inexpressible(move)
         if not move.calls:
-            return _checked(self, move, Reply(NO_CALL))
+            return _read_back(self, move, Reply(NO_CALL))
         calls = tuple(native_call(call, place) for place, call in enumerate(move.calls))
-        return _checked(self, move, Reply(move.thought, calls, None, "tool_calls"))
+        return _read_back(self, move, Reply(move.thought, calls, None, "tool_calls"))
 
     @read_once
     def parse(self, reply: Reply) -> Act | Text:
@@ -373,11 +373,11 @@ def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _said(codec: Codec, move: Move, data: Mapping[str, Any]) -> Reply:
-    return _checked(codec, move, Reply(to_json(data)))
+def _json_reply(codec: Codec, move: Move, data: Mapping[str, Any]) -> Reply:
+    return _read_back(codec, move, Reply(to_json(data)))
 
 
-def _checked(codec: Codec, move: Move, reply: Reply) -> Reply:
+def _read_back(codec: Codec, move: Move, reply: Reply) -> Reply:
     """Return the reply if it reads as the move. Raises Inexpressible otherwise."""
     try:
         same = codec.parse(reply) == move
@@ -388,5 +388,5 @@ def _checked(codec: Codec, move: Move, reply: Reply) -> Reply:
     return reply
 
 
-def _other(move: Move) -> Inexpressible:
+def _inexpressible(move: Move) -> Inexpressible:
     return Inexpressible(f"the {type(move).__name__} is neither a call nor an answer")

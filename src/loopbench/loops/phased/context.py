@@ -36,7 +36,7 @@ class ToolContextManager:
 
     def __init__(self, directory: str | Path | None = None) -> None:
         self._directory = None if directory is None else Path(directory)
-        self._kept: dict[str, dict[str, ToolContext]] = {}
+        self._contexts: dict[str, dict[str, ToolContext]] = {}
 
     def save(self, tool_name: str, args: Mapping[str, Any], result: Any, task_id: str, query_id: str) -> str:
         """Keep a result and return its pointer; what JSON cannot say is kept as text.
@@ -62,13 +62,13 @@ class ToolContextManager:
 
     def _pointers(self, group: str) -> list[str]:
         if self._directory is None:
-            return list(self._kept.get(group, ()))
+            return list(self._contexts.get(group, ()))
         return sorted(f"{group}/{file.stem}" for file in (self._directory / group).glob("*.json"))
 
     def _put(self, group: str, context: ToolContext) -> bool:
         """Keep a context. Return False if another instance has just taken the pointer."""
         if self._directory is None:
-            self._kept.setdefault(group, {})[context.pointer] = context
+            self._contexts.setdefault(group, {})[context.pointer] = context
             return True
         folder = self._directory / group
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class ToolContextManager:
         if not _POINTER.fullmatch(pointer):
             raise KeyError(pointer)
         if self._directory is None:
-            return self._kept.get(pointer.partition("/")[0], {})[pointer]
+            return self._contexts.get(pointer.partition("/")[0], {})[pointer]
         try:
             data = json.loads(self._file(pointer).read_text(encoding="ascii"))
         except FileNotFoundError:

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from loopbench.loops.ended_before import ended_before, stop
+from loopbench.loops.ended_before import ended_before
 from loopbench.protocol import Chunk, Model, Reply, Request, WrappedModel
+from loopbench.protocol.cancellation import stop_tasks
 
 T = TypeVar("T")
 
@@ -49,11 +50,11 @@ async def finish_together(
             if any(watcher.done() for watcher in watchers):
                 watchers[0].result()  # as in `ended_before`
                 in_threads = [task for task in running if not task.done() and work[task]()]
-                await stop(task for task in running if task not in in_threads)
+                await stop_tasks(task for task in running if task not in in_threads)
                 await _wait_at_most(grace_s, in_threads)
                 raise asyncio.CancelledError(TOKEN_SET)
     finally:
-        await stop([*work, *watchers])
+        await stop_tasks([*work, *watchers])
 
 
 async def _wait_at_most(seconds: float, tasks: list[asyncio.Task[None]]) -> None:
@@ -116,7 +117,7 @@ class StoppableModel(WrappedModel):
             self._ending.end(error)
             raise
         finally:
-            await stop((reading,))
+            await stop_tasks((reading,))
 
 
 async def _read(chunks: AsyncIterator[Chunk], pieces: asyncio.Queue[Chunk | None]) -> None:

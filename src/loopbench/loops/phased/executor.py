@@ -66,7 +66,7 @@ class ToolSelector:
 
     def __init__(self, options: ToolExecutorOptions) -> None:
         self.options = options
-        self.toolbox = options.over(as_toolbox(options.tools), at_once=True)
+        self.toolbox = options.configured_tools(as_toolbox(options.tools), at_once=True)
         self.predictors = predictors_of(options.prompts, options.program)
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
@@ -149,11 +149,11 @@ class ToolExecutor(ToolSelector):
         """
         checkpoint(cancellation_token)
         calls = task.toolCalls or []
-        told = callbacks or ToolExecutorCallbacks()
+        listener = callbacks or ToolExecutorCallbacks()
 
         async def one(index: int, call: ToolCallStatus) -> None:
             checkpoint(cancellation_token)
-            with CallReport(task, index, call, told) as report:
+            with CallReport(task, index, call, listener) as report:
                 seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
                     self._keep(task, call, seen.whole, seen.max_chars, query_id)

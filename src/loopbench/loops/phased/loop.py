@@ -1,14 +1,29 @@
-"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own."""
+"""Design 1: understand, then rounds of plan, execute and reflect, then answer; tools run in an executor of their own.
+
+The docstring of the package (`__init__.py`) follows a run from the top.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from loopbench.loops.boundary import bounded
 from loopbench.loops.option_checks import checked_options
-from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Toolbox
-from loopbench.protocol.program import merged, repr_with_program
+from loopbench.protocol import (
+    SILENT,
+    AnswerT,
+    Model,
+    Observer,
+    Outcome,
+    Program,
+    Query,
+    RunsSync,
+    StopReason,
+    TakesProgram,
+    Toolbox,
+)
+from loopbench.protocol.program import repr_with_program
 
 from .agent_tools import AgentTools
 from .context import ToolContextManager
@@ -17,19 +32,16 @@ from .executor import ToolExecutor, ToolExecutorOptions
 from .options import PhasedOptions
 from .phases import PhasedRun
 from .predictors import SELECT_TOOLS, program_of
-from .run import Surroundings
+from .run import RunInputs
 
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Phased(PhasedOptions, RunsSync):
+class Phased(PhasedOptions, TakesProgram, RunsSync):
     """Phases around a tool executor."""
 
+    name: ClassVar[str] = "phased"
     __repr__ = repr_with_program
-
-    @property
-    def name(self) -> str:
-        return "phased"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -57,10 +69,6 @@ class Phased(PhasedOptions, RunsSync):
         known = program_of(self.prompts, self.program)
         return {name: prompt for name, prompt in known.items() if not left_out.get(name, False)}
 
-    def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        return replace(self, program=merged(self.predictors, program))
-
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)
 
@@ -73,7 +81,7 @@ class Phased(PhasedOptions, RunsSync):
         if executor is None:
             select_model = stoppable if self.select_model is None else StoppableModel(self.select_model, ending)
             options = ToolExecutorOptions(
-                self.over(tools, at_once=True),
+                self.configured_tools(tools, at_once=True),
                 contexts,
                 stoppable,
                 self.prompts,
@@ -83,4 +91,4 @@ class Phased(PhasedOptions, RunsSync):
                 self.program,
             )
             executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
-        return await PhasedRun(self, Surroundings(query, tools, stoppable, executor, contexts, observer, ending)).run()
+        return await PhasedRun(self, RunInputs(query, tools, stoppable, executor, contexts, observer, ending)).run()

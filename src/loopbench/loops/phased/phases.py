@@ -93,7 +93,7 @@ class PhasedRun(RunContext):
         move = Tasks((PlanTask("task", self.question),))
         if self.config.plan:
             self.enter(Phase.PLAN)
-            tools = "\n".join(format_tool(tool) for tool in self.given.tools)
+            tools = "\n".join(format_tool(tool) for tool in self.inputs.tools)
             guidance = guidance_text(progress.reflection)
             text = sections(*self._gathered(), ("Guidance", guidance), ("Tools", tools))
             reply = await self.ask(PLAN, Phase.PLAN, text)
@@ -104,7 +104,7 @@ class PhasedRun(RunContext):
                 progress.remark = f"The plan of round {progress.round} could not be read: {error}"
             else:
                 progress.remark = ""
-        tasks = numbered(move.tasks, progress.round, self.given.observer)
+        tasks = numbered(move.tasks, progress.round, self.inputs.observer)
         progress.tasks += tasks
         notify(self.callbacks.on_plan_created, tasks, progress.round)
         if move.summary:
@@ -132,7 +132,7 @@ class PhasedRun(RunContext):
         if not data and not self.results:
             data = NO_DATA
         text = sections(*self._asked(), ("Data", data), ("Failures", self.failures(self.progress.tasks)))
-        query = self.given.query
+        query = self.inputs.query
         codec = ANSWER if query.schema is None else SchemaAnswerCodec.of(query.schema, query.takes_null)
         notify(self.callbacks.on_answer_start)
         answer = None
@@ -147,7 +147,7 @@ class PhasedRun(RunContext):
             problem = query.problem(answer)
             if not problem:
                 break
-            self.given.observer.note("invalid_answer", problem=problem)
+            self.inputs.observer.note("invalid_answer", problem=problem)
             refusal = sections(("Your last answer, which was refused", reply.text), ("Why it was refused", problem))
         return answer
 
@@ -181,14 +181,14 @@ class PhasedRun(RunContext):
     def _whole(self, call: ToolCallStatus) -> str:
         """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
         try:
-            kept = self.given.contexts.load([call.pointer or ""])[0].result
+            kept = self.inputs.contexts.load([call.pointer or ""])[0].result
         except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
             kept = call.output or ""
         return cap(kept, call.max_chars)
 
     @property
     def _streams(self) -> bool:
-        return self.callbacks.streams and self.given.model.capabilities.streaming
+        return self.callbacks.streams and self.inputs.model.capabilities.streaming
 
     def _outcome(self, answer: Any, stop_reason: StopReason, error: Exception | None = None) -> Outcome:
         progress = self.progress

@@ -21,8 +21,8 @@ from .state import Phase, PhaseTask, Reflection, TaskStatus, ToolCallStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The objects that a run is given."""
+class RunInputs:
+    """What one run is given: the query, and the objects that it works with."""
 
     query: Query
     tools: Toolbox
@@ -57,9 +57,9 @@ class PhaseProgress:
 class RunContext:
     """One run as its phases and tasks see it. All its state is its own."""
 
-    def __init__(self, config: PhasedOptions, given: Surroundings) -> None:
+    def __init__(self, config: PhasedOptions, inputs: RunInputs) -> None:
         self.config = config
-        self.given = given
+        self.inputs = inputs
         self.progress = PhaseProgress()
         self.query_id = uuid.uuid4().hex
         self.predictors = predictors_of(config.prompts, config.program)
@@ -67,11 +67,11 @@ class RunContext:
 
     @property
     def question(self) -> str:
-        return self.given.query.full_text
+        return self.inputs.query.full_text
 
     @property
     def ending(self) -> RunEnd:
-        return self.given.ending
+        return self.inputs.ending
 
     @property
     def results(self) -> list[ToolCallStatus]:
@@ -91,13 +91,13 @@ class RunContext:
         form, schema = "", None
         if not isinstance(codec, TextAnswerCodec | TextCodec):
             form = codec.form
-            schema = codec.schema if self.given.model.capabilities.response_schema else None
+            schema = codec.schema if self.inputs.model.capabilities.response_schema else None
         request = self.predictors[predictor].request(text, form, response_schema=schema, role=codec.role, scope=scope, codec=codec)
-        return await (self._stream(request) if streamed else self.given.model.complete(request))
+        return await (self._stream(request) if streamed else self.inputs.model.complete(request))
 
     async def _stream(self, request: Request) -> Reply:
         text, reply = "", None
-        async for chunk in self.given.model.stream(request):
+        async for chunk in self.inputs.model.stream(request):
             text += chunk.text
             reply = chunk.reply or reply
             if chunk.text:
@@ -114,7 +114,7 @@ class RunContext:
             self.ending.checkpoint()
         self.progress.phase = phase
         self.progress.phases.append(phase)
-        self.given.observer.note("phase", phase=phase.value, round=self.progress.round)
+        self.inputs.observer.note("phase", phase=phase.value, round=self.progress.round)
         notify(self.callbacks.on_phase_start, phase)
 
     def set_status(self, task: PhaseTask, status: TaskStatus) -> None:
@@ -124,10 +124,10 @@ class RunContext:
     def fail(self, task: PhaseTask, error: str) -> None:
         task.error = error
         self.set_status(task, TaskStatus.FAILED)
-        self.given.observer.note("task_failed", task=task.id, error=error)
+        self.inputs.observer.note("task_failed", task=task.id, error=error)
 
     def note_unreadable(self, phase: Phase, error: WireError) -> None:
-        self.given.observer.note("unreadable", phase=phase.value, error=str(error))
+        self.inputs.observer.note("unreadable", phase=phase.value, error=str(error))
 
     @property
     def is_cancelled_by_token(self) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from loopbench.loops.ended_before import stop
 from loopbench.protocol import Observer, PlanTask, WireError
+from loopbench.protocol.cancellation import stop_tasks
 
 from .callbacks import notify
 from .codecs import REASON
@@ -95,8 +95,8 @@ class RoundTasks:
         needed = needed_by(task, self._by_id)
         earlier = run.progress.tasks[: len(run.progress.tasks) - len(self._tasks)]
         seen = [*earlier, *(other for other in self._tasks if other.id in needed)]
-        whole = task.description == run.question
-        guidance = guidance_text(reflection) if whole else reflection.reasoning if reflection else ""
+        reasoning = reflection.reasoning if reflection else ""
+        guidance = guidance_text(reflection) if task.description == run.question else reasoning
         return sections(
             ("Question", run.question), ("Results", results_text(seen)), ("Failures", run.failures(seen)), ("Guidance", guidance)
         )
@@ -113,21 +113,21 @@ class RoundTasks:
             raise
 
     async def _use_tools(self, task: PhaseTask) -> None:
-        run, given = self._run, self._run.given
+        run, inputs = self._run, self._run.inputs
         token = run.ending.token
         try:
             # an executor of the user's own asks a model that knows of no token
-            task.toolCalls = await unless_set(token, given.executor.select_tools(task, run.progress.understanding))
+            task.toolCalls = await unless_set(token, inputs.executor.select_tools(task, run.progress.understanding))
         except WireError as error:
             run.fail(task, f"The choice of tools could not be read: {error}")
             return
         notify(run.callbacks.on_task_tool_calls_set, task.id, task.toolCalls)
         run.ending.checkpoint()
         asked = (token,) if token is not None else ()  # the document's own signature has none
-        good = await given.executor.execute_tools(task, run.query_id, run.callbacks, *asked)
+        good = await inputs.executor.execute_tools(task, run.query_id, run.callbacks, *asked)
         for call in completed(task):
             if call.pointer is None:  # an executor of the user's own need not keep results
-                keep(given.contexts, task, call, run.query_id, given.observer)
+                keep(inputs.contexts, task, call, run.query_id, inputs.observer)
         run.set_status(task, TaskStatus.COMPLETED if good else TaskStatus.FAILED)
 
     async def _reason(self, task: PhaseTask) -> None:
@@ -141,7 +141,7 @@ class RoundTasks:
             if started and self._run.is_cancelled_by_token:
                 await asyncio.wait(started, timeout=self._run.config.cancel_grace_s + 1)  # they wait cancel_grace_s themselves
         finally:
-            await stop(started)
+            await stop_tasks(started)
 
 
 # --- plans ---
@@ -158,26 +158,26 @@ def numbered(planned: Sequence[PlanTask], number: int, observer: Observer) -> li
         scope = unused(task.id, taken)
         taken.add(scope)
         scopes.append(scope)
-    made = []
+    tasks = []
     for task, scope in zip(planned, scopes, strict=True):
-        known = [name for name in dict.fromkeys(task.depends_on) if name in taken]
+        dependencies = [name for name in dict.fromkeys(task.depends_on) if name in taken]
         for name in task.depends_on:
             if name not in taken:
                 observer.note("unknown_dependency", task=task.id, depends_on=name)
-        depends_on = [f"r{number}.{name}" for name in known]
-        made.append(
+        depends_on = [f"r{number}.{name}" for name in dependencies]
+        tasks.append(
             PhaseTask(f"r{number}.{scope}", task.description, taskType=TaskType(task.kind), dependsOn=depends_on, scope=scope)
         )
-    return made
+    return tasks
 
 
 def unused(name: str, taken: set[str]) -> str:
     """Return the name, or the name with the first number that makes it new."""
-    made, number = name, 1
-    while made in taken:
+    unused_name, number = name, 1
+    while unused_name in taken:
         number += 1
-        made = f"{name}#{number}"
-    return made
+        unused_name = f"{name}#{number}"
+    return unused_name
 
 
 def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:
@@ -198,11 +198,11 @@ def in_order(tasks: Sequence[PhaseTask]) -> list[PhaseTask]:
 
 def needed_by(task: PhaseTask, by_id: Mapping[str, PhaseTask]) -> set[str]:
     """Return the ids of all that a task depends on, directly or not."""
-    found: set[str] = set()
+    needed: set[str] = set()
     open_ids = list(task.dependsOn)
     while open_ids:
         name = open_ids.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             open_ids += by_id[name].dependsOn
-    return found
+    return needed

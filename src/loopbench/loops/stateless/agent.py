@@ -90,7 +90,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     def response_style(self) -> str | None:
         return self.options.response_style
 
-    def over(
+    def for_run(
         self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT, *, takes_null: bool = False
     ) -> Self:
         """Return an agent with the same predictors and options over other tools and another model.
@@ -114,7 +114,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self.aget_next_action(state)
 
     def get_next_action(self, state: ConversationState) -> ActionDecision:
-        """`aget_next_action` from synchronous code."""
+        """Do what `aget_next_action` does, from synchronous code."""
         return run_blocking(self.aget_next_action(state))
 
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
@@ -166,7 +166,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
     async def _perform_core_reasoning(
         self, state: ConversationState, caller: Caller
     ) -> tuple[ReasoningOutput, HistorySummary | None]:
-        """Unified reasoning about tools and continuation, and a summary of the history that was made for it, if any."""
+        """Return what the model decides about tools and continuation, and a summary of the history that was made for it, if any."""
         entries = state.conversation_history
         summary = None
         if self.options.history_as == "messages":
@@ -182,14 +182,14 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
             last_tool_results=render_results(state.last_tool_results or []),
             available_tools=self._format_tool_descriptions(),
             iteration_count=state.iteration_count,
-            max_iterations=self._told(state),
+            max_iterations=self._limit_to_tell(state),
             turns=turns,
             takes_null=self.takes_null,
         )
         names = self.tool_registry.get_all_tool_names()
         return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
 
-    def _told(self, state: ConversationState) -> int:
+    def _limit_to_tell(self, state: ConversationState) -> int:
         """Return the limit that the model is told (row B0-12)."""
         if self.options.told_max_iterations is not None:
             return self.options.told_max_iterations
@@ -342,7 +342,7 @@ _RECOVERY_TEXTS = {
 }
 
 
-def _recovery_decision(calls: list[ToolCall], kinds: Sequence[str], kept: list[int]) -> ActionDecision:
+def _recovery_decision(calls: list[ToolCall], kinds: Sequence[str], kept_places: list[int]) -> ActionDecision:
     texts, confidences = zip(*(said for kind, said in _RECOVERY_TEXTS.items() if kind in kinds), strict=True)
     return ActionDecision(
         action_type=ActionType.TOOL_EXECUTION,
@@ -351,7 +351,7 @@ def _recovery_decision(calls: list[ToolCall], kinds: Sequence[str], kept: list[i
         tool_suggestions=calls,
         parallel_safe=False,
         is_recovery=True,
-        kept_results=kept,
+        kept_results=kept_places,
     )
 
 

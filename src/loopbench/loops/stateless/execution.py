@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import StopRun, Tool, Toolbox
 from loopbench.protocol import ToolCall as Call
+from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_blocking
 from loopbench.protocol.values import error_text
@@ -49,12 +50,12 @@ class ToolExecution:
     ) -> list[ToolResult]:
         """Execute tools with specified execution mode; results in call order."""
         if mode == "parallel" and parallel_safe and len(tool_calls) > 1:
-            made = self._execute_parallel(tool_calls)
+            execution = self._execute_parallel(tool_calls)
         elif mode == "selective":
-            made = self._execute_selective(tool_calls)
+            execution = self._execute_selective(tool_calls)
         else:
-            made = self._execute_sequential(tool_calls)
-        results: list[ToolResult] = await settled(made)
+            execution = self._execute_sequential(tool_calls)
+        results: list[ToolResult] = await settled(execution)
         return results
 
     async def _execute_sequential(self, tool_calls: list[ToolCall]) -> list[ToolResult]:
@@ -73,10 +74,7 @@ class ToolExecution:
         try:
             return list(await asyncio.gather(*running))
         except BaseException:
-            for task in running:
-                if not task.cancelling():
-                    task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await stop_tasks(running)
             raise
 
     async def _execute_selective(self, tool_calls: list[ToolCall]) -> list[ToolResult]:
@@ -84,15 +82,15 @@ class ToolExecution:
         order = {name: rank for rank, name in enumerate(self.priority_order)}
         ranked = sorted(range(len(tool_calls)), key=lambda place: order.get(tool_calls[place].tool_name, len(order)))
         results: dict[int, ToolResult] = {}
-        found = False
+        has_found = False
         for place in ranked:
             call = tool_calls[place]
-            if found and call.tool_name.endswith("_search"):
+            if has_found and call.tool_name.endswith("_search"):
                 results[place] = {"tool_name": call.tool_name, "status": "skipped", "reason": self.skip_reason}
                 continue
             result = results[place] = await self._checked(call)
             if call.tool_name == "search" and result["status"] == "success":
-                found = found or await settled(self._search_satisfied(result))
+                has_found = has_found or await settled(self._search_satisfied(result))
         return [results[place] for place in range(len(tool_calls))]
 
     async def _checked(self, call: ToolCall) -> ToolResult:
@@ -120,7 +118,7 @@ class ToolExecution:
             toolbox = Toolbox([Tool(tool_call.tool_name, "", {"type": "object"}, function)])
         at_once = self.options.execution_mode == "parallel"
         call = Call(tool_call.tool_name, tool_call.parameters)
-        seen = await self.options.over(toolbox, at_once=at_once).call(
+        seen = await self.options.configured_tools(toolbox, at_once=at_once).call(
             call, validate=False
         )  # the arguments are passed on as they are
         if not seen.ok:
@@ -137,14 +135,14 @@ class ToolExecution:
     # --- hooks: none calls a model ---
 
     def _validate_tool_call(self, tool_call: ToolCall) -> Any:
-        """Whether a call may run."""
+        """Return whether a call may run."""
         return True
 
     def _log_validation_failure(self, tool_call: ToolCall) -> Any:
         logger.info("call of %s refused by validation", tool_call.tool_name)
 
     def _search_satisfied(self, result: ToolResult) -> Any:
-        """Whether a search's result says that something was found (row B0-25)."""
+        """Return whether a search's result says that something was found (row B0-25)."""
         text = str(result.get("result", "")).lower()
         return "found" in text and not _NOT_FOUND.search(text)
 

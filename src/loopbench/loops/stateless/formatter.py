@@ -25,7 +25,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         self.formatter = dspy.ChainOfThought(FormatDetailedResponse) if style_guide == "detailed" else dspy.Predict(FormatResponse)
 
     def forward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
-        """`aforward` from synchronous code."""
+        """Do what `aforward` does, from synchronous code."""
         return run_blocking(self.aforward(raw_response, user_query, state, confidence))
 
     async def aforward(self, raw_response: str, user_query: str, state: ConversationState, confidence: float | None = None) -> str:
@@ -48,9 +48,9 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         if self.style_guide == "detailed":
             predictor = self.formatter.predict
             shown["tool_history"] = self._format_tool_history(state.conversation_history)
-        said = await caller.ask(predictor, format_codec(predictor.signature, self.style_guide), **shown)
-        parts: list[str] = [said["formatted_response"]]
-        points = _points(said.get("summary_points", ""))
+        fields = await caller.ask(predictor, format_codec(predictor.signature, self.style_guide), **shown)
+        parts: list[str] = [fields["formatted_response"]]
+        points = _points(fields.get("summary_points", ""))
         if points:
             parts.append("\n".join(["Key Points:", *(f"• {point}" for point in points)]))
         if self.include_confidence and confidence is not None:
@@ -70,7 +70,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         return render_history(history)
 
 
-def _points(said: str | Sequence[str]) -> list[str]:
+def _points(points: str | Sequence[str]) -> list[str]:
     """Return a list unchanged; a text split at its lines, without the dashes that models put before them (row B0-15)."""
-    lines = said.splitlines() if isinstance(said, str) else said
+    lines = points.splitlines() if isinstance(points, str) else points
     return [point for line in lines if (point := str(line).strip().lstrip("•-*").strip())]

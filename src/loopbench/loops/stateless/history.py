@@ -147,7 +147,7 @@ class ConversationManager:
         folded = self.history[:half]
         predictor = self.summarizer.predict
         try:
-            said = await Caller(self.model).ask(
+            fields = await Caller(self.model).ask(
                 predictor,
                 summary_codec("stateless.compress", predictor.signature),
                 user_query=self.user_query,
@@ -160,11 +160,11 @@ class ConversationManager:
             ConversationEntry(
                 iteration=-1,
                 timestamp=folded[0].timestamp,
-                reasoning=f"SUMMARY: {said['summary']}",
+                reasoning=f"SUMMARY: {fields['summary']}",
                 tool_calls=[SUMMARIZED],
                 tool_parameters={},
-                results=[{"summary": said["key_findings"], "unresolved_questions": said["unresolved_questions"]}],
-                results_summary=said["summary"],
+                results=[{"summary": fields["key_findings"], "unresolved_questions": fields["unresolved_questions"]}],
+                results_summary=fields["summary"],
                 errors=[error for item in folded for error in item.errors],
             )
         ]

@@ -1,4 +1,7 @@
-"""The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model."""
+"""The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model.
+
+The docstring of the package (`__init__.py`) follows a run from the top.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import dspy
 
@@ -17,6 +20,7 @@ from loopbench.loops.tool_settings import ToolSettings
 from loopbench.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.events import ANSWERS_ONLY
+from loopbench.protocol.loop import CallsIn
 from loopbench.protocol.program import merged, repr_with_program
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.threads import run_here
@@ -72,13 +76,13 @@ class Stateless(ToolSettings, RunsSync):
 
     def __post_init__(self) -> None:
         check_choice("response_style", self.response_style, ("concise", "detailed", None))
-        ours, _ = self.agent_options, self.manager_options  # both check themselves
+        agent_options, _ = self.agent_options, self.manager_options  # both are checked when they are made
         if self.program is not None:
-            theirs = _agent_of(self).options
+            program_options = _agent_of(self).options
             for item in fields(AgentOptions):
-                mine, its = getattr(ours, item.name), getattr(theirs, item.name)
-                if mine != its:
-                    raise ValueError(f"{item.name} must be {its!r} as in the program, not {mine!r}")
+                given, right = getattr(agent_options, item.name), getattr(program_options, item.name)
+                if given != right:
+                    raise ValueError(f"{item.name} must be {right!r} as in the program, not {given!r}")
 
     @property
     def agent_options(self) -> AgentOptions:
@@ -90,16 +94,9 @@ class Stateless(ToolSettings, RunsSync):
         """The options that are the manager's."""
         return ManagerOptions(**{item.name: getattr(self, item.name) for item in fields(ManagerOptions)})
 
+    name: ClassVar[str] = "stateless"
+    calls_in: ClassVar[CallsIn] = "text"
     __repr__ = repr_with_program
-
-    @property
-    def name(self) -> str:
-        return "stateless"
-
-    @property
-    def calls_in(self) -> str:
-        """How calls are written: `native`, in the API's own form, or `text`."""
-        return "text"
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -136,7 +133,7 @@ class Stateless(ToolSettings, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
-        agent = _agent_of(self).over(registry, model, observer, takes_null=query.takes_null)
+        agent = _agent_of(self).for_run(registry, model, observer, takes_null=query.takes_null)
         manager = self.manager(agent, registry, **asdict(self.manager_options), observer=observer)
         manager.refusal = None if query.held_to is None else query.problem
         ended = await manager.carry_on(manager.new_state(_asked(query)))
@@ -212,7 +209,7 @@ class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no type
         return run_here(self.aforward(query))
 
     async def aforward(self, query: str) -> Any:
-        """A dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
+        """Return a dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
         loop = replace(self.config, program=self)
         outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor(), ANSWERS_ONLY)
         return dspy.Prediction(

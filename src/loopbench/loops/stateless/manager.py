@@ -93,7 +93,7 @@ class ActivityManager(ToolExecution):
     # --- running ---
 
     def run_activity(self, user_query: str, activity_id: str | None = None) -> dict[str, Any]:
-        """`arun_activity` from synchronous code."""
+        """Do what `arun_activity` does, from synchronous code."""
         return run_here(self.arun_activity(user_query, activity_id))
 
     async def arun_activity(self, user_query: str, activity_id: str | None = None) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class ActivityManager(ToolExecution):
         return await self.acontinue_activity(self.new_state(user_query, activity_id))
 
     def continue_activity(self, state: ConversationState) -> dict[str, Any]:
-        """`acontinue_activity` from synchronous code."""
+        """Do what `acontinue_activity` does, from synchronous code."""
         return run_here(self.acontinue_activity(state))
 
     async def acontinue_activity(self, state: ConversationState) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class ActivityManager(ToolExecution):
         error: ToolResult = {"tool_name": REFUSED, "status": "error", "error": text, "error_type": "InvalidAnswer", "seen": True}
         self.observer.note("invalid_answer", problem=problem)
         state.errors_encountered.append(problem)
-        state.last_tool_results = [*map(_seen, state.last_tool_results or ()), error]
+        state.last_tool_results = [*map(_marked_as_seen, state.last_tool_results or ()), error]
         state.conversation_history.append(_entry(state, action, [], [error], [problem]))
 
     async def _next_action(self, state: ConversationState) -> ActionDecision:
@@ -221,19 +221,19 @@ class ActivityManager(ToolExecution):
         elif action.is_recovery:
             state.recovery_rounds += 1
         before = state.last_tool_results or []
-        kept = [_seen(before[place]) for place in action.kept_results or () if place < len(before)]
+        kept = [_marked_as_seen(before[place]) for place in action.kept_results or () if place < len(before)]
         state.last_tool_results = kept + results
         await self._add_entry(state, action, calls, results, errors)
 
     async def _note_empty(self, state: ConversationState, action: ActionDecision) -> None:
-        """A decision that neither calls nor ends: what was known stays known (row B0-23)."""
+        """Count a decision that neither calls nor ends; the last results stay, marked as seen (row B0-23)."""
         state.empty_decisions += 1
         if state.last_tool_results is not None:
-            state.last_tool_results = [_seen(result) for result in state.last_tool_results]
+            state.last_tool_results = [_marked_as_seen(result) for result in state.last_tool_results]
         await self._add_entry(state, action, [], [], [])
 
     async def _record_not_run(self, state: ConversationState, action: ActionDecision) -> None:
-        """Calls beside a final response are dropped, not hidden (row B0-14)."""
+        """Note the calls beside a final response, which are dropped and not hidden (row B0-14)."""
         calls = action.tool_suggestions or []
         if not calls:
             return
@@ -316,7 +316,7 @@ def _decides_async(agent: DecidingAgent) -> bool:
     return False
 
 
-def _seen(result: ToolResult) -> ToolResult:
+def _marked_as_seen(result: ToolResult) -> ToolResult:
     """Return an error marked as decided upon; any other result unchanged."""
     return result | {"seen": True} if result.get("status") == "error" else result
 

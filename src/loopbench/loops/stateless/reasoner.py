@@ -86,7 +86,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         iteration_count: int,
         max_iterations: int | None = None,
     ) -> Any:
-        """`aforward` from synchronous code."""
+        """Do what `aforward` does, from synchronous code."""
         return run_blocking(
             self.aforward(user_query, conversation_history, last_tool_results, available_tools, iteration_count, max_iterations)
         )
@@ -100,7 +100,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         iteration_count: int,
         max_iterations: int | None = None,
     ) -> Any:
-        """A dspy.Prediction of `reasoning_output`, from the model that DSPy is configured with; a long history is summarised."""
+        """Return a dspy.Prediction of `reasoning_output`, by the model that DSPy is configured with; summarise a long history."""
         caller = Caller()
         history, _ = await self.condense(user_query, conversation_history, None, caller)
         told = self.max_iterations if max_iterations is None else max_iterations
@@ -130,11 +130,11 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictor = self.output_validator
         codec = validate_codec(predictor.signature)
         try:
-            said = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=as_json(output.model_dump()))
+            fields = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=as_json(output.model_dump()))
         except WireError as error:
             logger.info("the validator's reply cannot be read: %s", error)
             return
-        observer.note("validation", is_valid=said["is_valid"], issues=said["validation_issues"])
+        observer.note("validation", is_valid=fields["is_valid"], issues=fields["validation_issues"])
 
     async def summarized_history(
         self, user_query: str, entries: Sequence[ConversationEntry], stored: HistorySummary | None, caller: Caller
@@ -157,13 +157,13 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictor = self.history_summarizer
         codec = summary_codec("stateless.summarize", predictor.signature)
         try:
-            said = await caller.ask(
+            fields = await caller.ask(
                 predictor, codec, user_query=user_query, long_history=history if stored is None else f"{stored.text}\n\n{history}"
             )
         except WireError as error:
             logger.info("the history's end stands for it, its summary cannot be read: %s", error)
             return _under(stored, history[-MAX_CHARS:]), None
-        summary = HistorySummary(summary=said["summary"], key_points=said["key_points"], last_iteration=0)
+        summary = HistorySummary(summary=fields["summary"], key_points=fields["key_points"], last_iteration=0)
         return _under(summary, history[-RECENT_CHARS:]), summary
 
 

@@ -34,13 +34,13 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
     def forward(
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
     ) -> ErrorRecoveryStrategy:
-        """`aforward` from synchronous code."""
+        """Do what `aforward` does, from synchronous code."""
         return run_blocking(self.aforward(error_info, context, available_tools))
 
     async def aforward(
         self, error_info: ToolResult, context: ConversationState, available_tools: Sequence[Description | str]
     ) -> ErrorRecoveryStrategy:
-        """Recovery strategy for a tool error, from the model that DSPy is configured with."""
+        """Return the recovery strategy for a tool error, from the model that DSPy is configured with."""
         return await self.plan(error_info, context, available_tools, Caller())
 
     async def plan(
@@ -49,7 +49,7 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
         """Return the planned strategy. Raises WireError for an unreadable reply, ModelError without a reply."""
         predictor = self.recovery_planner.predict
         failed = str(error_info.get("tool_name", ""))
-        said = await caller.ask(
+        fields = await caller.ask(
             predictor,
             recover_codec(predictor.signature, self.allowed),
             error_message=str(error_info.get("error", "")),
@@ -60,7 +60,7 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
             available_tools=as_json([_marked(tool, failed) for tool in available_tools], indent=2),
             previous_attempts=self._format_previous_attempts(context.errors_encountered),
         )
-        strategy: ErrorRecoveryStrategy = said["recovery_strategy"]
+        strategy: ErrorRecoveryStrategy = fields["recovery_strategy"]
         return strategy
 
     def is_recoverable(self, strategy: ErrorRecoveryStrategy) -> bool:

@@ -47,7 +47,7 @@ class ToolboxRegistry:
         return list(self.toolbox.names)
 
     def get_all_tool_descriptions(self) -> list[Description]:
-        """`parameters` is the JSON schema: it may nest, and is not flattened."""
+        """Return the descriptions; `parameters` is the JSON schema: it may nest, and is not flattened."""
         return [{"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)} for tool in self.toolbox]
 
 

@@ -156,7 +156,7 @@ class DecideCodec(CheckedCodec):
     def fields(self, move: Move) -> Fields:
         if isinstance(move, Act) and len(move.calls) <= self.max_calls and _all_plain(move.calls):
             calls = [{"tool_name": call.name, "parameters": dict(call.arguments), "reasoning": ""} for call in move.calls]
-            said = {
+            values = {
                 "overall_reasoning": move.thought,
                 "confidence": ACT_CONFIDENCE,
                 "should_use_tools": bool(calls),
@@ -165,7 +165,7 @@ class DecideCodec(CheckedCodec):
                 "continuation_reasoning": "",
             }
         elif isinstance(move, Answer) and (move.value is None or isinstance(move.value, str)):
-            said = {
+            values = {
                 "overall_reasoning": "",
                 "confidence": _stated_confidence(move.confidence),
                 "should_use_tools": False,
@@ -176,7 +176,7 @@ class DecideCodec(CheckedCodec):
         else:
             raise Inexpressible(f"it takes an Act with up to {self.max_calls} calls, or an Answer in words with a confidence")
         try:
-            output = self.output_type(**said)
+            output = self.output_type(**values)
         except ValidationError as error:
             raise Inexpressible(_first_problem(error)) from None
         return {"reasoning": one_line(move.thought), "reasoning_output": output}
@@ -188,7 +188,7 @@ class DecideCodec(CheckedCodec):
         return Answer(output.continuation_reasoning, output.final_response, output.confidence)
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """One call or an answer; confidence has one of a few values, as a model may write digits for ever."""
+        """Return a grammar of one call or an answer; confidence has one of a few values, as a model may write digits for ever."""
         return Grammar(tuple(self.sections({"reasoning_output": output}) for output in (*map(_calling, tools), _answering())))
 
     def check(self, fields: Fields) -> None:
@@ -206,7 +206,7 @@ _CONFIDENCE = {"enum": [0.1, 0.3, 0.5, 0.7, 0.9, 1.0]}
 def _calling(tool: ToolSpec) -> GrammarPart:
     """Return a ReasoningOutput that makes one call of a tool and goes on."""
     call = json_object({"tool_name": {"const": tool.name}, "parameters": tool.parameters, "reasoning": _TEXT}).schema
-    said = {
+    output = {
         "overall_reasoning": _TEXT,
         "confidence": _CONFIDENCE,
         "should_use_tools": {"const": True},
@@ -214,12 +214,12 @@ def _calling(tool: ToolSpec) -> GrammarPart:
         "should_continue": {"const": True},
         "continuation_reasoning": _TEXT,
     }
-    return json_object(said)
+    return json_object(output)
 
 
 def _answering() -> GrammarPart:
     """Return a ReasoningOutput that ends with an answer."""
-    said = {
+    output = {
         "overall_reasoning": _TEXT,
         "confidence": _CONFIDENCE,
         "should_use_tools": {"const": False},
@@ -227,7 +227,7 @@ def _answering() -> GrammarPart:
         "continuation_reasoning": _TEXT,
         "final_response": _TEXT,
     }
-    return json_object(said)
+    return json_object(output)
 
 
 def _all_plain(calls: tuple[Call, ...]) -> bool:
@@ -348,13 +348,13 @@ def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
     known: Any = Literal[tool_names]
     call: Any = create_model("ToolCall", __base__=ToolCall, __doc__=ToolCall.__doc__, tool_name=(known, name_field))
     calls_field = Field(None, description=ReasoningOutput.model_fields["tool_calls"].description)
-    made: type[ReasoningOutput] = create_model(
+    constrained: type[ReasoningOutput] = create_model(
         "ReasoningOutput",
         __base__=ReasoningOutput,
         __doc__=ReasoningOutput.__doc__,
         tool_calls=(list[call] | None, calls_field),
     )
-    return made
+    return constrained
 
 
 @lru_cache(maxsize=256)
