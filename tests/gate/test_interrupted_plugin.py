@@ -31,7 +31,8 @@ def test_it_is_reported_as_failed_with_what_is_known_wherever_a_server_looks(pyt
     assert failure.attrib["message"].startswith("interrupted after ")
     assert failure.attrib["message"].endswith(" of 12 trials")
     assert "interrupted after " in (pytester.path / "summary.md").read_text()
-    ended.stdout.fnmatch_lines(["*test_agent: interrupted after * of 12 trials"])
+    ended.stdout.fnmatch_lines(["*_ test_agent _*", "interrupted after * of 12 trials", "FAILED * - interrupted after *"])
+    ended.stdout.no_fnmatch_line("*loop gates*")
     ended.assert_outcomes(failed=1)
 
 

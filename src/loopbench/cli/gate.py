@@ -185,9 +185,9 @@ def _judged(
     judged = targets.counted(ended.judged(known, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
-        write_report(ended.found, told=not output.quiet)
+        write_report(ended.results, told=not output.quiet)
         if not output.quiet:
-            say(f"run directory: {ended.found.folder}")
+            say(f"run directory: {ended.results.folder}")
     return judged
 
 

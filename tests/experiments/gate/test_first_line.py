@@ -61,6 +61,33 @@ def test_a_change_both_ways_begins_with_both_counts(altered, arm):
         assert headline(judged).startswith("worse here: 3 tasks lost, none gained in finish/clean")
 
 
+def dearer(record: Record) -> Record:
+    return replace(record, input_tokens=record.input_tokens * 3)
+
+
+def test_a_run_that_fails_by_its_bill_says_that_accuracy_rose(altered):
+    """Who reads that a gate failed takes it for a loss of accuracy. How many tasks got better stands beside the rise alone."""
+    was = of_other_code(bless(altered(poor)))
+    judged = judge(altered(dearer), was, metrics={"accuracy": 0.02, "tokens": 0.1})
+    assert headline(judged, 1).startswith("regression: ")
+    assert "in tokens ×" in headline(judged, 1)
+    (said,) = [line for line in further_lines(judged, 1) if "rose" in line]
+    assert said.startswith("Accuracy rose all the same: ")
+    for arm in judged.arms:
+        better = sum(change.became == "better" for change in judged.tasks if change.arm == arm.arm)
+        assert better > 0
+        assert f"{arm.arm} {effect_in_words(arm.lines[0])} ({better} tasks better, none worse)" in "".join(further_lines(judged))
+    assert not any("better, none worse" in line and "rose" not in line for line in [headline(judged), *further_lines(judged)])
+
+
+def test_nothing_is_said_to_rise_where_accuracy_fell_or_the_run_passes(altered, baseline):
+    for judged in (
+        judge(altered(lambda record: dearer(failing(*ALL[:5])(record))), baseline, metrics={"tokens": 0.1}),
+        judge(altered(lambda record: record), of_other_code(bless(altered(poor))), metrics={"tokens": 0.1}),
+    ):
+        assert "rose" not in "".join([headline(judged), *further_lines(judged)])
+
+
 @given(st.sampled_from([0.0, -0.0]), st.floats(-0.0004, 0.0004), st.booleans())
 def test_no_bound_is_minus_nothing(wind_line, zero, small, short):
     line = replace(wind_line, outcome="pass", effect=Bounds(zero, small, zero))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -146,7 +147,7 @@ class LoopGate:
         """Return the words that run this test alone, from where pytest was started."""
         config = self.item.config
         file, *names = self.item.nodeid.split("::")
-        return ("pytest", *flags, "::".join([self._from_here(config.rootpath / file), *names]))
+        return (*_started_as(config), *flags, "::".join([self._from_here(config.rootpath / file), *names]))
 
     def _from_here(self, path: Path) -> str:
         """Return a file as seen from where pytest was started; one elsewhere as it is."""
@@ -190,7 +191,6 @@ class LoopGate:
         with suppress(ValueError, OSError):
             known = interrupted_run(results(experiment.folder), baseline)
             said = known.said_with(command)
-            self.say(literal(said))
             if in_actions():
                 self.annotate(unjudged_annotation(said, known.place))
             if (summary := step_summary()) is not None:
@@ -217,21 +217,23 @@ class LoopGate:
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         judged = let_through(judged, settings.on_worse_here, on_undecided).with_answers_held(settings.on_other_answers)
+        self._show_github(judged, settings)
+        is_open = outcome == "undecided" and not judged.fails_for_answers
+        skips = is_open and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided"
+        passes = on_undecided == "pass" if is_open else outcome in PASSES and not judged.fails_for_answers
+        if not (passes or skips):
+            pytest.fail(text(judged), pytrace=False)  # which has all that the summary of the session says of other tests
+        self._say_outcome(judged)
+        if skips:
+            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
+
+    def _say_outcome(self, judged: GateResult) -> None:
+        """Add the outcome to the summary of the session, and what lets it through or can be blessed."""
         for line in (headline(judged), *further_lines(judged)):
             self.say(line)
-        if judged.advice.let_through:
-            self.say(next_steps(judged)[0].brief)
-        if judged.bless and judged.outcome in PASSES:
+        if judged.advice.let_through or (judged.bless and judged.outcome in PASSES):
             for step in next_steps(judged)[:1]:
                 self.say(step.brief)
-        self._show_github(judged, settings)
-        if judged.fails_for_answers:
-            pytest.fail(text(judged), pytrace=False)
-        if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
-            return
-        if outcome == "undecided" and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided":
-            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
-        pytest.fail(text(judged), pytrace=False)
 
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
         """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
@@ -245,6 +247,14 @@ class LoopGate:
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
+
+
+def _started_as(config: pytest.Config) -> tuple[str, ...]:
+    """Return the words that start pytest as this one was started: `python -m pytest` has the folder where Python looks for code."""
+    typed = getattr(config, "workerinput", {}).get(
+        "mainargv", sys.argv
+    )  # a worker of pytest-xdist knows what its session was typed as
+    return ("python", "-m", "pytest") if Path(typed[0]).name == "__main__.py" else ("pytest",)
 
 
 def _check_finished(stopped: str) -> None:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from itertools import groupby
 
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
+from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import first_of
 
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import PASSES, GateArm, GateResult, TaskChange
-from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
+from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
 from .next_steps import next_steps
 from .sentences import further_lines, headline
 from .stop_words import MAX_TRIALS, stops_alone
@@ -25,19 +26,27 @@ MAX_ARMS = 12
 HEADING = ("arm", "metric", "was → is", "change", "outcome")
 
 ALL = "-v, or --json for all"
-COMMANDS = ("loopbench ", "pytest ")
+COMMANDS = ("loopbench ", "pytest ", "python -m pytest ")
 """How a line begins that is a command, which is copied whole."""
 NEEDS_A_LOOK = ("regression", "worse here", "undecided")
 
 
 def deciding(arm: GateArm) -> GateLine:
-    """Return the line with an arm's gravest outcome; accuracy comes first among equals."""
-    return min(arm.lines, key=lambda line: GRAVEST_FIRST.index(line.outcome))
+    """Return the line that an arm is shown by: what needs a look, the gravest first, else what improved; accuracy first among
+    equals."""
+    return min(arm.lines, key=lambda line: (*_rank(line), line.metric != PRIMARY))
+
+
+def _rank(line: GateLine) -> tuple[int, bool]:
+    """Return what orders lines: those that need a look by their gravity, then those that improved, then the others."""
+    gravity = NEEDS_A_LOOK.index(line.outcome) if line.outcome in NEEDS_A_LOOK else len(NEEDS_A_LOOK)
+    return gravity, not is_gain(line)
 
 
 def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
-    """Return a heading and a row per arm, the gravest outcomes first; `short`: shares with two digits."""
-    ordered = sorted((deciding(arm) for arm in result.arms if arm.lines), key=lambda line: GRAVEST_FIRST.index(line.outcome))
+    """Return a heading and a row per arm: what needs a look first, then what improved; `short`: shares with two digits."""
+    lines = (deciding(arm) for arm in result.arms if arm.lines)
+    ordered = sorted(lines, key=lambda line: (*_rank(line), GRAVEST_FIRST.index(line.outcome)))
     return [HEADING, *(_row(result, line, short=short) for line in ordered[:MAX_ARMS])]
 
 

@@ -13,14 +13,17 @@ from loopbench.text import junit
 from ..changes.altered import altered_text, altered_title
 from ..data.literal import literal
 from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
+from .line_words import value_in_words
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .next_steps import next_steps
 from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
 from .stop_words import break_title, breaks, shown_stops, title
-from .text import for_a_server, other_stops, task_text
+from .text import for_a_server, other_stops, outlooks, task_text
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
 _WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}
+DOUBLED = "calls_doubled"
+"""The metric that counts the calls which the loop makes once more than the model asked for."""
 MAX_STOPS = 9
 """Kinds of other stops in a failure; the suite's output has all."""
 
@@ -28,7 +31,8 @@ MAX_STOPS = 9
 def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_worse_here: OnWorseHere = "fail") -> str:
     """Return JUnit XML.
 
-    The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
+    Each failed or skipped metric has its own numbers, that of accuracy the causes of lost tasks, too, and the suite's output the
+    changed tasks. An undecided metric is skipped, or a
     failure on request, and one that is worse here a failure, or none on request; an invalid one is an error.
     """
     kinds = {
@@ -84,11 +88,23 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     for line in arm.lines:
         case, kind = junit.add_case(suite, arm.arm, line.metric), kind_of.get(line.outcome)
         if kind is not None:
-            junit.add_result(case, kind, f"{own.word_of(line)}: {_message(own, arm, line)}", causes)
+            junit.add_result(case, kind, f"{own.word_of(line)}: {_message(own, arm, line)}", _evidence(own, line, causes))
     tasks = "\n".join(map(task_text, own.tasks))
     junit.add_output(
         suite, "\n".join([headline(result), *further_lines(result), *for_a_server(own), *other_stops(shown_stops(own)), tasks])
     )
+
+
+def _evidence(own: GateResult, line: GateLine, causes: str) -> str:
+    """Return what the outcome of one line rests on: its own numbers, what more tasks may decide, and the trials that show it.
+
+    `own`: the result of its arm alone. `causes`: what accuracy was lost to.
+    """
+    course = " → ".join(value_in_words(line, value) for value in (line.baseline, line.run))
+    shown = [causes] if line.metric == PRIMARY else []
+    if line.metric == DOUBLED:
+        shown = [altered_text(found) for found in own.altered if found.cause == "added call"]
+    return "\n".join(filter(None, [f"{line.metric} {course}: {held_to_its_margin(line)}", *outlooks([line]), *shown]))
 
 
 def _message(own: GateResult, arm: GateArm, line: GateLine) -> str:

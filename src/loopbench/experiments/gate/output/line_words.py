@@ -25,6 +25,11 @@ def is_shown(line: GateLine) -> bool:
     return (line.better or line.worse) and not (line.is_ratio and abs(line.effect.value - 1) < SLIGHT)
 
 
+def is_gain(line: GateLine) -> bool:
+    """Whether the line is a gain: trials score higher here and none lower, or it passes and is shown to be better."""
+    return line.outcome == "better here" or (line.outcome == "pass" and line.better and is_shown(line))
+
+
 def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
     """Return a mean of the line's metric with as many digits as the metric has; `short`: a share with two, as `.88`."""
     return hundredths(value) if short and not line.is_ratio else f"{value:.{METRICS[line.metric].digits}f}"

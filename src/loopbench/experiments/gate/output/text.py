@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import OPEN, GateLine, agreeing_tasks
@@ -51,13 +51,15 @@ def brackets(result: GateResult) -> str:
 
 def paragraphs(result: GateResult) -> list[str]:
     """Return the lines below the table: what more tasks may decide, the changes, the caveats, and what to do next."""
-    outlooks = [
-        f"{short_arm(line.arm)} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
-        for line in result.lines
-        if line.outlook is not None
-    ]
     steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
-    return [*_facts(result, sizes=[*outlooks, *remedies(result)]), *map(literal, steps)]
+    return [*_facts(result, sizes=[*outlooks(result.lines), *remedies(result)]), *map(literal, steps)]
+
+
+def outlooks(lines: Iterable[GateLine]) -> Iterator[str]:
+    """Yield what more tasks are likely to decide of each line that is open."""
+    for line in lines:
+        if line.outlook is not None:
+            yield f"{short_arm(line.arm)} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
 
 
 def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
