@@ -22,6 +22,7 @@ from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, other_loops, tested_lines
+from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
@@ -64,7 +65,8 @@ def judge(
         refuse_unknown(sides, margins)
     told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
     stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
-    tasks = changes(run.folder, told, run.manifest.step_limits, paired=case.paired)
+    traced = TracedTrials(run.folder, run.manifest.step_limits)
+    tasks = changes(traced, told, paired=case.paired)
     arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
     reasons = reasons if arms else case.troubles()
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
@@ -79,13 +81,13 @@ def judge(
         arms=arms,
         tasks=_of_lost_arms_first(tasks, arms),
         same_result=len(other),
-        differs_in=differences(run.folder, other),
+        differs_in=differences(traced, other),
         stops=stops,
         notes=(answers.sentence, *notes) if answers is not None and outcome in PASSES else notes,
         other_answers=answers,
         details=details,
         ended=_ended(run) if hung else "",
-        altered=altered_trials(run.folder, told, paired=case.paired),
+        altered=altered_trials(traced, told, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
         run=run.folder,
