@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -133,9 +134,9 @@ def improved(line: GateLine) -> GateLine:
     return replace(line, outcome="pass", worse=False, better=True)
 
 
-def rows_of(*lines: GateLine) -> list[str]:
+def rows_of(*lines: GateLine, tasks: Sequence[TaskChange] = ()) -> list[str]:
     arms = tuple(GateArm(arm, arm, False, 60, 60, tuple(line for line in lines if line.arm == arm)) for arm in ("a", "b"))
-    told = GateResult("pass", (), tuple(arm for arm in arms if arm.lines), (), 0, (), Path("runs/r"), None, 0.05, True)
+    told = GateResult("pass", (), tuple(arm for arm in arms if arm.lines), tuple(tasks), 0, (), Path("runs/r"), None, 0.05, True)
     return [f"{row[0]} {row[1]}" for row in brief.rows(told, short=False)[1:]]
 
 
@@ -146,6 +147,8 @@ def test_of_an_arm_that_passes_the_row_is_what_improved_accuracy_first():
     assert rows_of(improved(accuracy), cheaper, stayed) == ["a accuracy"]
     assert rows_of(accuracy, cheaper, stayed) == ["a tokens"]
     assert rows_of(accuracy, stayed) == ["a accuracy"]
+    assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False)]) == ["a accuracy"], "by its tasks"
+    assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False), change("a", 2, "parse")]) == ["a tokens"]
     assert rows_of(accuracy, line_of("b", "accuracy", "unchanged"), improved(line_of("b", "tokens", "pass"))) == [
         "b tokens",
         "a accuracy",
@@ -157,7 +160,8 @@ def test_of_an_arm_that_passes_the_row_is_what_improved_accuracy_first():
 def test_no_row_hides_what_needs_a_look_or_what_improved(drawn):
     metrics = ("accuracy", "tokens", "steps", "lm_calls")
     lines = [replace(line_of("a", metrics[n], outcome), better=better) for n, (outcome, better) in enumerate(drawn)]
-    shown = brief.deciding(GateArm("a", "a", False, 60, 60, tuple(lines)))
+    arm = GateArm("a", "a", False, 60, 60, tuple(lines))
+    shown = brief.deciding(GateResult("pass", (), (arm,), (), 0, (), Path("runs/r"), None, 0.05, True), arm)
     needs = [line for line in lines if line.outcome in brief.NEEDS_A_LOOK]
     if needs:
         assert shown.outcome == next(each for each in brief.NEEDS_A_LOOK if each in {line.outcome for line in needs})

@@ -157,9 +157,8 @@ class LoopGate:
     def _advice(self, advice: Advice) -> Advice:
         """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
         again = self._pytest()
-        review = tuple(self._from_here(Path(word)) if word.endswith(SUFFIX) else word for word in advice.review)
-        bless_latest = self._pytest("--loop-bless")
-        return replace(advice, asker="test", again=again, paired=again, review=review, bless_latest=bless_latest)
+        here = advice.with_words(lambda word: self._from_here(Path(word)) if word.endswith(SUFFIX) else word)
+        return replace(here, asker="test", again=again, paired=again, bless_latest=self._pytest("--loop-bless"))
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")

@@ -394,6 +394,11 @@ class GateResult:
         behind = {line.arm for line in self.lines if line.outcome == self.outcome} | {arm.arm for arm in self.arms if arm.hangs}
         return frozenset(behind or {*(change.arm for change in self.tasks), *(change.arm for change in self.stops)})
 
+    def only_gained(self, arm: str) -> bool:
+        """Whether tasks of an arm got better and none got worse, where each trial has its counterpart."""
+        became = {change.became for change in self.tasks if change.arm == arm}
+        return self.paired and "better" in became and "worse" not in became
+
     @property
     def causes(self) -> dict[str, int]:
         """Cause → tasks that got worse by it, the most frequent first."""

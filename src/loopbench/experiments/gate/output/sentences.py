@@ -191,9 +191,8 @@ def _risen(result: GateResult) -> Iterator[str]:
     """Yield by how much accuracy rose in each arm where it is shown to be better, or where tasks got better and none worse; nothing
     of a run that passes, nor of one that gained nothing."""
     for line in result.lines if result.outcome not in PASSES else ():
-        became = Counter(change.became for change in result.tasks if change.arm == line.arm)
-        only_gained = result.paired and became["better"] > 0 and not became["worse"]
-        if line.metric == PRIMARY and line.outcome in PASSES and (is_gain(line) or only_gained):
+        if line.metric == PRIMARY and line.outcome in PASSES and (is_gain(line) or result.only_gained(line.arm)):
+            became = Counter(change.became for change in result.tasks if change.arm == line.arm)
             none_or = f"{became['worse']:,}" if became["worse"] else "none"
             tasks = f" ({counted(became['better'], 'task')} better, {none_or} worse)" if result.paired else ""
             yield f"{short_arm(line.arm)} {effect_in_words(line)}{tasks}"
