@@ -122,11 +122,12 @@ def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
     assert heading == brief.HEADING
     assert [(row[0], row[1], row[4]) for row in rows] == [
         ("finish/clean", "steps", "regression"),
+        ("finish/clean", "accuracy", "pass"),
         ("mine/clean", "accuracy", "undecided"),
         ("bare/clean", "accuracy", "pass"),
     ]
-    assert rows[1][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
-    assert brief.rows(judged, short=True)[2][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
+    assert rows[2][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
+    assert brief.rows(judged, short=True)[3][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
     assert "Likewise regression: finish/clean in tokens." in brief.sentences(judged)
 
 
@@ -145,15 +146,21 @@ def test_of_an_arm_that_passes_the_row_is_what_improved_accuracy_first():
     accuracy, stayed = line_of("a", "accuracy", "pass"), line_of("a", "false_success_rate", "unchanged")
     cheaper = improved(line_of("a", "tokens", "pass"))
     assert rows_of(improved(accuracy), cheaper, stayed) == ["a accuracy"]
-    assert rows_of(accuracy, cheaper, stayed) == ["a tokens"]
+    assert rows_of(accuracy, cheaper, stayed) == ["a tokens", "a accuracy"]
+    same = replace(accuracy, run=accuracy.baseline)
+    assert rows_of(same, cheaper, stayed) == ["a tokens"]
     assert rows_of(accuracy, stayed) == ["a accuracy"]
     assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False)]) == ["a accuracy"], "by its tasks"
-    assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False), change("a", 2, "parse")]) == ["a tokens"]
-    assert rows_of(accuracy, line_of("b", "accuracy", "unchanged"), improved(line_of("b", "tokens", "pass"))) == [
-        "b tokens",
+    assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False), change("a", 2, "parse")]) == [
+        "a tokens",
         "a accuracy",
     ]
-    assert rows_of(improved(accuracy), line_of("a", "tokens", "undecided")) == ["a tokens"]
+    assert rows_of(accuracy, line_of("b", "accuracy", "unchanged"), improved(line_of("b", "tokens", "pass"))) == [
+        "b tokens",
+        "b accuracy",
+        "a accuracy",
+    ]
+    assert rows_of(improved(accuracy), line_of("a", "tokens", "undecided")) == ["a tokens", "a accuracy"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(get_args(LineOutcome)), st.booleans()), min_size=1, max_size=4))

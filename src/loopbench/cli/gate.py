@@ -29,11 +29,12 @@ from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
 from loopbench.experiments.gate.changes.claims import CLAIMS
 from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.comparable import check_accuracy_margin
+from loopbench.experiments.gate.comparable import OtherQuestions, check_accuracy_margin
 from loopbench.experiments.gate.data.baseline import measured
 from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.data.outcome import PASSES
 from loopbench.experiments.gate.interrupted import interrupted_run
+from loopbench.experiments.gate.larger import run_anew
 from loopbench.experiments.gate.output.github import in_actions, step_summary
 from loopbench.experiments.gate.output.next_steps import to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
@@ -81,8 +82,9 @@ RERUN_FLAGS = ConfigFlags(
         "loops": "Loop to run instead of the baseline's, `name` or `name(option=value)`; repeat the option for more loops.",
         "seed": "Seed of the faults of a new run. [default: the baseline's]",
         "repeats": "Number of trials for each arm and task of a new run. [default: the baseline's]",
-        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs. [default: the "
-        "baseline's; of the scripted model 20 times its slowest trial, at least 10, if that is less]",
+        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs; with the scripted model, "
+        "seconds without a request or a call. [default: the baseline's; of the scripted model 20 times its slowest trial, at least "
+        "10, if that is less]",
     },
 )
 
@@ -177,18 +179,33 @@ def _judged(
     check_request(known, margins, options.alpha)
     targets.check()  # before a run that may cost money
     rules = Rules(margins, options.alpha, options.common_tasks)
-    if options.run is None:
-        settings = _rerun_settings(options, flags, again)
-        ended = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
-    else:
-        ended = EndedRun(read_run(run_folder(options.run, options.runs)))
-    judged = targets.counted(ended.judged(known, rules, options.baseline))
+    with _blessing_told(known, options):
+        if options.run is None:
+            settings = _rerun_settings(options, flags, again)
+            ended = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
+        else:
+            ended = EndedRun(read_run(run_folder(options.run, options.runs)))
+        judged = targets.counted(ended.judged(known, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
         write_report(ended.results, told=not output.quiet)
         if not output.quiet:
             say(f"run directory: {ended.results.folder}")
     return judged
+
+
+@contextmanager
+def _blessing_told(known: Baseline, options: GateOptions) -> Iterator[None]:
+    """Add to a refusal of a run that was asked something else the commands that make a new baseline."""
+    try:
+        yield
+    except OtherQuestions as error:
+        runs = () if options.runs is None else (flag_of(["runs"]), str(options.runs))
+        anew = () if options.run is not None else run_anew(known)
+        named = str(options.run or ("latest" if anew else "RUN"))
+        bless = ("loopbench", "bless", named, *runs, "--output", str(options.baseline))
+        commands = [shlex.join((*anew, *runs)), shlex.join(bless)] if anew else [shlex.join(bless)]
+        raise OtherQuestions(f"{error}: {' && '.join(commands)}") from error.__cause__
 
 
 def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:

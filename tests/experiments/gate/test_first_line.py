@@ -80,6 +80,17 @@ def test_a_run_that_fails_by_its_bill_says_that_accuracy_rose(altered):
     assert not any("better, none worse" in line and "rose" not in line for line in [headline(judged), *further_lines(judged)])
 
 
+def test_a_run_that_fails_by_its_bill_says_that_accuracy_fell(altered, baseline):
+    """Within a margin that bears the loss, the loss is told beside what the run is held to."""
+    judged = judge(altered(lambda record: dearer(failing(ALL[0])(record))), baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
+    assert "in tokens ×" in headline(judged, 1)
+    assert not any("worse" in line and "Accuracy" not in line for line in further_lines(judged, 1))
+    print(headline(judged), further_lines(judged))
+    (said,) = [line for line in further_lines(judged) if line.startswith("Accuracy fell, too: ")]
+    for arm in judged.arms:
+        assert f"{arm.arm} {effect_in_words(arm.lines[0])} (1 task worse, none better)" in said
+
+
 def test_nothing_is_said_to_rise_where_accuracy_fell_or_the_run_passes(altered, baseline):
     for judged in (
         judge(altered(lambda record: dearer(failing(*ALL[:5])(record))), baseline, metrics={"tokens": 0.1}),
@@ -95,6 +106,16 @@ def test_no_bound_is_minus_nothing(wind_line, zero, small, short):
     assert "-.00" not in effect_in_words(line, short=short)
     written = json.loads(json.dumps(line.to_json()["effect"]))
     assert all(math.copysign(1, number) == 1 or number for number in written.values())
+
+
+@given(st.floats(1e-15, 0.0004), st.floats(0.0005, 0.9), st.booleans(), st.booleans())
+def test_a_bound_beside_nothing_is_not_nothing(wind_line, near, far, is_gain, short):
+    """Where the whole interval lies on one side of 0, so does each of its ends as it is written."""
+    low, high = (near, far) if is_gain else (-far, -near)
+    written = effect_in_words(replace(wind_line, outcome="pass", effect=Bounds((low + high) / 2, low, high)), short=short)
+    end = written.partition("[")[2].rstrip("]").split(", ")[0 if is_gain else 1]
+    assert end[0] in ("+>" if is_gain else "-<")
+    assert end in (">0", "<0") or float(end) != 0
 
 
 @pytest.fixture(scope="module")

@@ -179,6 +179,16 @@ def experiment(wind, tmp_path_factory):
     return prepare_again(quick(bless(wind)), folder / "b.json", RerunSettings(runs=folder))
 
 
+def test_a_trial_that_goes_on_for_longer_than_its_limit_is_told_once(wind, baseline, experiment):
+    """Its limit is on the time without a request or a call, so it is not ended, and nobody would know why the run takes so long."""
+    slow = [replace(record, wall_s=20.0) for record in wind.records]
+    told = play(slow, experiment, quick(baseline))
+    assert len(told.records) == len(slow)
+    (note,) = told.notes
+    assert note.startswith(f"{slow[0].name} took 20 s, and the slowest blessed trial ")
+    assert play(wind.records, experiment, quick(baseline)).notes == []
+
+
 def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, experiment):
     told = play(list(map(hanging, wind.records)), experiment, quick(baseline))
     assert [record.arm for record in told.records].count(ARM) == HANG_TRIALS == 3

@@ -22,6 +22,7 @@ from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, other_loops, tested_lines
+from .changes.slower import time_sentences
 from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
@@ -245,6 +246,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
     if outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += same_code(case)
+        notes += time_sentences(sides, baseline, manifest, case.rules.margins)
     judged = {arm.arm for arm in arms}
     if outcome != "invalid" and (left := [side.arm for side in sides if side.arm not in judged]):
         notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, left))}.")

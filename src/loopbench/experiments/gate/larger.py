@@ -67,14 +67,26 @@ def _supply(baseline: Baseline, tasks: int) -> str:
     return f"Add about {tasks - ran:,} tasks to {source}, which has {ran:,}."
 
 
+def run_anew(baseline: Baseline) -> tuple[str, ...]:
+    """Return the command that runs the baseline's configuration once more; nothing where no command says all of it."""
+    if "loops" not in baseline.config or not can_be_told(baseline.config):
+        return ()
+    tasks = baseline.config.get("tasks")
+    some = () if tasks is None else (flag_of(["tasks"]), str(tasks))
+    return (*_command(baseline, str(baseline.config.get("suite") or "")), *some)
+
+
 def _command(baseline: Baseline, suite: str) -> Iterator[str]:
-    """Yield the words that run the baseline's configuration over all tasks of a suite."""
+    """Yield the words that run the baseline's configuration over all tasks of a suite; of its own file of tasks, where that is its
+    suite."""
     config: dict[str, Any] = baseline.config
     yield from ("loopbench", "compare")
     for name in TYPED:
         for each in config.get(name, ()):
             if each != SCRIPTED:
                 yield from (flag_of([name]), str(each))
-    yield from ("--suite", suite, "--seed", str(baseline.seed), *kept_words(config))
+    if suite:
+        yield from (flag_of(["suite"]), suite)
+    yield from ("--seed", str(baseline.seed), *kept_words(config))
     for part, limit in config.get("budget", {}).items():
         yield from (flag_of(["budget", part]), str(limit))

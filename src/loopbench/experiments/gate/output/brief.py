@@ -45,10 +45,21 @@ def _rank(result: GateResult, line: GateLine) -> tuple[int, bool]:
 
 
 def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
-    """Return a heading and a row per arm: what needs a look first, then what improved; `short`: shares with two digits."""
+    """Return a heading and a row per arm: what needs a look first, then what improved; `short`: shares with two digits.
+
+    Where another metric decides, and accuracy changed, a row of accuracy follows: it is what people ask about first.
+    """
     lines = (deciding(result, arm) for arm in result.arms if arm.lines)
     ordered = sorted(lines, key=lambda line: (*_rank(result, line), GRAVEST_FIRST.index(line.outcome)))
-    return [HEADING, *(_row(result, line, short=short) for line in ordered[:MAX_ARMS])]
+    shown = [each for line in ordered[:MAX_ARMS] for each in (line, *_accuracy_beside(result, line))]
+    return [HEADING, *(_row(result, line, short=short) for line in shown)]
+
+
+def _accuracy_beside(result: GateResult, deciding_line: GateLine) -> Iterator[GateLine]:
+    """Yield the arm's line of accuracy, where another one decides and accuracy is another than it was."""
+    for line in result.lines:
+        if line.arm == deciding_line.arm and line.metric == PRIMARY != deciding_line.metric and line.run != line.baseline:
+            yield line
 
 
 def _row(result: GateResult, line: GateLine, *, short: bool) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ..changes.other_changes import unjudged_in_brief
 from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult
+from ..data.outcome import PASSES, UNTESTED_LIMIT, Became, GateResult
 from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words
 from .stop_words import breaks
 
@@ -90,7 +90,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         *(limits if is_untested else []),
         *([] if broken else [Part(tasks_in_words(result))]),
         main_reason,
-        *_accuracy_that_rose(result, named),
+        *_accuracy_beside(result, named),
         *(answers if is_loss else []),
         *([] if is_untested else limits),
         *(Part((arm.short_of_faults,)) for arm in result.arms),
@@ -173,7 +173,7 @@ def tasks_in_words(result: GateResult) -> tuple[str, ...]:
     if not worse:
         return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome in ("pass", "unchanged") else ()
     decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in _decisive(result)}
-    if not decides and (not better or any(_risen(result))):
+    if not decides and (not better or any(_accuracy_not_held(result))):
         return ()
     lost = counted(worse, f"{result.unit} worse", f"{result.unit}s worse")
     gained = f", {better} better" if better else ""
@@ -181,21 +181,31 @@ def tasks_in_words(result: GateResult) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{lost}{_by(causes)}{gained}" for causes in (result.causes, main_cause)))
 
 
-def _accuracy_that_rose(result: GateResult, named: int) -> Iterator[Part]:
-    """Yield that accuracy rose in arms of a run that something else is held against, so that nobody takes that for a loss of it."""
-    if risen := [*_risen(result)]:
-        yield Part((f"accuracy rose all the same: {_first(risen, ', ', named)}",))
+def _accuracy_beside(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield how accuracy changed in arms of a run that another metric is held against: who reads of tokens alone would not know."""
+    lines = [*_accuracy_not_held(result)]
+    for said, is_loss in (("accuracy fell, too", True), ("accuracy rose all the same", False)):
+        if arms := [_with_tasks(result, line) for line in lines if (line.effect.value < 0) == is_loss]:
+            yield Part((f"{said}: {_first(arms, ', ', named)}",))
 
 
-def _risen(result: GateResult) -> Iterator[str]:
-    """Yield by how much accuracy rose in each arm where it is shown to be better, or where tasks got better and none worse; nothing
-    of a run that passes, nor of one that gained nothing."""
-    for line in result.lines if result.outcome not in PASSES else ():
-        if line.metric == PRIMARY and line.outcome in PASSES and (is_gain(line) or result.only_gained(line.arm)):
-            became = Counter(change.became for change in result.tasks if change.arm == line.arm)
-            none_or = f"{became['worse']:,}" if became["worse"] else "none"
-            tasks = f" ({counted(became['better'], 'task')} better, {none_or} worse)" if result.paired else ""
-            yield f"{short_arm(line.arm)} {effect_in_words(line)}{tasks}"
+def _accuracy_not_held(result: GateResult) -> Iterator[GateLine]:
+    """Yield the lines of accuracy that pass or are less than what a run is held to, in arms in which accuracy moved to one side
+    only, or is shown to have risen; nothing of a run that passes."""
+    if result.outcome not in ("regression", "undecided") or PRIMARY in {line.metric for line in _decisive(result)}:
+        return
+    for line in result.lines:
+        change = line.effect.value if line.metric == PRIMARY and line.outcome != result.outcome else 0.0
+        if change < 0 or (change > 0 and (is_gain(line) or result.only_gained(line.arm))):
+            yield line
+
+
+def _with_tasks(result: GateResult, line: GateLine) -> str:
+    """Return the change of an arm's accuracy, and how many of its tasks got better and worse where trials have counterparts."""
+    became = Counter(change.became for change in result.tasks if change.arm == line.arm)
+    sides: tuple[Became, Became] = ("worse", "better") if line.effect.value < 0 else ("better", "worse")
+    most, least = (f"{counted(became[sides[0]], 'task')} {sides[0]}", f"{became[sides[1]] or 'none'} {sides[1]}")
+    return f"{short_arm(line.arm)} {effect_in_words(line)}{f' ({most}, {least})' if result.paired else ''}"
 
 
 def _decisive(result: GateResult) -> list[GateLine]:
