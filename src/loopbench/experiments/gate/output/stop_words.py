@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
@@ -31,16 +32,24 @@ def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[tuple[str, ..
 def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     if not new:
         return
-    reasons = [change.reason for change in new]
-    first = max(new, key=lambda change: reasons.count(change.reason))
-    why = f" ({shortened(first.reason)})" if first.reason else ""
-    others = len(set(reasons)) - 1 if verbs is CRASH else 0  # a hang's reason has its seconds
-    more = f" and {counted(others, 'other exception')}" if others else ""
+    often = Counter(change.reason for change in new)
+    first = max(new, key=lambda change: often[change.reason])
+    why = _why(often, first.reason) if verbs is CRASH else shortened(first.reason)  # a hang's reason has its seconds
+    because = f" ({why})" if why else ""
     if len(new) == trials:
-        yield (f"every trial {verbs[0]} now{why}{more}",)
+        yield (f"every trial {verbs[0]} now{because}",)
         return
-    in_short = f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{why}{more}"
+    in_short = f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{because}"
     yield (f"{in_short}, such as {short_arm(first.arm)}/{first.task}/{first.repeat}", in_short)
+
+
+def _why(often: Mapping[str, int], main: str) -> str:
+    """Return the exception by which trials crash; of several the main one with the trials of each."""
+    others = len(often) - 1
+    if not others:
+        return shortened(main)
+    rest, name = sum(often.values()) - often[main], shortened(main) or "an exception that no record names"
+    return f"{often[main]:,} by {name}, {rest:,} by {counted(others, 'other exception')}"
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:
