@@ -21,6 +21,7 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import file_error_words
 from loopbench.protocol.names import nearest
+from loopbench.protocol.own_code import raised_in
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
@@ -42,7 +43,6 @@ from .output.brief import text
 from .output.github import (
     append_error,
     append_summary,
-    error_annotation,
     github_annotations,
     in_actions,
     step_summary,
@@ -107,12 +107,14 @@ class LoopGate:
             return self._bless(self._run_to_bless(self._prepared(loop, settings.settings), path), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
-            pytest.fail(f"no baseline {path}; write it with: {self._bless_command()}", pytrace=False)
+            absent = f"no baseline {self._from_here(path)}; write it with: {self._bless_command()}"
+            self._show_unjudged(absent)
+            pytest.fail(absent, pytrace=False)
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = with_lines_watched(self._prepared(loop, settings.settings), baseline)
         common = settings.common_tasks
-        refuse_before_it_runs(experiment, path, baseline, common=common)
+        refuse_before_it_runs(experiment, Path(self._from_here(path)), baseline, common=common)
         if "trial_timeout_s" not in settings.settings:
             experiment = with_stall_limit(experiment, baseline)
         rules = Rules(settings.metrics, settings.alpha, common)
@@ -127,14 +129,21 @@ class LoopGate:
 
     def _mistake(self, error: ValueError | OSError | SystemExit) -> str:
         """Return the error in words, with the command that blesses where a baseline is damaged or of something else; within GitHub
-        Actions it is annotated."""
+        Actions it is shown there, too."""
         if isinstance(error, DamagedBaseline):
             mistake = self._damaged(error)
         else:
             mistake = f"{_mistake(error)}{f'; to bless: {self._bless_command()}' * isinstance(error, Incomparable)}"
-        if in_actions():
-            self.annotate(error_annotation(error, mistake))
+        self._show_unjudged(mistake, raised_in(error))
         return mistake
+
+    def _show_unjudged(self, message: str, place: tuple[str | Path, int] | None = None) -> None:
+        """Annotate a step of GitHub Actions, and add to its summary, what keeps the gate from judging, at a place in a file."""
+        if in_actions():
+            self.annotate(unjudged_annotation(message, place))
+        if (summary := step_summary()) is not None:
+            with suppress(OSError):
+                append_error(summary, message)
 
     def _damaged(self, error: DamagedBaseline) -> str:
         """Return what is wrong with a baseline, and what to do about it: the command that blesses has a line of its own."""
@@ -190,10 +199,7 @@ class LoopGate:
         with suppress(ValueError, OSError):
             interrupted = interrupted_run(results(experiment.folder), baseline)
             what_is_known = interrupted.sentence_with(command)
-            if in_actions():
-                self.annotate(unjudged_annotation(what_is_known, interrupted.place))
-            if (summary := step_summary()) is not None:
-                append_error(summary, what_is_known)
+            self._show_unjudged(what_is_known, interrupted.place)
             self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(what_is_known)))
 
     def _check_free(self, path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from loopbench.protocol.own_code import place_in, raised_in
+from loopbench.protocol.own_code import place_in
 from loopbench.text.plain_text import plain
 from loopbench.text.table import markdown_item
 
@@ -95,14 +95,9 @@ def _beside_breaks(result: GateResult) -> Iterable[str]:
     ]
 
 
-def error_annotation(error: BaseException, message: str) -> str:
-    """Return the workflow command for an error that keeps the gate from judging; where it came up in a file of the user's, such as
-    a syntax error in a loop, that file and line are marked."""
-    return unjudged_annotation(message, raised_in(error))
-
-
 def unjudged_annotation(message: str, place: tuple[str | Path, int] | None) -> str:
-    """Return the workflow command for what keeps the gate from judging, at a place in a file."""
+    """Return the workflow command for what keeps the gate from judging, at its place in a file of the user's, such as the line of a
+    syntax error."""
     return _command("error", "loopbench gate: not judged", message, place)
 
 
