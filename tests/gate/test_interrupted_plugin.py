@@ -16,7 +16,7 @@ def after_one(told, record):
     os.kill(os.getpid(), {number})
 
 def test_agent(loop_gate, monkeypatch):
-    monkeypatch.setattr(in_tests._Told, "finished", after_one)
+    monkeypatch.setattr(in_tests._NotesAtOnce, "finished", after_one)
     loop_gate("bare", suite="arithmetic(size=12)", profile="flaky-tools")
 """
 
@@ -58,7 +58,7 @@ def interrupted(told, record):
 def test_agent(loop_gate, monkeypatch):
     monkeypatch.setattr("loopbench.runs.engine.interruption.ONE_WISH_S", 0.0)
     monkeypatch.setattr(again.Unwatched, "finished", interrupted)
-    monkeypatch.setattr("loopbench.experiments.gate.in_tests._Told.finished", lambda told, record: None)
+    monkeypatch.setattr("loopbench.experiments.gate.in_tests._NotesAtOnce.finished", lambda told, record: None)
     loop_gate("mine:Mine", suite="arithmetic(size=12)", profile="flaky-tools")
 """
 

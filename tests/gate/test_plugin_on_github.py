@@ -54,8 +54,29 @@ def test_advice_on_other_profiles_comes_once_a_session(pytester, monkeypatch):
 def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
     pytester.makepyfile(own_broken="def a():\n    return (\n")
     pytester.makepyfile("def test_agent(loop_gate):\n    loop_gate('own_broken:Own', suite='arithmetic(size=2)')\n")
     ended = run(pytester, "-o", "pythonpath=.")
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["::error file=own_broken.py,line=2,title=loopbench gate%3A not judged::loop 'own_broken:Own': *"])
+    assert (pytester.path / "summary.md").read_text("utf-8").startswith("## Gate: not judged\n\nloop 'own")
+
+
+def test_a_baseline_that_is_not_there_is_shown_wherever_a_server_looks(pytester, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
+    write(pytester)
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    said = "no baseline baselines/test_mine.test_agent.json; write it with: pytest --loop-bless test_mine.py::test_agent"
+    ended.stdout.fnmatch_lines([said, f"::error title=loopbench gate%3A not judged::{said}"])
+    assert "write it with: pytest" in (pytester.path / "summary.md").read_text("utf-8")
+
+
+def test_a_summary_that_cannot_be_written_hides_no_mistake(pytester, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path))
+    write(pytester)
+    ended = run(pytester)
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["no baseline *"])

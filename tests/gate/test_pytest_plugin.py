@@ -120,7 +120,8 @@ def test_another_profile_than_the_baselines_is_refused_before_anything_runs(pyte
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
     bless = "to bless: pytest --loop-bless test_mine.py::test_agent"
-    said = f"loop_gate: {blessed}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
+    file = blessed.relative_to(pytester.path)
+    said = f"loop_gate: {file}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
     ended.stdout.fnmatch_lines([said])
     assert not list((pytester.path / "kept").glob("*")), "no folder is left"
 

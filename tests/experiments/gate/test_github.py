@@ -24,7 +24,7 @@ def crashing(record: Record) -> Record:
 
 def test_crashes_count_as_the_first_line_does_and_stand_first(altered, baseline):
     judged = judge(altered(crashing), baseline)
-    assert "16 trials crash now (KeyError: 'x') and 1 other exception" in headline(judged)
+    assert "16 trials crash now (14 by KeyError: 'x', 2 by 1 other exception)" in headline(judged)
     titles = [line.split("title=")[1].split("::")[0] for line in github_annotations(judged)[1:]]
     assert titles[:2] == [
         "bare/clean%3A 14 of 24 trials crash now (KeyError%3A 'x')",
@@ -43,7 +43,7 @@ def test_the_example_is_a_crash_that_the_first_line_names(altered, baseline):
         return replace(record, stop="crashed", reason="ValueError: y") if other else crashing(record)
 
     judged = judge(altered(change), baseline)
-    assert "(KeyError: 'x')" in headline(judged)
+    assert "(12 by KeyError: 'x', 4 by 1 other exception)" in headline(judged)
     said, *_ = examples(judged)
     assert said.startswith("- bare/clean: 12 trials crash now (KeyError: 'x'): ")
 

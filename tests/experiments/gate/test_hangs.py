@@ -61,20 +61,22 @@ def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, b
     found = altered(lambda record: replace(record, reason=sure) if (record := begun(record)) and record.arm == ARM else record)
     ran = f"interrupted after {len(found.records)} of {found.scheduled} trials"
     known = interrupted_run(found, baseline)
-    assert known.said == f"{ran}; 3 trials hang, where none of the baseline did, such as {ARM}/{task(1)}/0 ({sure})"
+    assert known.sentence == f"{ran}; 3 trials hang, where none of the baseline did, such as {ARM}/{task(1)}/0 ({sure})"
     assert known.place == ("my_loop.py", 156)
-    assert interrupted_run(found, None).said == f"{ran}; 3 trials hang, such as {ARM}/{task(1)}/0 ({sure})"
-    assert interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).said == ran
-    assert interrupted_run(altered(begun), baseline).said == ran
-    assert known.said_with("loopbench gate") == known.said
+    assert interrupted_run(found, None).sentence == f"{ran}; 3 trials hang, such as {ARM}/{task(1)}/0 ({sure})"
+    assert (
+        interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).sentence == ran
+    )
+    assert interrupted_run(altered(begun), baseline).sentence == ran
+    assert known.sentence_with("loopbench gate") == known.sentence
 
 
 @pytest.mark.parametrize(("is_blessed", "ends"), [(True, "judged"), (False, "blessed")])
 def test_of_a_whole_run_it_is_known_that_it_is_one(wind, baseline, is_blessed, ends):
     """As of one that was interrupted while its doubtful trials ran once more."""
     known = interrupted_run(wind, baseline if is_blessed else None)
-    assert known.said == f"interrupted after 96 of 96 trials, before the run was {ends}"
-    assert known.said_with("loopbench gate runs/a") == f"{known.said}; go on with: loopbench gate runs/a"
+    assert known.sentence == f"interrupted after 96 of 96 trials, before the run was {ends}"
+    assert known.sentence_with("loopbench gate runs/a") == f"{known.sentence}; go on with: loopbench gate runs/a"
 
 
 def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):

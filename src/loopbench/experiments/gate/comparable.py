@@ -68,8 +68,8 @@ class _Questions:
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest, baseline: Baseline) -> _Questions:
-        known = manifest.task_digests is not None and baseline.task_digests
-        tasks = TaskSets.of(baseline.task_digests, manifest.task_digests.tasks) if manifest.task_digests and known else None
+        was, now = baseline.task_digests, manifest.task_digests
+        tasks = TaskSets.of(was, now.tasks) if was and now else None
         return cls(folder, manifest, baseline, code_change(manifest, baseline), tasks)
 
     @property
@@ -235,15 +235,15 @@ def _common_tasks(questions: _Questions) -> TaskSets:
     return sets
 
 
-def refuse_other_tasks(run: Results, baseline: Baseline, found: Comparable) -> None:
+def refuse_other_tasks(run: Results, baseline: Baseline, comparable: Comparable) -> None:
     """Raise Incomparable if a run that has all its trials has other tasks than the baseline, unless only common ones are judged."""
-    if found.common is not None:
+    if comparable.common is not None:
         return
     blessed = {task for arm in baseline.arms.values() for task in arm.tasks}
     in_run = {record.task for record in run.records}
     for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
         if tasks and (has_all(run) or problem.startswith("are")):
-            cure = _HINT if found.tasks is None else f"{COMMON_ADVICE} those of both; {_HINT}"
+            cure = _HINT if comparable.tasks is None else f"{COMMON_ADVICE} those of both; {_HINT}"
             raise OtherQuestions(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
 
 
@@ -270,8 +270,8 @@ def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
 def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str, str]:
     """Return arm of the baseline → arm of the run. Raises Incomparable for one that the run lacks, and says what it has instead."""
     matched = match_arms(manifest, baseline)
-    found = {old: arm for old, arm in matched.items() if arm is not None}
-    for lost in (baseline.arms[old] for old in matched if old not in found):
+    arms = {old: arm for old, arm in matched.items() if arm is not None}
+    for lost in (baseline.arms[old] for old in matched if old not in arms):
         for setting, then, now in (
             ("profile", lost.profile, {arm.profile for arm in manifest.arms}),
             ("model", lost.model, {arm.model for arm in manifest.arms}),
@@ -280,13 +280,13 @@ def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[st
                 raise OtherQuestions(
                     f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
                 )
-    if len(found) < len(matched):
-        lacking = [short_arm(old) for old in matched if old not in found]
+    if len(arms) < len(matched):
+        lacking = [short_arm(old) for old in matched if old not in arms]
         has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
         raise Incomparable(
             f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
         )
-    return found
+    return arms
 
 
 def _way_out(manifest: Manifest) -> str:
@@ -313,11 +313,10 @@ def refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
             continue
         for side in sides:
             for side_name, values in (("the baseline", side.old_values), ("the run", side.new_values)):
-                known, scored = _count(values(metric)), _count(values(PRIMARY))
-                if known < (1 - MAX_ERRORED) * scored:
-                    raise Incomparable(
-                        f"metric {metric}: known for {known:,} of {counted(scored, 'trial')} of {side.arm} in {side_name}"
-                    )
+                known_trials, scored_trials = _count(values(metric)), _count(values(PRIMARY))
+                if known_trials < (1 - MAX_ERRORED) * scored_trials:
+                    of_scored = f"{known_trials:,} of {counted(scored_trials, 'trial')}"
+                    raise Incomparable(f"metric {metric}: known for {of_scored} of {side.arm} in {side_name}")
 
 
 def _count(by_task: TaskValues) -> int:

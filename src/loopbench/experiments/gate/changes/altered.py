@@ -80,23 +80,23 @@ def _step_of(steps: Iterable[TracedStep], event: int) -> tuple[int, TracedStep]:
 def altered_in_words(result: GateResult) -> Iterator[tuple[str, str]]:
     """Yield that trials have an added or altered call, or another answer, with one of them, and the command that shows it."""
     for cause in get_args(AlteredCause):
-        found = [each for each in result.altered if each.cause == cause]
-        if found:
-            first, trials = found[0], sum(each.trials for each in found)
-            of = sum(each.of for each in found) if len(found) == len(result.arms) else None
+        of_cause = [each for each in result.altered if each.cause == cause]
+        if of_cause:
+            first, trials = of_cause[0], sum(each.trials for each in of_cause)
+            of = sum(each.of for each in of_cause) if len(of_cause) == len(result.arms) else None
             others = f", such as {short_arm(first.arm)}/{first.trial.removeprefix(f'{first.arm}/')} at step {first.step}"
             yield f"{_altered(trials, cause, of)}{others}: {first.detail}", first.command
 
 
-def altered_title(found: AlteredTrials) -> str:
+def altered_title(altered: AlteredTrials) -> str:
     """Return `finish/clean: the loop altered a call in 12 of 72 trials, and the blessed one did not`."""
-    return f"{short_arm(found.arm)}: {_altered(found.trials, found.cause, found.of)}"
+    return f"{short_arm(altered.arm)}: {_altered(altered.trials, altered.cause, altered.of)}"
 
 
-def altered_text(found: AlteredTrials) -> str:
+def altered_text(altered: AlteredTrials) -> str:
     """Return one of the trials, with what the loop made there of what the model wrote, and the command that shows it."""
-    example = f"{found.trial.removeprefix(f'{found.arm}/')} at step {found.step}: {found.detail}"
-    return "\n".join(map(literal, filter(None, (example, found.command))))
+    example = f"{altered.trial.removeprefix(f'{altered.arm}/')} at step {altered.step}: {altered.detail}"
+    return "\n".join(map(literal, filter(None, (example, altered.command))))
 
 
 def _altered(trials: int, cause: AlteredCause, of: int | None = None) -> str:

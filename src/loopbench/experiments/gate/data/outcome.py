@@ -365,8 +365,8 @@ class GateResult:
         """Return the same, held to the baseline's answers where that is asked for: other ones of the same score make it fail."""
         if self.other_answers is None or on_other_answers == "pass":
             return self
-        said = self.other_answers.sentence  # the first lines have it then
-        return replace(self, fails_for_answers=True, notes=tuple(note for note in self.notes if note != said))
+        sentence = self.other_answers.sentence  # the first lines have it then
+        return replace(self, fails_for_answers=True, notes=tuple(note for note in self.notes if note != sentence))
 
     def undecided_as(self, asked: OnUndecided) -> OnUndecided:
         """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.

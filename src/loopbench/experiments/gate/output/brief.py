@@ -99,8 +99,8 @@ def changed(result: GateResult, more: str = "-v has all") -> list[str]:
     tasks, same = change_counts(result)
     if tasks and more:
         tasks = f"{tasks.removesuffix('.')}: {more}"
-    said = [tasks, same if result.outcome in PASSES else ""]
-    return [literal(line) for line in said if line]
+    counts = [tasks, same if result.outcome in PASSES else ""]
+    return [literal(line) for line in counts if line]
 
 
 def examples(result: GateResult, more: str = ALL) -> list[str]:
@@ -141,19 +141,19 @@ def _shown(lost: Sequence[TaskChange]) -> TaskChange:
     """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
     causes = Counter(change.cause for change in lost if change.cause is not None)
     cause = max(causes, key=lambda each: causes[each], default=None)
-    found = next(change for change in lost if change.cause == cause)
-    return found if found.cause is None else replace(found, parts_at=None)
+    example = next(change for change in lost if change.cause == cause)
+    return example if example.cause is None else replace(example, parts_at=None)
 
 
 def text(result: GateResult) -> str:
     """Return the same as plain text, for a failed test."""
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
-    held = [margins(result)] if result.lines else []
+    bounds = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
-    said = list(map(_indented, sentences(result)))
+    caveats = list(map(_indented, sentences(result)))
     shown = [*examples(result, ""), *_left_open(result)]
-    first = [headline(result, 1), *map(_indented, further_lines(result, 1))]
-    return "\n".join([*first, *columns, *changed(result, ""), *shown, *whole, *held, *said])
+    first_lines = [headline(result, 1), *map(_indented, further_lines(result, 1))]
+    return "\n".join([*first_lines, *columns, *changed(result, ""), *shown, *whole, *bounds, *caveats])
 
 
 def _indented(line: str) -> str:
