@@ -73,28 +73,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for name, title in PROPERTIES.items():
-        said = list(_said(terminalreporter, name))
-        if said:
+        lines = [f"{test}: {line}" for test, line in _lines_of(terminalreporter, name)]
+        if lines:
             terminalreporter.section(title)
-        for line in said:
+        for line in lines:
             terminalreporter.write_line(line)
-    for line in _values(terminalreporter, ANNOTATION):
+    for _, line in _lines_of(terminalreporter, ANNOTATION):
         terminalreporter.write_line(line)  # at the start of a line, where GitHub looks for its commands
 
 
-def _said(reporter: pytest.TerminalReporter, name: str) -> Iterator[str]:
-    for report in _calls(reporter):
-        yield from (f"{report.nodeid}: {value}" for known, value in report.user_properties if known == name)
-
-
-def _values(reporter: pytest.TerminalReporter, name: str) -> Iterator[str]:
-    for report in _calls(reporter):
-        yield from (str(value) for known, value in report.user_properties if known == name)
-
-
-def _calls(reporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
+def _lines_of(reporter: pytest.TerminalReporter, name: str) -> Iterator[tuple[str, str]]:
+    """Yield each test with each line that its report holds under this name."""
     for reports in reporter.stats.values():
-        yield from (report for report in reports if isinstance(report, pytest.TestReport) and report.when == "call")
+        for report in reports:
+            if isinstance(report, pytest.TestReport) and report.when == "call":
+                yield from ((report.nodeid, str(line)) for held_under, line in report.user_properties if held_under == name)
 
 
 @pytest.fixture
@@ -103,7 +96,7 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
     config, marker = request.config, request.node.get_closest_marker("loop_gate")
     if marker is not None and marker.args:
         raise pytest.UsageError(f"{request.node.nodeid}: the marker loop_gate takes keywords only, such as suite='events'")
-    made: LoopGate = _loaded("loopbench.experiments.gate.in_tests").LoopGate(
+    gate: LoopGate = _loaded("loopbench.experiments.gate.in_tests").LoopGate(
         item=request.node,
         default_baseline=request.path.parent / "baselines" / f"{_file_name(request.node)}.json",
         runs=config.getoption("--loop-runs") or tmp_path,
@@ -115,7 +108,7 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
         annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
         tell=_teller(config),
     )
-    return made
+    return gate
 
 
 def _teller(config: pytest.Config) -> Callable[[str], None]:
@@ -134,10 +127,10 @@ def _teller(config: pytest.Config) -> Callable[[str], None]:
 @pytest.fixture
 def agent_checks(request: pytest.FixtureRequest) -> AgentChecks:
     """Call it with an agent; see `AgentChecks`."""
-    made: AgentChecks = _loaded("loopbench.checks.program.in_tests").AgentChecks(
+    checks: AgentChecks = _loaded("loopbench.checks.program.in_tests").AgentChecks(
         request.node, lambda line: request.node.user_properties.append(("agent_checks", line))
     )
-    return made
+    return checks
 
 
 def _loaded(module: str) -> Any:

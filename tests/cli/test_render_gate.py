@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +19,7 @@ from loopbench.cli.console import WIDE
 from loopbench.cli.render_gate import print_gate
 from loopbench.experiments.gate import GateArm, GateResult, Side, TaskChange
 from loopbench.experiments.gate.output import brief
+from loopbench.experiments.gate.output.line_words import is_gain
 from loopbench.metrics.gate import Bounds, GateLine, LineOutcome
 from tests.experiments.gate.test_outputs import judgements, no_command, safe_lines
 
@@ -119,12 +122,60 @@ def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
     assert heading == brief.HEADING
     assert [(row[0], row[1], row[4]) for row in rows] == [
         ("finish/clean", "steps", "regression"),
+        ("finish/clean", "accuracy", "pass"),
         ("mine/clean", "accuracy", "undecided"),
         ("bare/clean", "accuracy", "pass"),
     ]
-    assert rows[1][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
-    assert brief.rows(judged, short=True)[2][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
+    assert rows[2][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
+    assert brief.rows(judged, short=True)[3][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
     assert "Likewise regression: finish/clean in tokens." in brief.sentences(judged)
+
+
+def improved(line: GateLine) -> GateLine:
+    return replace(line, outcome="pass", worse=False, better=True)
+
+
+def rows_of(*lines: GateLine, tasks: Sequence[TaskChange] = ()) -> list[str]:
+    arms = tuple(GateArm(arm, arm, False, 60, 60, tuple(line for line in lines if line.arm == arm)) for arm in ("a", "b"))
+    told = GateResult("pass", (), tuple(arm for arm in arms if arm.lines), tuple(tasks), 0, (), Path("runs/r"), None, 0.05, True)
+    return [f"{row[0]} {row[1]}" for row in brief.rows(told, short=False)[1:]]
+
+
+def test_of_an_arm_that_passes_the_row_is_what_improved_accuracy_first():
+    """Values that stayed in every trial claim less than a pass does, and are no news beside what got better."""
+    accuracy, stayed = line_of("a", "accuracy", "pass"), line_of("a", "false_success_rate", "unchanged")
+    cheaper = improved(line_of("a", "tokens", "pass"))
+    assert rows_of(improved(accuracy), cheaper, stayed) == ["a accuracy"]
+    assert rows_of(accuracy, cheaper, stayed) == ["a tokens", "a accuracy"]
+    same = replace(accuracy, run=accuracy.baseline)
+    assert rows_of(same, cheaper, stayed) == ["a tokens"]
+    assert rows_of(accuracy, stayed) == ["a accuracy"]
+    assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False)]) == ["a accuracy"], "by its tasks"
+    assert rows_of(accuracy, cheaper, tasks=[change("a", 1, None, worse=False), change("a", 2, "parse")]) == [
+        "a tokens",
+        "a accuracy",
+    ]
+    assert rows_of(accuracy, line_of("b", "accuracy", "unchanged"), improved(line_of("b", "tokens", "pass"))) == [
+        "b tokens",
+        "b accuracy",
+        "a accuracy",
+    ]
+    assert rows_of(improved(accuracy), line_of("a", "tokens", "undecided")) == ["a tokens", "a accuracy"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(get_args(LineOutcome)), st.booleans()), min_size=1, max_size=4))
+def test_no_row_hides_what_needs_a_look_or_what_improved(drawn):
+    metrics = ("accuracy", "tokens", "steps", "lm_calls")
+    lines = [replace(line_of("a", metrics[n], outcome), better=better) for n, (outcome, better) in enumerate(drawn)]
+    arm = GateArm("a", "a", False, 60, 60, tuple(lines))
+    shown = brief.deciding(GateResult("pass", (), (arm,), (), 0, (), Path("runs/r"), None, 0.05, True), arm)
+    needs = [line for line in lines if line.outcome in brief.NEEDS_A_LOOK]
+    if needs:
+        assert shown.outcome == next(each for each in brief.NEEDS_A_LOOK if each in {line.outcome for line in needs})
+    elif gains := [line for line in lines if is_gain(line)]:
+        assert shown is gains[0]
+    else:
+        assert shown is lines[0], "accuracy"
 
 
 def test_an_example_of_the_most_frequent_cause_and_where_the_others_are(judged):

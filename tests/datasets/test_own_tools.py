@@ -97,6 +97,23 @@ def test_what_is_no_list_of_tools_is_refused_in_one_line(module, source, attribu
     assert "\n" not in str(told.value)
 
 
+IMPORTED = "from own_shop import price, stock\n"
+
+
+def test_what_a_module_imports_is_offered_only_where_it_is_named(module, tmp_path):
+    """A module imports helpers as well, so that nobody can tell which of its imports are meant as tools."""
+    (tmp_path / "own_shop.py").write_text("def price(item: str) -> float: ...\ndef stock(item: str) -> int: ...\n")
+    said = "imports price, stock, and what a module imports is offered only where it is named there: TOOLS = [price, stock]"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        offered("own_made", module(IMPORTED))
+    tools = offered("own_made", module(f"{IMPORTED}def add(a: float) -> float: ...\n"))
+    assert names(tools) == ["add"]
+    with pytest.raises(ValueError, match=r"no tool 'stock'; own_made has add|own_made imports it, .*: TOOLS = \[stock\]$") as told:
+        tools.open(task(**{ALLOWED: ["stock"]}))
+    assert "imports it" in str(told.value)
+    assert names(offered("own_made", module(f"{IMPORTED}TOOLS = [price]\n"))) == ["price"]
+
+
 def test_a_module_that_offers_nothing_is_told_with_its_file():
     with pytest.raises(ValueError, match=re.escape(f"{keyword.__file__} has neither TOOLS nor")):
         offered("keyword", keyword)

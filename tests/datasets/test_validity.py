@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -101,6 +102,34 @@ def problems_of(broken: Task) -> list[str]:
     """Beside good tasks, so that an unanswerable one is not over the limit."""
     others = [replace(GOOD, id=f"g{index}") for index in range(9)]
     return task_problems(suite(broken, *others))
+
+
+FILLED_ELSEWHERE, FILLED_HERE = threading.local(), threading.local()
+RATES: dict[str, float] = {"eur": 2.0}
+FILLED_ELSEWHERE.rates = RATES
+
+
+def rate(currency: str) -> float:
+    """Rate of a currency."""
+    return float(FILLED_ELSEWHERE.rates[currency])
+
+
+def own_rate(currency: str) -> float:
+    """Rate of a currency."""
+    if not hasattr(FILLED_HERE, "rates"):
+        FILLED_HERE.rates = RATES
+    return float(FILLED_HERE.rates[currency])
+
+
+def test_state_that_only_the_thread_of_the_module_has_is_told_with_its_cure() -> None:
+    tools = StatelessEnvironment((Tool.from_function(rate), Tool.from_function(own_rate)))
+    broken, good = (task(planned("c1", name, currency="eur"), expected=2.0, answer=Ref("c1")) for name in ("rate", "own_rate"))
+    shop = Suite("s", "1", (good,), lambda _: tools)
+    assert run_sync(replay(good, shop))[0].value == 2.0
+    with pytest.raises(
+        ValueError, match=r"no attribute 'rates'; tools run on threads of their own, .*: keep its content in a plain"
+    ):
+        run_sync(replay(broken, shop))
 
 
 @pytest.mark.parametrize(

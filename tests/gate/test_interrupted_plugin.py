@@ -16,7 +16,7 @@ def after_one(told, record):
     os.kill(os.getpid(), {number})
 
 def test_agent(loop_gate, monkeypatch):
-    monkeypatch.setattr(in_tests._Told, "finished", after_one)
+    monkeypatch.setattr(in_tests._NotesAtOnce, "finished", after_one)
     loop_gate("bare", suite="arithmetic(size=12)", profile="flaky-tools")
 """
 
@@ -31,7 +31,8 @@ def test_it_is_reported_as_failed_with_what_is_known_wherever_a_server_looks(pyt
     assert failure.attrib["message"].startswith("interrupted after ")
     assert failure.attrib["message"].endswith(" of 12 trials")
     assert "interrupted after " in (pytester.path / "summary.md").read_text()
-    ended.stdout.fnmatch_lines(["*test_agent: interrupted after * of 12 trials"])
+    ended.stdout.fnmatch_lines(["*_ test_agent _*", "interrupted after * of 12 trials", "FAILED * - interrupted after *"])
+    ended.stdout.no_fnmatch_line("*loop gates*")
     ended.assert_outcomes(failed=1)
 
 
@@ -57,7 +58,7 @@ def interrupted(told, record):
 def test_agent(loop_gate, monkeypatch):
     monkeypatch.setattr("loopbench.runs.engine.interruption.ONE_WISH_S", 0.0)
     monkeypatch.setattr(again.Unwatched, "finished", interrupted)
-    monkeypatch.setattr("loopbench.experiments.gate.in_tests._Told.finished", lambda told, record: None)
+    monkeypatch.setattr("loopbench.experiments.gate.in_tests._NotesAtOnce.finished", lambda told, record: None)
     loop_gate("mine:Mine", suite="arithmetic(size=12)", profile="flaky-tools")
 """
 

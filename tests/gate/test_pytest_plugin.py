@@ -43,9 +43,10 @@ ALONE = ("-p", "loopbench.pytest_plugin", "-p", "no:cacheprovider")
 """No plugin but ours: the others take longer to load than most tests here. `test_workers_of_xdist_tell_the_summary` has all."""
 
 
-def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, *arguments: str, started_as: str = "pytest") -> pytest.RunResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        patch.setattr(sys, "argv", started_as.split())  # whatever the outer one was started as
         return pytester.runpytest_inprocess(*ALONE, *arguments)
 
 
@@ -89,6 +90,15 @@ def test_without_a_baseline_the_test_fails_and_says_how_to_write_one(pytester):
     assert not (pytester.path / "baselines").exists()
 
 
+def test_commands_start_pytest_as_it_was_started(pytester):
+    """`python -m pytest` finds code of the present folder, and `pytest` does not."""
+    write(pytester)
+    module = f"{Path(pytest.__file__).parent / '__main__.py'}"
+    run(pytester, started_as=module).stdout.fnmatch_lines(
+        ["*; write it with: python -m pytest --loop-bless test_mine.py::test_agent"]
+    )
+
+
 MISTAKES = {
     '"finish", suite="arithmetic", profil="clean"': "unknown keyword 'profil'; did you mean 'profile'*",
     '"finish", suite="arithmetik"': "*arithmetik*",
@@ -110,7 +120,8 @@ def test_another_profile_than_the_baselines_is_refused_before_anything_runs(pyte
     ended = run(pytester, "--loop-runs", "kept")
     ended.assert_outcomes(failed=1)
     bless = "to bless: pytest --loop-bless test_mine.py::test_agent"
-    said = f"loop_gate: {blessed}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
+    file = blessed.relative_to(pytester.path)
+    said = f"loop_gate: {file}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
     ended.stdout.fnmatch_lines([said])
     assert not list((pytester.path / "kept").glob("*")), "no folder is left"
 
@@ -221,46 +232,6 @@ def test_undecided_is_what_the_test_says(pytester, blessed):
     )
     said = ended.stdout.str().partition("undecided: ")[2].partition("= loop gates =")[0]
     assert not [word for word in said.split() if word.startswith("--")], "a test has no flags"
-
-
-def test_a_step_of_github_gets_annotations_and_a_summary(pytester, blessed, monkeypatch):
-    """As by the command, so that the recipe that `init` writes shows them."""
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
-    write(pytester, more=", seed=1, on_undecided='skip'")
-    ended = run(pytester, "-rs")
-    ended.assert_outcomes(skipped=1)
-    ended.stdout.fnmatch_lines(["::warning title=loopbench gate%3A undecided::*", "SKIPPED [[]1[]] test_mine.py:1: undecided: *"])
-    assert (pytester.path / "summary.md").read_text("utf-8").startswith("## Gate: undecided\n")
-    monkeypatch.delenv("GITHUB_ACTIONS")
-    run(pytester).stdout.no_fnmatch_line("::*")
-
-
-def test_advice_on_other_profiles_comes_once_a_session(pytester, monkeypatch):
-    """The next gate of the session may have the very profile that it names."""
-    call = "def test_{name}(loop_gate):\n    loop_gate({loop!r}, suite='arithmetic(size=2)', profile='clean')\n"
-
-    def write_both(loop: str) -> None:
-        pytester.makepyfile(test_mine="\n".join(call.format(name=name, loop=loop) for name in ("one", "two")))
-
-    write_both("finish")
-    run(pytester, "--loop-bless").assert_outcomes(passed=2)
-    write_both("finish(parse_retries=1)")
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    ended = run(pytester)
-    ended.assert_outcomes(passed=2)
-    assert ended.stdout.str().count("In this run no reply was made unreadable") == 1
-
-
-def test_a_mistake_is_annotated_within_github_actions(pytester, monkeypatch):
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
-    pytester.makepyfile(own_broken="def a():\n    return (\n")
-    pytester.makepyfile("def test_agent(loop_gate):\n    loop_gate('own_broken:Own', suite='arithmetic(size=2)')\n")
-    ended = run(pytester, "-o", "pythonpath=.")
-    ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["::error file=own_broken.py,line=2,title=loopbench gate%3A not judged::loop 'own_broken:Own': *"])
 
 
 def test_an_empty_baseline_is_told_with_the_command_that_writes_one(pytester, blessed):

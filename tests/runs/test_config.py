@@ -71,6 +71,7 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"concurrency = 2.5", "concurrency: .*got 2.5"),
         (b"trial_timeout_s = inf", "trial_timeout_s: .*finite"),
         (b"trial_timeout_s = -1", "trial_timeout_s: "),
+        (b"trial_timeout_s = 0.001", "trial_timeout_s: .*0.25.*0.001"),
         (b"alpha = 1.5", "alpha: "),
         (b"alpha = nan", "alpha: "),
         (b"[budget]\ndollars = inf", r"budget\.dollars: .*finite"),

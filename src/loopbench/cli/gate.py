@@ -29,11 +29,12 @@ from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
 from loopbench.experiments.gate.changes.claims import CLAIMS
 from loopbench.experiments.gate.commands import Rules
-from loopbench.experiments.gate.comparable import check_accuracy_margin
+from loopbench.experiments.gate.comparable import OtherQuestions, check_accuracy_margin
 from loopbench.experiments.gate.data.baseline import measured
 from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.data.outcome import PASSES
 from loopbench.experiments.gate.interrupted import interrupted_run
+from loopbench.experiments.gate.larger import run_anew
 from loopbench.experiments.gate.output.github import in_actions, step_summary
 from loopbench.experiments.gate.output.next_steps import to_json
 from loopbench.metrics.gate import MARGIN, MORE, check_margin
@@ -81,8 +82,9 @@ RERUN_FLAGS = ConfigFlags(
         "loops": "Loop to run instead of the baseline's, `name` or `name(option=value)`; repeat the option for more loops.",
         "seed": "Seed of the faults of a new run. [default: the baseline's]",
         "repeats": "Number of trials for each arm and task of a new run. [default: the baseline's]",
-        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs. [default: the "
-        "baseline's; of the scripted model 20 times its slowest trial, at least 10, if that is less]",
+        "trial_timeout_s": "Seconds after which a trial of a new run ends, and so a loop that hangs; with the scripted model, "
+        "seconds without a request or a call. [default: the baseline's; of the scripted model 20 times its slowest trial, at least "
+        "10, if that is less]",
     },
 )
 
@@ -173,22 +175,37 @@ def _judged(
     """Judge the run that is named, or a new one, and write the outcome to its targets."""
     if options.run is not None:
         _refuse_flags_of_a_new_run(flags, options.run)
-    known, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
-    check_request(known, margins, options.alpha)
+    baseline, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
+    check_request(baseline, margins, options.alpha)
     targets.check()  # before a run that may cost money
     rules = Rules(margins, options.alpha, options.common_tasks)
-    if options.run is None:
-        settings = _rerun_settings(options, flags, again)
-        ended = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
-    else:
-        ended = EndedRun(read_run(run_folder(options.run, options.runs)))
-    judged = targets.counted(ended.judged(known, rules, options.baseline))
+    with _blessing_told(baseline, options):
+        if options.run is None:
+            settings = _rerun_settings(options, flags, again)
+            ended = _run_again(baseline, options.baseline, settings, rules, targets, quiet=output.quiet)
+        else:
+            ended = EndedRun(read_run(run_folder(options.run, options.runs)))
+        judged = targets.counted(ended.judged(baseline, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
-        write_report(ended.found, told=not output.quiet)
+        write_report(ended.results, told=not output.quiet)
         if not output.quiet:
-            say(f"run directory: {ended.found.folder}")
+            say(f"run directory: {ended.results.folder}")
     return judged
+
+
+@contextmanager
+def _blessing_told(baseline: Baseline, options: GateOptions) -> Iterator[None]:
+    """Add to a refusal of a run that was asked something else the commands that make a new baseline."""
+    try:
+        yield
+    except OtherQuestions as error:
+        runs = () if options.runs is None else (flag_of(["runs"]), str(options.runs))
+        anew = () if options.run is not None else run_anew(baseline)
+        named = str(options.run or ("latest" if anew else "RUN"))
+        bless = ("loopbench", "bless", named, *runs, "--output", str(options.baseline))
+        commands = [shlex.join((*anew, *runs)), shlex.join(bless)] if anew else [shlex.join(bless)]
+        raise OtherQuestions(f"{error}: {' && '.join(commands)}") from error.__cause__
 
 
 def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:
@@ -244,35 +261,35 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     """
     output = options.output
     check_suffix("--output", output)
-    found = read_run(choice.folder)
-    new = new_baseline(found)
-    said = replaced(output, new)
+    blessed_run = read_run(choice.folder)
+    baseline = new_baseline(blessed_run)
+    replacements = replaced(output, baseline)
     make_room(output)
-    write_baseline(output, new)
+    write_baseline(output, baseline)
     size = output.stat().st_size
-    print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
-    for line in (*contents(new), *blessed_crashes(found.records, imported=found.manifest.imported is not None)):
+    print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(blessed_run.records), 'trial')}, {size:,} bytes"))
+    for line in (*contents(baseline), *blessed_crashes(blessed_run.records, imported=blessed_run.manifest.imported is not None)):
         print(plain(f"  {line}"))
-    if said:
+    if replacements:
         print("in the place of the baseline that was there:")
-    for line in said:
+    for line in replacements:
         print(plain(f"  {line}"))
-    anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
-    words = ["loopbench", "gate", *anew, "--baseline", str(output), *_held_beside(found)]
-    print(plain(f"gate it with: {shlex.join(words)}{_again(found)}"))
-    if anew:
+    named_run = [] if blessed_run.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
+    words = ["loopbench", "gate", *named_run, "--baseline", str(output), *_held_beside(blessed_run)]
+    print(plain(f"gate it with: {shlex.join(words)}{_again(blessed_run)}"))
+    if named_run:
         print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
 
 
-def _held_beside(found: Results) -> Iterator[str]:
+def _held_beside(run: Results) -> Iterator[str]:
     """Yield the words that have the bill, wrong answers given as done and calls made once more judged, too, and hold short answers
     to the blessed ones, as the test does that `init` writes; none of a metric that some trial does not have, though it should."""
-    scored = [record for record in found.records if record.status == "scored"]
+    scored = [record for record in run.records if record.status == "scored"]
     for metric, margin in HELD_BESIDE.items():
-        known = [measured(record, metric) is not None for record in scored]
-        if any(known) if METRICS[metric].of_some else all(known):
+        each_known = [measured(record, metric) is not None for record in scored]
+        if any(each_known) if METRICS[metric].of_some else all(each_known):
             yield from ("--metric", f"{metric}={margin:g}")
-    if found.manifest.imported is None and all(_is_short(record.answer) for record in scored):
+    if run.manifest.imported is None and all(_is_short(record.answer) for record in scored):
         yield from ("--on-other-answers", OnOtherAnswers.FAILED.value)
 
 
@@ -281,32 +298,32 @@ def _is_short(answer: Any) -> bool:
     return answer is None or isinstance(answer, int | float) or (isinstance(answer, str) and len(answer) <= MAX_SHORT_ANSWER)
 
 
-def _again(found: Results) -> str:
+def _again(run: Results) -> str:
     """Return the words that let the baseline's code, server and recording be used again, each behind a space."""
-    config = found.manifest.config
+    config = run.manifest.config
     if "loops" not in config:
         return ""
-    words = resume_flags(config_from({**config, "mlflow": False, "address": None}, str(found.folder)))
+    words = resume_flags(config_from({**config, "mlflow": False, "address": None}, str(run.folder)))
     return "".join(f" {word}" for word in words)
 
 
 def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     """Return the margin of each metric. Raises ValueError for a metric that is named twice, or a margin that is not a number."""
-    found: dict[str, float] = {} if margin is None else {PRIMARY: margin}
+    margins: dict[str, float] = {} if margin is None else {PRIMARY: margin}
     if margin is not None:
         check_accuracy_margin("--margin", margin)
     for text in metrics:
         name, equals, value = text.partition("=")
-        if name in found:
+        if name in margins:
             raise ValueError(f"--metric {text}: {name} has a margin already")
         try:
-            found[name] = float(value) if equals else MARGIN if name in SHARES else MORE
+            margins[name] = float(value) if equals else MARGIN if name in SHARES else MORE
         except ValueError:
             raise ValueError(
                 f"--metric {text}: {value!r} is not a number; a metric is NAME or NAME=MARGIN, such as steps=0.1"
             ) from None
-        check_margin(name, found[name])
-    return found
+        check_margin(name, margins[name])
+    return margins
 
 
 def _run_again(
@@ -334,11 +351,11 @@ def _tell_of_interruption(experiment: Experiment, baseline: Baseline, path: Path
     """Say what is known of an interrupted run, and the commands that go on with it, if it is not complete, and then judge it."""
     judging = shlex.join(["loopbench", "gate", str(experiment.folder), "--baseline", str(path), *rules.words(), *targets.flags()])
     with suppress(RunError):
-        known = interrupted_run(read_run(experiment.folder), baseline)
-        said = known.said_with(judging)
-        targets.write_unjudged(said, known.place)
-        say(plain(said))
-        if known.is_complete:
+        interrupted = interrupted_run(read_run(experiment.folder), baseline)
+        what_is_known = interrupted.sentence_with(judging)
+        targets.write_unjudged(what_is_known, interrupted.place)
+        say(plain(what_is_known))
+        if interrupted.is_complete:
             return
     words = [shlex.quote(str(experiment.folder)), *resume_flags(experiment.config)]
     say(f"interrupted; go on with loopbench resume {' '.join(words)}, then")

@@ -42,6 +42,6 @@ def init(options: InitOptions) -> None:
         print(f"  cd {shlex.quote(str(options.folder))}")
     print("  loopbench compare --config loopbench.toml")
     if not is_installed("pytest"):
-        print("  pip install pytest                         # which tests/test_loops.py needs")
-    print("  pytest --loop-bless tests/test_loops.py    # writes tests/baselines/; commit them")
-    print("  pytest tests/test_loops.py                 # fails once the loop gets worse")
+        print("  pip install pytest                                   # which tests/test_loops.py needs")
+    print("  python -m pytest --loop-bless tests/test_loops.py    # writes tests/baselines/; commit them")
+    print("  python -m pytest tests/test_loops.py                 # fails once the loop gets worse")

@@ -60,7 +60,7 @@ TOOLS = [price, stock, multiply, add]
 '''
 
 TEST = '''\
-"""Fails where the loop got worse than its baseline: `pytest --loop-bless` writes the baseline, commit it."""
+"""Fails where the loop got worse than its baseline: `python -m pytest --loop-bless` writes the baseline, commit it."""
 
 import pytest
 

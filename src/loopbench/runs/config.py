@@ -26,6 +26,8 @@ from .typed_budgets import typed_limits
 
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
+MIN_TRIAL_S = 0.25
+"""Seconds that a trial has at least: whether one that lets nothing else run is over its limit is looked at so often, no oftener."""
 Seed = Annotated[int, Field(ge=-MAX_SEED, le=MAX_SEED)]
 MAX_REPEATS = 10_000
 Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
@@ -186,8 +188,9 @@ class CompareConfig(BaseModel):
     """Address of a running Ray cluster."""
     workers: Annotated[Positive | None, IfAbsent("this one, or forks; one for your own code; with Ray, one per processor")] = None
     """Number of processes that run trials."""
-    trial_timeout_s: Limit = 60.0
-    """Time limit for one trial, in seconds of wall time; with the scripted model, for the time without a request or a call."""
+    trial_timeout_s: Annotated[Limit, Field(ge=MIN_TRIAL_S)] = 60.0
+    """Time limit for one trial, in seconds of wall time, at least 0.25; with the scripted model, for the time without a request or
+    a call."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
     """Time limit for one call of a tool that sets no limit of its own, in seconds."""
     traces: str = "all"

@@ -126,12 +126,12 @@ def rounded_in(value: Interval, digits: int) -> Callable[[float], str]:
 
     def written(number: float) -> str:
         rounded = f"{number:z.{digits}f}"
-        return _beside_zero(number, digits + 1) if is_beside_zero and float(rounded) == 0 else rounded
+        return beside_zero(number, digits + 1) if is_beside_zero and float(rounded) == 0 else rounded
 
     return written
 
 
-def _beside_zero(number: float, digits: int) -> str:
+def beside_zero(number: float, digits: int) -> str:
     """Return a number other than 0 with so many digits, rounded toward 0; `>0` or `<0` where all of them are 0."""
     cut = math.floor(abs(number) * 10**digits) / 10**digits
     return f"{math.copysign(cut, number):.{digits}f}" if cut else ">0" if number > 0 else "<0"

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
@@ -15,12 +16,13 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, github_annotations, headline, judge, to_junit
 from loopbench.experiments.gate.changes.changed_tasks import _ended_early
 from loopbench.experiments.gate.changes.other_changes import ANSWER_TYPE, ANSWERS, COURSE, differences, other_answers
+from loopbench.experiments.gate.changes.traced_trials import TracedTrials
 from loopbench.experiments.gate.data.sides import TrialPair
 from loopbench.experiments.gate.output.next_steps import next_steps
 from loopbench.experiments.gate.output.sentences import further_lines
 from loopbench.metrics.record import Record
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, read_trial
-from loopbench.runs.store.traces import read_trace
+from loopbench.runs.store.traces import Traces, read_trace
 
 UNREAD = 'messages.append(Message("user", f"Error: {error}"))\n                continue'
 """What a first loop does about a reply that it cannot read."""
@@ -76,7 +78,7 @@ def test_answers_that_are_others_are_told_beside_moves(wind: Results, baseline: 
 
     def differ(course: list[str]) -> tuple[str, ...]:
         courses = tuple(" ".join(course) if n == record.repeat else old for n, old in enumerate(line.course or ()))
-        return differences(wind.folder, [TrialPair(line.model_copy(update={"course": courses}), record)])
+        return differences(TracedTrials(wind.folder, {}), [TrialPair(line.model_copy(update={"course": courses}), record)])
 
     assert differ([*steps[:-1], "000000"]) == (ANSWERS,)
     assert differ(["000000", *steps[1:]]) == (COURSE,)
@@ -131,3 +133,23 @@ def test_an_answer_of_another_type_is_told_as_that_and_fails_where_it_is_asked_f
         case.attrib["message"] for case in ElementTree.fromstring(to_junit(held)).iter("failure")
     }
     assert not judge(altered(), baseline).with_answers_held("fail").fails_for_answers
+
+
+def test_a_trace_is_read_once_for_all_that_is_told_of_its_trial(wind, baseline, monkeypatch):
+    """What it was lost to, what it differs in and what the loop altered there; of more trials than it holds some are read again."""
+    record, read = wind.records[0], Mock(side_effect=Traces.read)
+    line = baseline.arms[record.arm].tasks[record.task]
+    monkeypatch.setattr(Traces, "read", lambda traces, asked: read(traces, asked))
+    traced = TracedTrials(wind.folder, {record.arm: 7})
+    first = traced.read(record, line, record.repeat)
+    assert first.limit == 7
+    assert [step.signature for step in first.course] == list(first.other)
+    assert traced.read(record, line, record.repeat) is first
+    assert read.call_count == 1
+    assert traced.read(record, line, 1 - record.repeat) is not first
+    monkeypatch.setattr("loopbench.experiments.gate.changes.traced_trials.HELD_BYTES", 1)
+    other = wind.records[1]
+    traced.read(other, baseline.arms[other.arm].tasks[other.task], other.repeat)
+    assert traced.read(record, line, record.repeat) is not first
+    with pytest.raises(ValueError, match="has no trace"):
+        traced.read(replace(record, repeat=9, trace_at=None), line, 0)

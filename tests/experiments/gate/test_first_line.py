@@ -61,6 +61,42 @@ def test_a_change_both_ways_begins_with_both_counts(altered, arm):
         assert headline(judged).startswith("worse here: 3 tasks lost, none gained in finish/clean")
 
 
+def dearer(record: Record) -> Record:
+    return replace(record, input_tokens=record.input_tokens * 3)
+
+
+def test_a_run_that_fails_by_its_bill_says_that_accuracy_rose(altered):
+    """Who reads that a gate failed takes it for a loss of accuracy. How many tasks got better stands beside the rise alone."""
+    was = of_other_code(bless(altered(poor)))
+    judged = judge(altered(dearer), was, metrics={"accuracy": 0.02, "tokens": 0.1})
+    assert headline(judged, 1).startswith("regression: ")
+    assert "in tokens ×" in headline(judged, 1)
+    (said,) = [line for line in further_lines(judged, 1) if "rose" in line]
+    assert said.startswith("Accuracy rose all the same: ")
+    for arm in judged.arms:
+        better = sum(change.became == "better" for change in judged.tasks if change.arm == arm.arm)
+        assert better > 0
+        assert f"{arm.arm} {effect_in_words(arm.lines[0])} ({better} tasks better, none worse)" in "".join(further_lines(judged))
+    assert not any("better, none worse" in line and "rose" not in line for line in [headline(judged), *further_lines(judged)])
+
+
+def test_a_run_that_fails_by_its_bill_says_that_accuracy_fell(altered, baseline):
+    """Within a margin that bears the loss, the loss is told beside what the run is held to."""
+    judged = judge(altered(lambda record: dearer(failing(ALL[0])(record))), baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
+    (lost,) = [arm for arm in judged.arms if arm.lines[0].effect.value < 0]
+    fell = f"accuracy fell, too: {lost.arm} {effect_in_words(lost.lines[0])} (1 task worse, none better)"
+    assert headline(judged).startswith(f"regression: {lost.arm} in tokens ×")
+    assert fell in headline(judged)
+
+
+def test_nothing_is_said_to_rise_where_accuracy_fell_or_the_run_passes(altered, baseline):
+    for judged in (
+        judge(altered(lambda record: dearer(failing(*ALL[:5])(record))), baseline, metrics={"tokens": 0.1}),
+        judge(altered(lambda record: record), of_other_code(bless(altered(poor))), metrics={"tokens": 0.1}),
+    ):
+        assert "rose" not in "".join([headline(judged), *further_lines(judged)])
+
+
 @given(st.sampled_from([0.0, -0.0]), st.floats(-0.0004, 0.0004), st.booleans())
 def test_no_bound_is_minus_nothing(wind_line, zero, small, short):
     line = replace(wind_line, outcome="pass", effect=Bounds(zero, small, zero))
@@ -68,6 +104,16 @@ def test_no_bound_is_minus_nothing(wind_line, zero, small, short):
     assert "-.00" not in effect_in_words(line, short=short)
     written = json.loads(json.dumps(line.to_json()["effect"]))
     assert all(math.copysign(1, number) == 1 or number for number in written.values())
+
+
+@given(st.floats(1e-15, 0.0004), st.floats(0.0005, 0.9), st.booleans(), st.booleans())
+def test_a_bound_beside_nothing_is_not_nothing(wind_line, near, far, is_gain, short):
+    """Where the whole interval lies on one side of 0, so does each of its ends as it is written."""
+    low, high = (near, far) if is_gain else (-far, -near)
+    written = effect_in_words(replace(wind_line, outcome="pass", effect=Bounds((low + high) / 2, low, high)), short=short)
+    end = written.partition("[")[2].rstrip("]").split(", ")[0 if is_gain else 1]
+    assert end[0] in ("+>" if is_gain else "-<")
+    assert end in (">0", "<0") or float(end) != 0
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopbench.experiments.gate import github_annotations, headline, judge, to_junit, to_markdown
+from loopbench.experiments.gate.output.brief import examples
 from loopbench.experiments.gate.output.github import append_summary
 from loopbench.metrics.record import Record
 from tests.experiments.gate.conftest import ALL, failing, task
@@ -23,7 +24,7 @@ def crashing(record: Record) -> Record:
 
 def test_crashes_count_as_the_first_line_does_and_stand_first(altered, baseline):
     judged = judge(altered(crashing), baseline)
-    assert "16 trials crash now (KeyError: 'x') and 1 other exception" in headline(judged)
+    assert "16 trials crash now (14 by KeyError: 'x', 2 by 1 other exception)" in headline(judged)
     titles = [line.split("title=")[1].split("::")[0] for line in github_annotations(judged)[1:]]
     assert titles[:2] == [
         "bare/clean%3A 14 of 24 trials crash now (KeyError%3A 'x')",
@@ -32,6 +33,19 @@ def test_crashes_count_as_the_first_line_does_and_stand_first(altered, baseline)
     assert titles[2].startswith("bare/clean%3A 1 task worse by ")
     assert titles[3] == "bare/clean%3A 2 trials with the same score%2C finished → max_steps"
     assert len(titles) == 4
+
+
+def test_the_example_is_a_crash_that_the_first_line_names(altered, baseline):
+    """And not the first in the order of tasks, which may be the only one of its kind."""
+
+    def change(record: Record) -> Record:
+        other = record.arm == "bare/clean" and record.task == ALL[0]
+        return replace(record, stop="crashed", reason="ValueError: y") if other else crashing(record)
+
+    judged = judge(altered(change), baseline)
+    assert "(12 by KeyError: 'x', 4 by 1 other exception)" in headline(judged)
+    said, *_ = examples(judged)
+    assert said.startswith("- bare/clean: 12 trials crash now (KeyError: 'x'): ")
 
 
 def test_files_are_named_as_seen_from_the_repository(altered, baseline, tmp_path, monkeypatch):

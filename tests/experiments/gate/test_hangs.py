@@ -61,20 +61,22 @@ def test_of_an_interrupted_run_it_is_known_which_trials_hang_for_sure(altered, b
     found = altered(lambda record: replace(record, reason=sure) if (record := begun(record)) and record.arm == ARM else record)
     ran = f"interrupted after {len(found.records)} of {found.scheduled} trials"
     known = interrupted_run(found, baseline)
-    assert known.said == f"{ran}; 3 trials hang, where none of the baseline did, such as {ARM}/{task(1)}/0 ({sure})"
+    assert known.sentence == f"{ran}; 3 trials hang, where none of the baseline did, such as {ARM}/{task(1)}/0 ({sure})"
     assert known.place == ("my_loop.py", 156)
-    assert interrupted_run(found, None).said == f"{ran}; 3 trials hang, such as {ARM}/{task(1)}/0 ({sure})"
-    assert interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).said == ran
-    assert interrupted_run(altered(begun), baseline).said == ran
-    assert known.said_with("loopbench gate") == known.said
+    assert interrupted_run(found, None).sentence == f"{ran}; 3 trials hang, such as {ARM}/{task(1)}/0 ({sure})"
+    assert (
+        interrupted_run(found, bless(altered(lambda record: hanging(record) if record.task == task(9) else record))).sentence == ran
+    )
+    assert interrupted_run(altered(begun), baseline).sentence == ran
+    assert known.sentence_with("loopbench gate") == known.sentence
 
 
 @pytest.mark.parametrize(("is_blessed", "ends"), [(True, "judged"), (False, "blessed")])
 def test_of_a_whole_run_it_is_known_that_it_is_one(wind, baseline, is_blessed, ends):
     """As of one that was interrupted while its doubtful trials ran once more."""
     known = interrupted_run(wind, baseline if is_blessed else None)
-    assert known.said == f"interrupted after 96 of 96 trials, before the run was {ends}"
-    assert known.said_with("loopbench gate runs/a") == f"{known.said}; go on with: loopbench gate runs/a"
+    assert known.sentence == f"interrupted after 96 of 96 trials, before the run was {ends}"
+    assert known.sentence_with("loopbench gate runs/a") == f"{known.sentence}; go on with: loopbench gate runs/a"
 
 
 def test_a_run_that_was_ended_since_a_loop_hangs_is_a_regression_and_says_what_was_left_out(altered, baseline):
@@ -177,6 +179,16 @@ def play(records: Sequence[Record], experiment: Any, baseline: Any = None) -> To
 def experiment(wind, tmp_path_factory):
     folder = tmp_path_factory.mktemp("again")
     return prepare_again(quick(bless(wind)), folder / "b.json", RerunSettings(runs=folder))
+
+
+def test_a_trial_that_goes_on_for_longer_than_its_limit_is_told_once(wind, baseline, experiment):
+    """Its limit is on the time without a request or a call, so it is not ended, and nobody would know why the run takes so long."""
+    slow = [replace(record, wall_s=20.0) for record in wind.records]
+    told = play(slow, experiment, quick(baseline))
+    assert len(told.records) == len(slow)
+    (note,) = told.notes
+    assert note.startswith(f"{slow[0].name} took 20 s, and the slowest blessed trial ")
+    assert play(wind.records, experiment, quick(baseline)).notes == []
 
 
 def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, experiment):

@@ -24,7 +24,7 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
-from loopbench.experiments.gate.data.outcome import Outcome, StopChange
+from loopbench.experiments.gate.data.outcome import AlteredTrials, Outcome, StopChange
 from loopbench.experiments.gate.output import brief
 from loopbench.experiments.gate.output.stop_words import beside_losses
 from loopbench.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
@@ -344,6 +344,24 @@ def test_junit():
     assert failure.text is not None
     assert "loopbench show runs/r finish/clean/t1/1" in failure.text
     assert ElementTree.fromstring(to_junit(replace(JUDGED, reasons=("a",), arms=()))).find(".//error") is not None
+
+
+def test_each_metric_is_skipped_with_its_own_reason():
+    """What tasks were lost to says nothing of tokens, and calls that were made once more say it of the calls."""
+    tokens = replace(LINE, metric="tokens", baseline=2114.0, run=3045.0, effect=Bounds(1.44, 0.9, 2.3), margin=0.1)
+    doubled = replace(LINE, metric="calls_doubled", baseline=0.0, run=0.05, effect=Bounds(0.05, 0.01, 0.1))
+    lines = tuple(replace(line, outcome="undecided", outlook=OUTLOOK) for line in (LINE, tokens, doubled))
+    added = AlteredTrials("finish/clean", "added call", 2, 240, "finish/clean/t1/1", 3, "it asked again", "loopbench show it")
+    root = ElementTree.fromstring(to_junit(replace(undecided(), arms=(replace(ARM, lines=lines),), altered=(added,))))
+    bodies = {case.attrib["name"]: str(case.findtext("skipped")) for case in root.iter("testcase")}
+    assert list(bodies) == ["accuracy", "tokens", "calls_doubled"]
+    for metric, body in bodies.items():
+        assert body.startswith(f"{metric} ")
+        assert f"finish/clean in {metric}: with 900 tasks" in body
+        assert ("by parse" in body) == (metric == "accuracy")
+    assert bodies["tokens"].startswith("tokens 2114 → 3045: ×1.44 [0.90, 2.30], margin ×1.1\n")
+    assert bodies["calls_doubled"].endswith("t1/1 at step 3: it asked again\nloopbench show it")
+    assert "asked again" not in bodies["tokens"]
 
 
 def test_many_tasks_are_cut_for_people():

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 
+from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import bless, github_annotations, headline, judge, text, to_junit
-from loopbench.experiments.gate.again import MAX_DIFFERING, doubtful
+from loopbench.experiments.gate.again import MAX_DIFFERING, doubtful, run_doubtful_again
 from loopbench.experiments.gate.case import case_of
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.record import Record
+from loopbench.runs.config import CompareConfig
 from tests.experiments.gate.conftest import ALL, arm_of, failing, task
 
 ARM = "bare/clean"
@@ -66,6 +69,21 @@ def test_a_few_trials_are_run_again_the_lost_ones_first(altered, baseline):
     keys = doubtful_of(altered(change), baseline)
     assert [arm for arm, _, _ in keys].count(ARM) == MAX_DIFFERING
     assert {name for arm, name, _ in keys if arm == ARM} <= set(ALL[8:])
+
+
+def test_what_a_first_ctrl_c_waits_for_is_told_while_trials_run_again(altered, baseline, tmp_path):
+    """These trials do not count as trials of the run, whose progress they leave alone."""
+    ended, told = altered(failing(*ALL[:2])), Mock()
+    experiment = prepare(CompareConfig(**{**ended.manifest.config, "runs": tmp_path / "runs", "mlflow": False}))
+
+    def interrupted(asked, progress) -> str:
+        progress.finished(ended.records[0])
+        progress.noted("5 trials that are under way end first; Ctrl-C again ends the run at once")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_doubtful_again(experiment, ended, told, baseline, RULES, interrupted)
+    assert told.mock_calls == [call.noted("5 trials that are under way end first; Ctrl-C again ends the run at once")]
 
 
 def test_a_changed_loop_and_one_that_does_the_same_are_not_run_again(wind, altered, baseline):

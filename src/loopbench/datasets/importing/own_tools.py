@@ -12,7 +12,7 @@ import inspect
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -37,6 +37,8 @@ class OwnTools:
     """The name as typed; empty if there are no tools."""
     fixed: tuple[Tool, ...] = ()
     opener: Callable[[Task], Any] | None = None
+    imported: tuple[str, ...] = ()
+    """Functions that the module imports, and so does not offer of itself."""
 
     def open(self, task: Task) -> Environment:
         """Open the task's environment in its fresh state.
@@ -57,6 +59,8 @@ class OwnTools:
         """Say that there is no tool of this name."""
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
+        if name in self.imported:
+            return f"no tool {name!r}: {self.name} imports it, and {_imports_are_named([name])}"
         there = list(known)
         asked = near(name, there) if name.isidentifier() else ""  # not of a whole list
         return f"no tool {name!r}; {f'{asked} ' if asked else ''}{self.name} has {', '.join(there) or 'none'}"
@@ -96,18 +100,16 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     Raises ValueError where there are none, two share a name, or an argument's type has no JSON schema.
     """
     found: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
+    imported: tuple[str, ...] = ()
     if found is None:
         found = _typed_functions(module)
         if found:
             _tell_untyped(name, tuple(_untyped_functions(module)))
         if not found:
-            file = getattr(module, "__file__", None) or module
-            raise ValueError(
-                f"tools {name!r}: {file} has neither TOOLS nor a public function with type hints; "
-                f"a function of the task is named: {name}:FUNCTION"
-            )
+            raise ValueError(f"tools {name!r}: {_nothing_offered(name, module)}")
+        imported = tuple(_imported_functions(module))
     try:
-        own = own_tools(name, found)
+        own = replace(own_tools(name, found), imported=imported)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
     _check_threads(name, own.fixed)
@@ -133,6 +135,33 @@ def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
         and getattr(item, "__annotations__", None)
         and not _takes_a_task(item)
     ]
+
+
+def _imported_functions(module: ModuleType) -> list[str]:
+    """Return the names of the public functions with type hints that the module imports from elsewhere."""
+    return [
+        name
+        for name, item in vars(module).items()
+        if not name.startswith("_")
+        and inspect.isfunction(item)
+        and item.__module__ != module.__name__
+        and item.__annotations__
+        and not _takes_a_task(item)
+    ]
+
+
+def _nothing_offered(name: str, module: ModuleType) -> str:
+    """Return that a module offers no tools, and what would have it offer some. `name`: as typed."""
+    file = getattr(module, "__file__", None) or module
+    if imported := _imported_functions(module):
+        imports = f"it imports {', '.join(imported)}, and {_imports_are_named(imported)}"
+        return f"{file} has no function of its own with type hints; {imports}"
+    return f"{file} has neither TOOLS nor a public function with type hints; a function of the task is named: {name}:FUNCTION"
+
+
+def _imports_are_named(names: Sequence[str]) -> str:
+    """Return how a module offers functions that it imports, as the end of a sentence."""
+    return f"what a module imports is offered only where it is named there: TOOLS = [{', '.join(names)}]"
 
 
 def _untyped_functions(module: ModuleType) -> list[str]:

@@ -19,6 +19,12 @@ from ..task import Suite, Task
 MAX_TRIES = 5
 """Most attempts at a call whose failure may pass (`TransientError`); a loop with patience gets through too."""
 
+EMPTY_LOCAL = "'_thread._local' object has no attribute"
+"""What Python says of a `threading.local` in which this thread has set nothing."""
+THREAD_CURE = (
+    "tools run on threads of their own, where a threading.local that the module filled is empty: keep its content in a plain "
+    "variable, or fill it within the tool"
+)
 _MAX_SHOWN_CHARS = 200
 """Characters of a result that an error quotes."""
 
@@ -108,7 +114,8 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     if seen.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {seen.data}")
     if not seen.ok and not call.fails:
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: {seen.error_type}: {seen.data}")
+        cure = f"; {THREAD_CURE}" if EMPTY_LOCAL in seen.data else ""
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {seen.error_type}: {seen.data}{cure}")
     return Replayed(call.id, call.tool, arguments, seen.data, plain_value(seen.value), call.fails)
 
 

@@ -16,7 +16,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.run import run_apart
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.runs.manifest import write_manifest
 from loopbench.runs.run_state import RunState, TrialState
 from loopbench.runs.store.records import read_records
@@ -36,21 +36,32 @@ MAX_SLOW = 1
 """Trials of an arm that are run again since they ended at their time limit, which each takes once more."""
 
 
+class NotesAlone(Unwatched):
+    """Progress that passes notes on, such as what a first Ctrl-C waits for, and counts no trial: those of the run are counted."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def noted(self, text: str) -> None:
+        """Pass a note on."""
+        self._progress.noted(text)
+
+
 def run_doubtful_again(
-    experiment: Experiment, found: Results, baseline: Baseline, rules: Rules, run: Run = run_apart
+    experiment: Experiment, ended: Results, progress: Progress, baseline: Baseline, rules: Rules, run: Run = run_apart
 ) -> RepeatedTrials:
     """Run the doubtful trials of a run that has just ended once more, and return what they gave; nothing where none is.
 
     `experiment`: the one that made the run. Raises Incomparable as `judge` does.
     """
-    case = case_of(found, baseline, rules, None)
+    case = case_of(ended, baseline, rules, None)
     keys = frozenset(doubtful(case)) if _is_scripted(experiment) and not case.troubles() else frozenset()
     if not keys:
         return ()
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), experiment.manifest)
-        past = RunState({record.key: _ended(record) for record in found.records if record.key not in keys})
-        run(replace(experiment, folder=Path(folder), past=past), Unwatched())
+        past = RunState({record.key: _as_ended(record) for record in ended.records if record.key not in keys})
+        run(replace(experiment, folder=Path(folder), past=past), NotesAlone(progress))
         return read_records(Path(folder))
 
 
@@ -73,5 +84,5 @@ def _is_scripted(experiment: Experiment) -> bool:
     return not experiment.config.opened_models and experiment.config.cassette is None and not experiment.config.real_time
 
 
-def _ended(record: Record) -> TrialState:
+def _as_ended(record: Record) -> TrialState:
     return TrialState(record.status, record.stop, record.attempt)

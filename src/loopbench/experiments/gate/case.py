@@ -104,29 +104,31 @@ class GateCase:
         trials have their counterparts: what differs in them does so by chance, or by something that no digest covers."""
         if not self.fixed or self.code is not None:
             return frozenset()
-        entries, known = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
+        in_run, blessed = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
         return frozenset(
             side.arm
             for side in self.sides
-            if known[side.baseline_arm].code and not is_changed(known[side.baseline_arm], entries[side.arm])
+            if blessed[side.baseline_arm].code and not is_changed(blessed[side.baseline_arm], in_run[side.arm])
         )
 
     @cached_property
     def run_again(self) -> Mapping[str, CameAgain]:
         """Arm with a blessed loop → what came of its trials that were run once more; without those of which none was."""
-        found = {}
+        came_again = {}
         for side in self.sides:
             pairs = [
                 (pair.record, self.again[pair.record.key]) for pair in side.pairs if pair.record.key in self.again and not pair.same
             ]
             if side.arm in self.blessed_loops and pairs:
-                found[side.arm] = CameAgain(len(pairs), sum(outcome_of(first) == outcome_of(second) for first, second in pairs))
-        return found
+                came_again[side.arm] = CameAgain(
+                    len(pairs), sum(outcome_of(first) == outcome_of(second) for first, second in pairs)
+                )
+        return came_again
 
     @property
     def other_cause(self) -> frozenset[str]:
         """The arms with a blessed loop that do otherwise all the same, and not by chance."""
-        return frozenset(arm for arm, found in self.run_again.items() if found.is_no_chance)
+        return frozenset(arm for arm, again in self.run_again.items() if again.is_no_chance)
 
     @cached_property
     def causal(self) -> frozenset[str]:
@@ -161,11 +163,11 @@ class GateCase:
 
 def case_of(run: Results, baseline: Baseline, rules: Rules, path: Path | None, again: Sequence[Record] = ()) -> GateCase:
     """Return the case of a run. Raises Incomparable if the two cannot be compared."""
-    found = refuse_other(run.folder, run.manifest, baseline, common=rules.common)
-    refuse_other_tasks(run, baseline, found)
-    only = None if found.common is None else found.common.same
-    sides = [Sides.of(run, arm, baseline, old, only) for old, arm in found.arms.items()]
-    return GateCase(run, baseline, found.code, found.common, sides, rules, path, {record.key: record for record in again})
+    comparable = refuse_other(run.folder, run.manifest, baseline, common=rules.common)
+    refuse_other_tasks(run, baseline, comparable)
+    only = None if comparable.common is None else comparable.common.same
+    sides = [Sides.of(run, arm, baseline, old, only) for old, arm in comparable.arms.items()]
+    return GateCase(run, baseline, comparable.code, comparable.common, sides, rules, path, {record.key: record for record in again})
 
 
 def same_code(case: GateCase) -> Iterator[str]:
@@ -183,9 +185,11 @@ def same_code(case: GateCase) -> Iterator[str]:
         yield f"{_differ(by_change)}. It is not chance: {trials} run again and came out the same. {OTHER_CAUSE}."
     by_chance = [side for side in differ if side not in not_again and side not in by_change]
     if by_chance:
-        found = [case.run_again[side.arm] for side in by_chance]
-        trials = counted(sum(each.trials for each in found), "trial")
-        others = f"{sum(each.trials - each.same for each in found)} of {trials} that ran again came out otherwise once more"
+        again_by_chance = [case.run_again[side.arm] for side in by_chance]
+        trials = counted(sum(each.trials for each in again_by_chance), "trial")
+        others = (
+            f"{sum(each.trials - each.same for each in again_by_chance)} of {trials} that ran again came out otherwise once more"
+        )
         yield f"{_differ(by_chance)}: that rests on chance, or on what ran before, since {others}; {cure}."
 
 

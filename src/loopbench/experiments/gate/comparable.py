@@ -37,6 +37,10 @@ class Incomparable(ValueError):
     """A run and a baseline cannot be compared; the text says why in one line."""
 
 
+class OtherQuestions(Incomparable):
+    """The run was asked something else than the baseline, or under other conditions: a new baseline has them, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparable:
     """What a run and a baseline that can be compared have in common, and what changed in the questions."""
@@ -64,8 +68,8 @@ class _Questions:
 
     @classmethod
     def of(cls, folder: Path, manifest: Manifest, baseline: Baseline) -> _Questions:
-        known = manifest.task_digests is not None and baseline.task_digests
-        tasks = TaskSets.of(baseline.task_digests, manifest.task_digests.tasks) if manifest.task_digests and known else None
+        was, now = baseline.task_digests, manifest.task_digests
+        tasks = TaskSets.of(was, now.tasks) if was and now else None
         return cls(folder, manifest, baseline, code_change(manifest, baseline), tasks)
 
     @property
@@ -111,7 +115,7 @@ def refuse_other(folder: Path, manifest: Manifest, baseline: Baseline, *, common
 
 
 def _refuse_other_settings(questions: _Questions) -> None:
-    """Raise Incomparable for another step limit, version or fault profile."""
+    """Raise OtherQuestions for another step limit, version or fault profile."""
     folder, manifest, baseline = questions.folder, questions.manifest, questions.baseline
     settings: list[tuple[str, Any, Any]] = [
         ("step limit", baseline.suite.max_tool_steps, manifest.suite.max_tool_steps),
@@ -126,7 +130,7 @@ def _refuse_other_settings(questions: _Questions) -> None:
             settings.append((f"digest of profile {name}", baseline.profiles[name], now))
             fields = changed_fields(baseline.own_profiles.get(name, {}), manifest.own_profiles.get(name, {}))
             if baseline.profiles[name] != now and fields:
-                raise Incomparable(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
+                raise OtherQuestions(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
     _refuse(folder, settings)
 
 
@@ -142,10 +146,10 @@ def _limit(config: Mapping[str, Any], versions: Mapping[str, Any]) -> str:
 
 
 def _refuse_other_code(questions: _Questions) -> None:
-    """Raise Incomparable if files of the suite changed that no loop is made of: they are a part of every task."""
+    """Raise OtherQuestions if files of the suite changed that no loop is made of: they are a part of every task."""
     change = questions.code
     if change is not None and change.apart_from_loops:
-        raise Incomparable(
+        raise OtherQuestions(
             f"{questions.folder}: {change.named} changed since the baseline; tools or scorers are made of it, so every task is "
             f"another, and the loop is not judged: {_with_new_code(questions, change)}"
         )
@@ -170,10 +174,10 @@ def _with_new_code(questions: _Questions, change: CodeChange) -> str:
 
 
 def _refuse(folder: Path, settings: Iterable[tuple[str, Any, Any]]) -> None:
-    """Raise Incomparable for the first setting, given with its values in the baseline and in the run, that is another."""
+    """Raise OtherQuestions for the first setting, given with its values in the baseline and in the run, that is another."""
     for setting, then, now in settings:
         if then != now:
-            raise Incomparable(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
+            raise OtherQuestions(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
 
 
 def _brief(value: Any) -> str:
@@ -186,7 +190,7 @@ def _brief(value: Any) -> str:
 
 
 def _refuse_other_suite(questions: _Questions) -> None:
-    """Raise Incomparable if the suite has changed; where tasks have digests on both sides, it says which tasks did."""
+    """Raise OtherQuestions if the suite has changed; where tasks have digests on both sides, it says which tasks did."""
     suite, old, sets = questions.manifest.suite, questions.baseline.suite, questions.tasks
     versions = [
         (f"version of suite {old.name}", old.version, suite.version),
@@ -202,18 +206,18 @@ def _refuse_other_suite(questions: _Questions) -> None:
     cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
     if questions.code is not None and files and shared:
         cure = f"where that is meant, {_with_new_code(questions, questions.code)}"
-    raise Incomparable(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
+    raise OtherQuestions(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
 
 
 def _refuse_other_scheduled(questions: _Questions) -> None:
-    """Raise Incomparable if the run has other tasks of the suite than the baseline, before they ran, where these have digests."""
+    """Raise OtherQuestions if the run has other tasks of the suite than the baseline, before they ran, where these have digests."""
     sets = questions.tasks
     for tasks, problem in (
         () if sets is None else ((sets.added, "are not in the baseline"), (sets.removed, "of the baseline are left out"))
     ):
         if tasks:
             cure = f"{COMMON_ADVICE} those of both; {_HINT}"
-            raise Incomparable(f"{questions.folder}: other tasks: {len(tasks)} {problem}, such as {tasks[0]}; {cure}")
+            raise OtherQuestions(f"{questions.folder}: other tasks: {len(tasks)} {problem}, such as {tasks[0]}; {cure}")
 
 
 def _common_tasks(questions: _Questions) -> TaskSets:
@@ -231,16 +235,16 @@ def _common_tasks(questions: _Questions) -> TaskSets:
     return sets
 
 
-def refuse_other_tasks(run: Results, baseline: Baseline, found: Comparable) -> None:
+def refuse_other_tasks(run: Results, baseline: Baseline, comparable: Comparable) -> None:
     """Raise Incomparable if a run that has all its trials has other tasks than the baseline, unless only common ones are judged."""
-    if found.common is not None:
+    if comparable.common is not None:
         return
     blessed = {task for arm in baseline.arms.values() for task in arm.tasks}
     in_run = {record.task for record in run.records}
     for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
         if tasks and (has_all(run) or problem.startswith("are")):
-            cure = _HINT if found.tasks is None else f"{COMMON_ADVICE} those of both; {_HINT}"
-            raise Incomparable(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
+            cure = _HINT if comparable.tasks is None else f"{COMMON_ADVICE} those of both; {_HINT}"
+            raise OtherQuestions(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
 
 
 # --- the arms ---
@@ -266,23 +270,23 @@ def match_arms(manifest: Manifest, baseline: Baseline) -> dict[str, str | None]:
 def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[str, str]:
     """Return arm of the baseline → arm of the run. Raises Incomparable for one that the run lacks, and says what it has instead."""
     matched = match_arms(manifest, baseline)
-    found = {old: arm for old, arm in matched.items() if arm is not None}
-    for lost in (baseline.arms[old] for old in matched if old not in found):
+    arms = {old: arm for old, arm in matched.items() if arm is not None}
+    for lost in (baseline.arms[old] for old in matched if old not in arms):
         for setting, then, now in (
             ("profile", lost.profile, {arm.profile for arm in manifest.arms}),
             ("model", lost.model, {arm.model for arm in manifest.arms}),
         ):
             if then not in now:
-                raise Incomparable(
+                raise OtherQuestions(
                     f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
                 )
-    if len(found) < len(matched):
-        lacking = [short_arm(old) for old in matched if old not in found]
+    if len(arms) < len(matched):
+        lacking = [short_arm(old) for old in matched if old not in arms]
         has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
         raise Incomparable(
             f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
         )
-    return found
+    return arms
 
 
 def _way_out(manifest: Manifest) -> str:
@@ -309,11 +313,10 @@ def refuse_unknown(sides: Sequence[Sides], metrics: Iterable[str]) -> None:
             continue
         for side in sides:
             for side_name, values in (("the baseline", side.old_values), ("the run", side.new_values)):
-                known, scored = _count(values(metric)), _count(values(PRIMARY))
-                if known < (1 - MAX_ERRORED) * scored:
-                    raise Incomparable(
-                        f"metric {metric}: known for {known:,} of {counted(scored, 'trial')} of {side.arm} in {side_name}"
-                    )
+                known_trials, scored_trials = _count(values(metric)), _count(values(PRIMARY))
+                if known_trials < (1 - MAX_ERRORED) * scored_trials:
+                    of_scored = f"{known_trials:,} of {counted(scored_trials, 'trial')}"
+                    raise Incomparable(f"metric {metric}: known for {of_scored} of {side.arm} in {side_name}")
 
 
 def _count(by_task: TaskValues) -> int:

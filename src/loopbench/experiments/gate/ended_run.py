@@ -24,7 +24,7 @@ from .watched_lines import unrun_lines
 class EndedRun:
     """A run that has ended, and what is known of it besides where the gate has made it itself."""
 
-    found: Results
+    results: Results
     stopped: str = ""
     """Why it stopped early; empty where it did not."""
     again: RepeatedTrials = ()
@@ -35,7 +35,7 @@ class EndedRun:
     def judged(self, baseline: Baseline, rules: Rules, path: Path) -> GateResult:
         """Judge the run against the baseline in this file. Raises as `judge` does."""
         margins, alpha, common = rules.margins, rules.alpha, rules.common
-        judged = judge(self.found, baseline, metrics=margins, alpha=alpha, path=path, common=common, again=self.again)
+        judged = judge(self.results, baseline, metrics=margins, alpha=alpha, path=path, common=common, again=self.again)
         return replace(judged, unrun=self.unrun)
 
 
@@ -45,6 +45,6 @@ def run_to_judge(experiment: Experiment, progress: Progress, baseline: Baseline,
     Raises KeyboardInterrupt, at whose time `interrupted_run` tells what is known, and Incomparable as `judge` does.
     """
     stopped = run_unless_it_hangs(experiment, progress, baseline, run)
-    found = read_run(experiment.folder)
-    again = () if stopped else run_doubtful_again(experiment, found, baseline, rules, run)
-    return EndedRun(found, stopped, again, unrun_lines(experiment, baseline))
+    ended = read_run(experiment.folder)
+    again = () if stopped else run_doubtful_again(experiment, ended, progress, baseline, rules, run)
+    return EndedRun(ended, stopped, again, unrun_lines(experiment, baseline))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import file_error_words
 from loopbench.protocol.names import nearest
+from loopbench.protocol.own_code import raised_in
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.program_specs import program_spec
@@ -41,7 +43,6 @@ from .output.brief import text
 from .output.github import (
     append_error,
     append_summary,
-    error_annotation,
     github_annotations,
     in_actions,
     step_summary,
@@ -106,18 +107,20 @@ class LoopGate:
             return self._bless(self._run_to_bless(self._prepared(loop, settings.settings), path), path, settings)
         if not path.is_file():
             shutil.rmtree(self._prepared(loop, settings.settings).folder)  # a mistake in the call is told before what comes next
-            pytest.fail(f"no baseline {path}; write it with: {self._bless_command()}", pytrace=False)
+            absent = f"no baseline {self._from_here(path)}; write it with: {self._bless_command()}"
+            self._show_unjudged(absent)
+            pytest.fail(absent, pytrace=False)
         baseline = read_baseline(path)
         check_request(baseline, settings.metrics, settings.alpha)
         experiment = with_lines_watched(self._prepared(loop, settings.settings), baseline)
         common = settings.common_tasks
-        refuse_before_it_runs(experiment, path, baseline, common=common)
+        refuse_before_it_runs(experiment, Path(self._from_here(path)), baseline, common=common)
         if "trial_timeout_s" not in settings.settings:
             experiment = with_stall_limit(experiment, baseline)
         rules = Rules(settings.metrics, settings.alpha, common)
         judging = shlex.join(["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path), *rules.words()])
         with self._interruption_told(experiment, baseline, judging):
-            ended = run_to_judge(experiment, _Told(self.tell), baseline, rules)
+            ended = run_to_judge(experiment, _NotesAtOnce(self.tell), baseline, rules)
         _check_finished(ended.stopped)
         judged = ended.judged(baseline, rules, path)
         judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
@@ -126,14 +129,21 @@ class LoopGate:
 
     def _mistake(self, error: ValueError | OSError | SystemExit) -> str:
         """Return the error in words, with the command that blesses where a baseline is damaged or of something else; within GitHub
-        Actions it is annotated."""
+        Actions it is shown there, too."""
         if isinstance(error, DamagedBaseline):
             mistake = self._damaged(error)
         else:
             mistake = f"{_mistake(error)}{f'; to bless: {self._bless_command()}' * isinstance(error, Incomparable)}"
-        if in_actions():
-            self.annotate(error_annotation(error, mistake))
+        self._show_unjudged(mistake, raised_in(error))
         return mistake
+
+    def _show_unjudged(self, message: str, place: tuple[str | Path, int] | None = None) -> None:
+        """Annotate a step of GitHub Actions, and add to its summary, what keeps the gate from judging, at a place in a file."""
+        if in_actions():
+            self.annotate(unjudged_annotation(message, place))
+        if (summary := step_summary()) is not None:
+            with suppress(OSError):
+                append_error(summary, message)
 
     def _damaged(self, error: DamagedBaseline) -> str:
         """Return what is wrong with a baseline, and what to do about it: the command that blesses has a line of its own."""
@@ -146,7 +156,7 @@ class LoopGate:
         """Return the words that run this test alone, from where pytest was started."""
         config = self.item.config
         file, *names = self.item.nodeid.split("::")
-        return ("pytest", *flags, "::".join([self._from_here(config.rootpath / file), *names]))
+        return (*_started_as(config), *flags, "::".join([self._from_here(config.rootpath / file), *names]))
 
     def _from_here(self, path: Path) -> str:
         """Return a file as seen from where pytest was started; one elsewhere as it is."""
@@ -156,9 +166,8 @@ class LoopGate:
     def _advice(self, advice: Advice) -> Advice:
         """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
         again = self._pytest()
-        review = tuple(self._from_here(Path(word)) if word.endswith(SUFFIX) else word for word in advice.review)
-        bless_latest = self._pytest("--loop-bless")
-        return replace(advice, asker="test", again=again, paired=again, review=review, bless_latest=bless_latest)
+        here = advice.with_words(lambda word: self._from_here(Path(word)) if word.endswith(SUFFIX) else word)
+        return replace(here, asker="test", again=again, paired=again, bless_latest=self._pytest("--loop-bless"))
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
         check_not_async(self.item, "loop_gate")
@@ -168,7 +177,7 @@ class LoopGate:
     def _run_to_bless(self, experiment: Experiment, path: Path) -> Results:
         blessing = shlex.join(["loopbench", "bless", str(experiment.folder), "--output", self._from_here(path)])
         with self._interruption_told(experiment, None, blessing):
-            stopped = run_unless_it_hangs(experiment, _Told(self.tell))
+            stopped = run_unless_it_hangs(experiment, _NotesAtOnce(self.tell))
         _check_finished(stopped)
         return results(experiment.folder)
 
@@ -188,14 +197,10 @@ class LoopGate:
     def _tell_interrupted(self, experiment: Experiment, baseline: Baseline | None, command: str) -> None:
         """Say what is known of an interrupted run, and show it to GitHub Actions; pytest itself reports no test that it ends."""
         with suppress(ValueError, OSError):
-            known = interrupted_run(results(experiment.folder), baseline)
-            said = known.said_with(command)
-            self.say(literal(said))
-            if in_actions():
-                self.annotate(unjudged_annotation(said, known.place))
-            if (summary := step_summary()) is not None:
-                append_error(summary, said)
-            self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(said)))
+            interrupted = interrupted_run(results(experiment.folder), baseline)
+            what_is_known = interrupted.sentence_with(command)
+            self._show_unjudged(what_is_known, interrupted.place)
+            self.item.ihook.pytest_runtest_logreport(report=_failed(self.item, literal(what_is_known)))
 
     def _check_free(self, path: Path) -> None:
         """Raise ValueError if another call wrote this file: one baseline cannot serve two calls."""
@@ -205,33 +210,35 @@ class LoopGate:
     def _bless(self, run_results: Results, path: Path, settings: _Settings) -> GateResult:
         """Write the baseline, say what changes in the one that it replaces, and return the run held against itself."""
         new = bless(run_results)
-        held = judge(run_results, new, metrics=settings.metrics, alpha=settings.alpha, path=path)
-        said = replaced(path, new)
+        judged = judge(run_results, new, metrics=settings.metrics, alpha=settings.alpha, path=path)
+        replacements = replaced(path, new)
         write_baseline(path, new)
         self.blessed.add(path.resolve())
         self.say(f"blessed {counted(len(run_results.records), 'trial')}: {path}")
-        for line in (*blessed_crashes(run_results.records), *said):
+        for line in (*blessed_crashes(run_results.records), *replacements):
             self.say(line)
-        return replace(held, outcome="blessed")
+        return replace(judged, outcome="blessed")
 
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         judged = let_through(judged, settings.on_worse_here, on_undecided).with_answers_held(settings.on_other_answers)
+        self._show_github(judged, settings)
+        is_open = outcome == "undecided" and not judged.fails_for_answers
+        skips = is_open and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided"
+        passes = on_undecided == "pass" if is_open else outcome in PASSES and not judged.fails_for_answers
+        if not (passes or skips):
+            pytest.fail(text(judged), pytrace=False)  # which has all that the summary of the session says of other tests
+        self._say_outcome(judged)
+        if skips:
+            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
+
+    def _say_outcome(self, judged: GateResult) -> None:
+        """Add the outcome to the summary of the session, and what lets it through or can be blessed."""
         for line in (headline(judged), *further_lines(judged)):
             self.say(line)
-        if judged.advice.let_through:
-            self.say(next_steps(judged)[0].brief)
-        if judged.bless and judged.outcome in PASSES:
+        if judged.advice.let_through or (judged.bless and judged.outcome in PASSES):
             for step in next_steps(judged)[:1]:
                 self.say(step.brief)
-        self._show_github(judged, settings)
-        if judged.fails_for_answers:
-            pytest.fail(text(judged), pytrace=False)
-        if outcome in PASSES or (outcome == "undecided" and on_undecided == "pass"):
-            return
-        if outcome == "undecided" and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided":
-            raise pytest.skip.Exception(headline(judged), _use_item_location=True)  # where the user's test stands, not this line
-        pytest.fail(text(judged), pytrace=False)
 
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
         """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
@@ -247,20 +254,28 @@ class LoopGate:
             append_summary(summary, judged)
 
 
+def _started_as(config: pytest.Config) -> tuple[str, ...]:
+    """Return the words that start pytest as this one was started: `python -m pytest` has the folder where Python looks for code."""
+    typed = getattr(config, "workerinput", {}).get(
+        "mainargv", sys.argv
+    )  # a worker of pytest-xdist knows what its session was typed as
+    return ("python", "-m", "pytest") if Path(typed[0]).name == "__main__.py" else ("pytest",)
+
+
 def _check_finished(stopped: str) -> None:
     """Fail the test if its run stopped early, for this reason."""
     if stopped:
         pytest.fail(f"the run was not finished: {stopped}", pytrace=False)
 
 
-def _failed(item: pytest.Item, said: str) -> pytest.TestReport:
+def _failed(item: pytest.Item, reason: str) -> pytest.TestReport:
     """Return the report of a test that cannot end by itself, for the terminal and the JUnit file."""
-    report = pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", said, "call")
+    report = pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", reason, "call")
     report.user_properties = item.user_properties
     return report
 
 
-class _Told(Unwatched):
+class _NotesAtOnce(Unwatched):
     """Progress of which only what needs a look is told."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -294,10 +309,10 @@ class _Settings:
         alpha = settings.pop("alpha", ALPHA)
         baseline = settings.pop("baseline", None)
         common_tasks = settings.pop("common_tasks", False)
-        known = (*_PLURALS, *CompareConfig.model_fields, *OWN_KEYWORDS)
+        known_keywords = (*_PLURALS, *CompareConfig.model_fields, *OWN_KEYWORDS)
         for name in settings:
-            if name not in known:
-                raise ValueError(f"unknown keyword {name!r}; {nearest(name, known)}")
+            if name not in known_keywords:
+                raise ValueError(f"unknown keyword {name!r}; {nearest(name, known_keywords)}")
         if not isinstance(metrics, Mapping):
             raise ValueError(f"metrics maps metric to margin, such as {{'tokens': 0.1}}, got {metrics!r}")
         for name, value, known_values in (
@@ -331,8 +346,8 @@ _COMMON = "common_tasks=True"
 
 def _mistake(error: BaseException) -> str:
     """Return the error in words; one about a file names the file first and no error number."""
-    said = file_error_words(error) if isinstance(error, OSError) else str(error)
-    return said.replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
+    words = file_error_words(error) if isinstance(error, OSError) else str(error)
+    return words.replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
 
 
 def _named(loop: str | type | None, program: str | None) -> str:

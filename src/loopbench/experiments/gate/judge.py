@@ -22,6 +22,8 @@ from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
 from .changes.own_limits import held_open, other_loops, tested_lines
+from .changes.slower import time_sentences
+from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
@@ -56,21 +58,26 @@ def judge(
     """
     margins = {**DEFAULT_METRICS, **metrics}
     check_request(baseline, margins, alpha)
-    case = case_of(run, baseline, Rules(margins, alpha, common), path, again)
-    sides = case.sides
+    return _judged(case_of(run, baseline, Rules(margins, alpha, common), path, again))
+
+
+def _judged(case: GateCase) -> GateResult:
+    """Judge a run that can be compared. Raises Incomparable for a metric that one side does not know."""
+    run, baseline, sides = case.run, case.baseline, case.sides
     short, hung = shortfalls(case), case.hung
     reasons = () if short else case.troubles()
     if not reasons:
-        refuse_unknown(sides, margins)
-    told = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
-    stops = stop_changes(run.folder, told, paired=case.paired, hangs=case.hangs)
-    tasks = changes(run.folder, told, run.manifest.step_limits, paired=case.paired)
+        refuse_unknown(sides, case.rules.margins)
+    compared = hung if hung and reasons else sides  # of a run that was ended, the other arms have a part of their trials
+    stops = stop_changes(run.folder, compared, paired=case.paired, hangs=case.hangs)
+    traced = TracedTrials(run.folder, run.manifest.step_limits)
+    tasks = changes(traced, compared, paired=case.paired)
     arms = _with_hangs(() if reasons else _held_arms(case, stops, short, tasks), hung)
     reasons = reasons if arms else case.troubles()
     outcome: Outcome = "regression" if hung else "invalid" if reasons else overall([line for arm in arms for line in arm.lines])
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
-    other = [pair for side in told for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
-    answers = other_answers(run.folder, other) if case.fixed else None
+    same_result = [pair for side in compared for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
+    answers = other_answers(run.folder, same_result) if case.fixed else None
     may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms, other_answers=answers is not None)
     notes, details = _notes(case, arms, outcome)
     return GateResult(
@@ -78,19 +85,19 @@ def judge(
         reasons=() if hung else reasons,
         arms=arms,
         tasks=_of_lost_arms_first(tasks, arms),
-        same_result=len(other),
-        differs_in=differences(run.folder, other),
+        same_result=len(same_result),
+        differs_in=differences(traced, same_result),
         stops=stops,
         notes=(answers.sentence, *notes) if answers is not None and outcome in PASSES else notes,
         other_answers=answers,
         details=details,
         ended=_ended(run) if hung else "",
-        altered=altered_trials(run.folder, told, paired=case.paired),
+        altered=altered_trials(traced, compared, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
         run=run.folder,
-        baseline=path,
-        alpha=alpha,
+        baseline=case.path,
+        alpha=case.rules.alpha,
         paired=case.paired,
         common=case.only,
         bless=case.commands.bless() if may_be_meant else "",
@@ -212,11 +219,11 @@ def _with_hangs(arms: Iterable[GateArm], hung: Sequence[Sides]) -> tuple[GateArm
     """Return the judged arms, those that hang as regressions; one that was not judged, since its run was ended, has no lines."""
     judged = {arm.arm: arm for arm in arms}
     for side in hung:
-        said = hang_words(side.arm, side.records)
+        in_words = hang_words(side.arm, side.records)
         arm = judged.get(side.arm) or GateArm(
             side.arm, side.baseline_arm, identical=False, trials=len(side.records), scored=side.scored, lines=()
         )
-        judged[side.arm] = replace(arm, lines=tuple(_lost(arm.lines)), hangs=said)
+        judged[side.arm] = replace(arm, lines=tuple(_lost(arm.lines)), hangs=in_words)
     return tuple(judged.values())
 
 
@@ -243,6 +250,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
     if outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += same_code(case)
+        notes += time_sentences(sides, baseline, manifest, case.rules.margins)
     judged = {arm.arm for arm in arms}
     if outcome != "invalid" and (left := [side.arm for side in sides if side.arm not in judged]):
         notes.append(f"Not judged, since the run ended before all of their trials did: {', '.join(map(short_arm, left))}.")

@@ -35,26 +35,26 @@ def larger(lines: Sequence[GateLine], baseline: Baseline, more: Sequence[str] = 
     if not plans:
         return Larger(0, 0.0, None, whole=False, imported=imported)
     most = max(plans, key=lambda plan: plan.tasks)
-    found = Larger(most.tasks, most.chance, most.cost_usd, whole=len(plans) == len(undecided), imported=imported)
+    larger_one = Larger(most.tasks, most.chance, most.cost_usd, whole=len(plans) == len(undecided), imported=imported)
     if imported or not can_be_told(baseline.config):
-        return found
+        return larger_one
     if sized := with_size(str(baseline.config.get("suite", "")), most.tasks):
-        return replace(found, suite=sized, compare=(*_command(baseline, sized), *more))
+        return replace(larger_one, suite=sized, compare=(*_command(baseline, sized), *more))
     if not baseline.config.get("suite"):
-        return found
-    own = (*_command(baseline, str(baseline.config["suite"])), *more)
-    return replace(found, supply=_supply(baseline, most.tasks), compare=own, repeats=repeats_in_words(undecided))
+        return larger_one
+    command = (*_command(baseline, str(baseline.config["suite"])), *more)
+    return replace(larger_one, supply=_supply(baseline, most.tasks), compare=command, repeats=repeats_in_words(undecided))
 
 
 def repeats_in_words(undecided: Sequence[GateLine]) -> str:
     """Return whether more repeats of the same tasks would decide these lines, where tasks are hard to come by."""
-    found = [line.more_repeats for line in undecided]
-    known = [more for more in found if more is not None and more.chance is not None]
-    if len(known) < len(found):
+    plans = [line.more_repeats for line in undecided]
+    feasible = [more for more in plans if more is not None and more.chance is not None]
+    if len(feasible) < len(plans):
         return "Whether more repeats would do shows a baseline of 3."
-    enough = [more.repeats for more in known if more.repeats is not None]
-    chance = chance_in_words(min(more.chance for more in known if more.chance is not None))
-    if len(enough) < len(known):
+    enough = [more.repeats for more in feasible if more.repeats is not None]
+    chance = chance_in_words(min(more.chance for more in feasible if more.chance is not None))
+    if len(enough) < len(feasible):
         return f"More repeats do not: even {MAX_REPEATS} decide with a chance of about {chance}."
     return f"So do {max(enough)} repeats of the same tasks, with about {chance}."
 
@@ -67,14 +67,26 @@ def _supply(baseline: Baseline, tasks: int) -> str:
     return f"Add about {tasks - ran:,} tasks to {source}, which has {ran:,}."
 
 
+def run_anew(baseline: Baseline) -> tuple[str, ...]:
+    """Return the command that runs the baseline's configuration once more; nothing where no command says all of it."""
+    if "loops" not in baseline.config or not can_be_told(baseline.config):
+        return ()
+    tasks = baseline.config.get("tasks")
+    some = () if tasks is None else (flag_of(["tasks"]), str(tasks))
+    return (*_command(baseline, str(baseline.config.get("suite") or "")), *some)
+
+
 def _command(baseline: Baseline, suite: str) -> Iterator[str]:
-    """Yield the words that run the baseline's configuration over all tasks of a suite."""
+    """Yield the words that run the baseline's configuration over all tasks of a suite; of its own file of tasks, where that is its
+    suite."""
     config: dict[str, Any] = baseline.config
     yield from ("loopbench", "compare")
     for name in TYPED:
         for each in config.get(name, ()):
             if each != SCRIPTED:
                 yield from (flag_of([name]), str(each))
-    yield from ("--suite", suite, "--seed", str(baseline.seed), *kept_words(config))
+    if suite:
+        yield from (flag_of(["suite"]), suite)
+    yield from ("--seed", str(baseline.seed), *kept_words(config))
     for part, limit in config.get("budget", {}).items():
         yield from (flag_of(["budget", part]), str(limit))

@@ -35,9 +35,12 @@ class _Watching:
     """Progress that ends the run, by an exception, once the first trials of an arm have all ended at their time limit, or as many
     of the whole run were interrupted."""
 
-    def __init__(self, progress: Progress, arms: Collection[str], limit: str, *, counts_all: bool) -> None:
+    def __init__(
+        self, progress: Progress, arms: Collection[str], limit: str, *, counts_all: bool, slowest_s: float | None = None
+    ) -> None:
         """`arms`: those that may end the run. `limit`: the trials' time limit, in words. `counts_all`: whether trials that were
-        interrupted end it wherever they stand."""
+        interrupted end it wherever they stand. `slowest_s`: wall time of the slowest blessed trial; None where a trial that takes
+        far longer is nothing to tell."""
         self._progress = progress
         self._limit = limit
         self._able = frozenset(arms)
@@ -46,10 +49,17 @@ class _Watching:
         self._hung = Counter[str]()
         self._counts_all = counts_all
         self._interrupted = 0
+        self._slowest_s = slowest_s
 
     def finished(self, record: Record) -> None:
         """Pass a record on. Raises _Hangs."""
         self._progress.finished(record)
+        if self._slowest_s is not None and not hung(record) and record.wall_s > stall_limit_s(self._slowest_s):
+            self._progress.noted(
+                f"{record.name} took {record.wall_s:.0f} s, and the slowest blessed trial {self._slowest_s:.2f} s; the time limit "
+                "is on the time without a request or a call, so trials that go on are not ended, and the run may take long"
+            )
+            self._slowest_s = None  # once is enough
         if not hung(record):
             self._only_hung.discard(record.arm)
         elif record.arm in self._able:
@@ -115,7 +125,10 @@ def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Ba
         matched = match_arms(experiment.manifest, baseline)
         arms = [arm for old, arm in matched.items() if arm is not None and not ever_hung(baseline, old)]
     try:
-        watching = _Watching(progress, arms, _limit_words(experiment, baseline), counts_all=_is_scripted(experiment, baseline))
+        is_scripted = _is_scripted(experiment, baseline)
+        slowest_s = baseline.slowest_s if baseline is not None and is_scripted else None
+        limit = _limit_words(experiment, baseline)
+        watching = _Watching(progress, arms, limit, counts_all=is_scripted, slowest_s=slowest_s)
         return run(experiment, watching)
     except _Hangs as error:
         progress.noted(f"{error}, so the run ends, and the other trials are left out")

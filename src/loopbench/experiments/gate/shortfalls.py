@@ -44,8 +44,8 @@ def lost_all_the_same(arms: Iterable[GateArm], short: Mapping[str, str], tasks: 
     return tuple(held) if any(line.outcome in LOST for arm in held for line in arm.lines) else ()
 
 
-def _held(arm: GateArm, said: str, tasks: Sequence[TaskChange]) -> GateArm:
-    words = f"{short_arm(arm.arm)}: {said}"
+def _held(arm: GateArm, shortfall: str, tasks: Sequence[TaskChange]) -> GateArm:
+    words = f"{short_arm(arm.arm)}: {shortfall}"
     if not _has_lost(arm) or _main_cause(arm, tasks) in UNKNOWN:
         return replace(arm, lines=(), unjudged={}, claims=None, short_of_faults=f"{words}, so it is not judged")
     lines = tuple(map(_against, arm.lines))

@@ -23,12 +23,12 @@ def with_lines_watched(experiment: Experiment, baseline: Baseline) -> Experiment
     """
     entries = {arm.arm: arm for arm in experiment.manifest.arms}
     matched = {new: old for old, new in match_arms(experiment.manifest, baseline).items() if new is not None}
-    unknown, found = baseline.files - baseline.lines.keys(), {}
+    unknown, watched = baseline.files - baseline.lines.keys(), {}
     for arm in experiment.arms:
         if arm.name in matched:
             changed = {*other_loop_files(baseline.arms[matched[arm.name]], entries[arm.name])} - unknown
-            found.update({name: file.path for name, file in loop_files(arm.loop).items() if name in changed})
-    return replace(experiment, lines=SeenLines(found)) if found else experiment
+            watched.update({name: file.path for name, file in loop_files(arm.loop).items() if name in changed})
+    return replace(experiment, lines=SeenLines(watched)) if watched else experiment
 
 
 def unrun_lines(experiment: Experiment, baseline: Baseline) -> UnrunLines:
@@ -39,7 +39,7 @@ def unrun_lines(experiment: Experiment, baseline: Baseline) -> UnrunLines:
     seen = experiment.lines
     if seen is None or not seen.is_whole:
         return {}
-    found = {}
+    unrun_by_file = {}
     for name, path in seen.files.items():
         if not (ran := seen.of(name)):
             continue
@@ -49,5 +49,5 @@ def unrun_lines(experiment: Experiment, baseline: Baseline) -> UnrunLines:
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
         if unrun := (whole & changed_lines(baseline.lines.get(name, ""), text)) - ran:
-            found[name] = sorted(unrun)
-    return found
+            unrun_by_file[name] = sorted(unrun)
+    return unrun_by_file

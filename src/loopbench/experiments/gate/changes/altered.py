@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import get_args
 
 from loopbench.metrics.trajectory.alterations import Alteration, alterations
-from loopbench.metrics.trajectory.divergence import read_trial
-from loopbench.metrics.trajectory.trajectory import TracedStep, signatures
-from loopbench.runs.store.traces import Traces
+from loopbench.metrics.trajectory.trajectory import TracedStep
 from loopbench.text.counts import trials_of
 
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import AlteredCause, AlteredTrials, GateResult
 from ..data.sides import Sides, TrialPair, show_command
+from .traced_trials import TracedTrials
 
 ALTERED: Mapping[AlteredCause, str] = {
     "added call": "made a call of its own",
@@ -27,35 +25,34 @@ ALTERED: Mapping[AlteredCause, str] = {
 """Cause → what the loop did, in words."""
 
 
-def altered_trials(folder: Path, sides: Iterable[Sides], *, paired: bool) -> tuple[AlteredTrials, ...]:
+def altered_trials(traced: TracedTrials, sides: Iterable[Sides], *, paired: bool) -> tuple[AlteredTrials, ...]:
     """Return the trials in which the loop altered a call or an answer, or made a call of its own, and the blessed one did not,
     those of an arm and a cause together.
 
-    `folder`: the run's directory. Where trials have no counterparts (`paired`), nobody knows what the blessed loop did there.
+    Where trials have no counterparts (`paired`), nobody knows what the blessed loop did there.
     """
-    traces = Traces(folder)
-    return tuple(found for side in sides if paired for found in _of_arm(traces, side))
+    return tuple(altered for side in sides if paired for altered in _of_arm(traced, side))
 
 
-def _of_arm(traces: Traces, side: Sides) -> Iterator[AlteredTrials]:
-    new = [(pair, *found) for pair in side.pairs if not pair.same for found in _new(traces, pair)]
+def _of_arm(traced: TracedTrials, side: Sides) -> Iterator[AlteredTrials]:
+    alterations_of_arm = [(pair.record, *new) for pair in side.pairs if not pair.same for new in _new_alterations(traced, pair)]
     for cause in get_args(AlteredCause):
-        those = [(pair, altered, step) for pair, altered, step in new if altered.cause == cause]
-        if those:
-            pair, altered, step = those[0]
+        of_cause = [(record, altered, step) for record, altered, step in alterations_of_arm if altered.cause == cause]
+        if of_cause:
+            first, altered, step = of_cause[0]
             yield AlteredTrials(
                 arm=side.arm,
                 cause=cause,
-                trials=len({one.record.key for one, _, _ in those}),
+                trials=len({record.key for record, _, _ in of_cause}),
                 of=len(side.records),
-                trial=pair.record.name,
+                trial=first.name,
                 step=step,
                 detail=altered.detail,
-                command=show_command(traces.folder, side.arm, pair.record),
+                command=show_command(traced.folder, side.arm, first),
             )
 
 
-def _new(traces: Traces, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
+def _new_alterations(traced: TracedTrials, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
     """Yield what the loop altered in a trial, or added to it, with the number of its step; nothing of a trial without a trace.
 
     A step that the blessed trial has as often is left out: the loop made it there, too. One that it has less often is new, be it a
@@ -63,15 +60,14 @@ def _new(traces: Traces, pair: TrialPair) -> Iterator[tuple[Alteration, int]]:
     """
     if pair.line.course is None:
         return
-    blessed = Counter(signatures(pair.line.course[pair.record.repeat]))
     try:
-        trial = read_trial(traces.read(pair.record), pair.record, tuple(blessed))
+        trial = traced.read(pair.record, pair.line, pair.record.repeat)
     except ValueError:
         return
-    made = Counter(step.signature for step in trial.course)
+    in_blessed, in_trial = Counter(trial.other), Counter(step.signature for step in trial.course)
     for altered in alterations(trial):
         number, step = _step_of(trial.course, altered.event)
-        if altered.cause in ALTERED and made[step.signature] > blessed[step.signature]:
+        if altered.cause in ALTERED and in_trial[step.signature] > in_blessed[step.signature]:
             yield altered, number
 
 
@@ -84,23 +80,23 @@ def _step_of(steps: Iterable[TracedStep], event: int) -> tuple[int, TracedStep]:
 def altered_in_words(result: GateResult) -> Iterator[tuple[str, str]]:
     """Yield that trials have an added or altered call, or another answer, with one of them, and the command that shows it."""
     for cause in get_args(AlteredCause):
-        found = [each for each in result.altered if each.cause == cause]
-        if found:
-            first, trials = found[0], sum(each.trials for each in found)
-            of = sum(each.of for each in found) if len(found) == len(result.arms) else None
+        of_cause = [each for each in result.altered if each.cause == cause]
+        if of_cause:
+            first, trials = of_cause[0], sum(each.trials for each in of_cause)
+            of = sum(each.of for each in of_cause) if len(of_cause) == len(result.arms) else None
             others = f", such as {short_arm(first.arm)}/{first.trial.removeprefix(f'{first.arm}/')} at step {first.step}"
             yield f"{_altered(trials, cause, of)}{others}: {first.detail}", first.command
 
 
-def altered_title(found: AlteredTrials) -> str:
+def altered_title(altered: AlteredTrials) -> str:
     """Return `finish/clean: the loop altered a call in 12 of 72 trials, and the blessed one did not`."""
-    return f"{short_arm(found.arm)}: {_altered(found.trials, found.cause, found.of)}"
+    return f"{short_arm(altered.arm)}: {_altered(altered.trials, altered.cause, altered.of)}"
 
 
-def altered_text(found: AlteredTrials) -> str:
+def altered_text(altered: AlteredTrials) -> str:
     """Return one of the trials, with what the loop made there of what the model wrote, and the command that shows it."""
-    example = f"{found.trial.removeprefix(f'{found.arm}/')} at step {found.step}: {found.detail}"
-    return "\n".join(map(literal, filter(None, (example, found.command))))
+    example = f"{altered.trial.removeprefix(f'{altered.arm}/')} at step {altered.step}: {altered.detail}"
+    return "\n".join(map(literal, filter(None, (example, altered.command))))
 
 
 def _altered(trials: int, cause: AlteredCause, of: int | None = None) -> str:

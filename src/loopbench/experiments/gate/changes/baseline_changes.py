@@ -32,14 +32,16 @@ def blessed_crashes(records: Sequence[Record], *, imported: bool = False) -> lis
 
     `imported`: whether another tool recorded them, as ended by an error.
     """
-    found = Counter(record.reason for record in records if record.stop == StopReason.CRASHED)
-    if not found:
+    crashes = Counter(record.reason for record in records if record.stop == StopReason.CRASHED)
+    if not crashes:
         return []
     if imported:
-        ended = counted(found.total(), f"of {len(records):,} trials was", f"of {len(records):,} trials were")
-        return [f"{ended} ended by an error, as the file says ({reasons(found)}), and the gate takes that for what the agent does"]
-    crash = counted(found.total(), f"of {len(records):,} trials crashes", f"of {len(records):,} trials crash")
-    return [f"{crash} ({reasons(found)}), and the gate takes that for what the loop does"]
+        ended = counted(crashes.total(), f"of {len(records):,} trials was", f"of {len(records):,} trials were")
+        return [
+            f"{ended} ended by an error, as the file says ({reasons(crashes)}), and the gate takes that for what the agent does"
+        ]
+    crash = counted(crashes.total(), f"of {len(records):,} trials crashes", f"of {len(records):,} trials crash")
+    return [f"{crash} ({reasons(crashes)}), and the gate takes that for what the loop does"]
 
 
 def replaced(path: Path, new: Baseline) -> list[str]:

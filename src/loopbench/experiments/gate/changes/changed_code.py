@@ -41,8 +41,8 @@ def code_change(manifest: Manifest, baseline: Baseline) -> CodeChange | None:
     imported = other_files(was.imports, now.imports) if was.imports is not None and now.imports is not None else ()
     if was.code == now.code and not imported:
         return None
-    known = bool(was.files or not was.code) and bool(now.files or not now.code)
-    files = tuple(sorted({*other_files(was.files, now.files), *imported})) if known else ()
+    files_are_known = bool(was.files or not was.code) and bool(now.files or not now.code)
+    files = tuple(sorted({*other_files(was.files, now.files), *imported})) if files_are_known else ()
     of_loops = _may_be_of_a_loop(manifest, baseline)
     return CodeChange(files, any(not of_loops(name) for name in files))
 
@@ -71,15 +71,15 @@ def _may_be_of_a_loop(manifest: Manifest, baseline: Baseline) -> Callable[[str],
 
 def _texts(values: Iterable[Any]) -> list[str]:
     """Return all texts in options: a loop may hold another loop, or a program by its file."""
-    found: list[str] = []
+    texts: list[str] = []
     for value in values:
         if isinstance(value, str):
-            found.append(value)
+            texts.append(value)
         elif isinstance(value, dict):
-            found += _texts(value.values())
+            texts += _texts(value.values())
         elif isinstance(value, list | tuple):
-            found += _texts(value)
-    return found
+            texts += _texts(value)
+    return texts
 
 
 def _is_named_for(file: str, names: Iterable[str]) -> bool:

@@ -46,8 +46,8 @@ def stop_changes(
     `folder`: the run's directory. `hangs`: whether a trial hangs, for sure. Where trials have no counterparts (`paired`), only
     crashes of tasks that never crashed in the baseline are known to be new.
     """
-    found = [change for side in sides for change in (_paired(folder, side, hangs) if paired else _new_crashes(folder, side))]
-    return tuple(sorted(found, key=lambda change: (not change.crashed, not change.hangs, not change.graver)))
+    changes = [change for side in sides for change in (_paired(folder, side, hangs) if paired else _new_crashes(folder, side))]
+    return tuple(sorted(changes, key=lambda change: (not change.crashed, not change.hangs, not change.graver)))
 
 
 def _paired(folder: Path, side: Sides, hangs: Callable[[Record], bool]) -> Iterator[StopChange]:

@@ -4,60 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trajectory.divergence import ended_unread, explain, first_difference, read_trial
+from loopbench.metrics.trajectory.divergence import ended_unread, explain, first_difference
+from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.losses import Loss
-from loopbench.metrics.trajectory.trajectory import shortened, signatures
+from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
-from loopbench.runs.store.traces import read_trace
 
 from ..data.baseline import TaskLine, measured
 from ..data.hangs import hung
 from ..data.outcome import Became, Side, TaskChange
 from ..data.sides import Sides, show_command, stop_of
+from .traced_trials import TracedTrials
 
 NO_STEP = 0
 """In the place of a step, which are counted from 1, where no trace has any."""
 _WORST_FIRST: tuple[Became, ...] = ("worse", "better", "other")
 
 
-def changes(folder: Path, sides: Iterable[Sides], limits: Mapping[str, int], *, paired: bool) -> tuple[TaskChange, ...]:
-    """Return the changed tasks, the worst first. `folder`: the run's directory; `limits`: arm → the step limit set for its loop."""
-    unsorted = (change for side in sides for change in _changes(folder, side, limits.get(side.arm), paired=paired))
+def changes(traced: TracedTrials, sides: Iterable[Sides], *, paired: bool) -> tuple[TaskChange, ...]:
+    """Return the changed tasks, the worst first."""
+    unsorted = (change for side in sides for change in _changes(traced, side, paired=paired))
     return tuple(sorted(unsorted, key=lambda change: _WORST_FIRST.index(change.became)))
 
 
-def _changes(folder: Path, sides: Sides, limit: int | None, *, paired: bool) -> Iterator[TaskChange]:
-    for task, line in sides.old.items():
-        records = sides.new.get(task, {})
+def _changes(traced: TracedTrials, side: Sides, *, paired: bool) -> Iterator[TaskChange]:
+    for task, line in side.old.items():
+        records = side.new.get(task, {})
         was, now = Side(line.stop, line.accuracy), _side(records)
         trial = _most_changed(was, now) if paired else _farthest_apart(was, now)
         if trial is None:
             continue
         record = records[trial.repeat]
-        parts_at, loss = _divergence(folder, record, line, trial.counterpart, limit, lost=_fell(was, now))
+        parts_at, loss = _divergence(traced, record, line, trial.counterpart, lost=_fell(was, now))
         step, cause, detail = (None, None, "") if loss is None else (loss.step or None, loss.cause, loss.detail)
-        command = show_command(folder, sides.arm, record)
-        yield TaskChange(sides.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
+        command = show_command(traced.folder, side.arm, record)
+        yield TaskChange(side.arm, task, was, now, record.repeat, step, parts_at, cause, detail, command)
 
 
 CUT_SHORT = (StopReason.MAX_STEPS, StopReason.UNFINISHED)
 """Stops that say of no error that it ended the trial."""
 
 
-def _ended_early(record: Record, blessed: Sequence[str], own: Sequence[str]) -> Loss | None:
+def _ended_early(record: Record, blessed_steps: Sequence[str], steps: Sequence[str]) -> Loss | None:
     """Return that a trial ended where the blessed one, which had done and met all the same, went on: nothing that both met is the
-    cause. `blessed`, `own`: signatures of their steps, the end the last. None where that is not so."""
-    before, fewer = len(own) - 1, len(blessed) - len(own)
-    if record.stop not in CUT_SHORT or fewer <= 0 or list(blessed[:before]) != list(own[:before]):
+    cause. `blessed_steps`, `steps`: signatures of their steps, the end the last. None where that is not so."""
+    before, fewer = len(steps) - 1, len(blessed_steps) - len(steps)
+    if record.stop not in CUT_SHORT or fewer <= 0 or list(blessed_steps[:before]) != list(steps[:before]):
         return None
     went_on = "which had met the same until then, and went on"
-    steps = counted(fewer, "step")
-    return Loss("termination", f"the loop ended ({record.stop}) {steps} before the blessed trial, {went_on}", len(own))
+    too_early = f"the loop ended ({record.stop}) {counted(fewer, 'step')} before the blessed trial"
+    return Loss("termination", f"{too_early}, {went_on}", len(steps))
 
 
 def _untraced(record: Record) -> Loss | None:
@@ -127,16 +127,19 @@ def _scored(side: Side) -> Iterator[tuple[int, tuple[float, str | None]]]:
 
 
 def _divergence(
-    folder: Path, record: Record, line: TaskLine, counterpart: int, limit: int | None, *, lost: bool
+    traced: TracedTrials, record: Record, line: TaskLine, counterpart: int, *, lost: bool
 ) -> tuple[int | None, Loss | None]:
     """Return where the trial parts from its counterpart, and why it was lost; None for what no readable trace shows."""
-    baseline_steps = () if line.course is None else signatures(line.course[counterpart])
     try:
-        trial = read_trial(read_trace(folder, record), record, baseline_steps, limit)
-        loss = explain(trial) if lost else None
-        own = [step.signature for step in trial.course]
-        if lost and not ended_unread(trial) and (early := _ended_early(record, baseline_steps, own)) is not None:
-            loss = early
+        trial = traced.read(record, line, counterpart)
+        steps = [step.signature for step in trial.course]
+        loss = _loss(trial, steps) if lost else None
     except ValueError:
         return None, _untraced(record) if lost else None
-    return first_difference(baseline_steps, own) if baseline_steps else None, loss
+    return first_difference(trial.other, steps) if trial.other else None, loss
+
+
+def _loss(trial: TracedTrial, steps: Sequence[str]) -> Loss:
+    """Return why a trial with these signatures of its steps was lost."""
+    early = None if ended_unread(trial) else _ended_early(trial.record, trial.other, steps)
+    return explain(trial) if early is None else early

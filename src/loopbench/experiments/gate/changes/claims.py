@@ -44,19 +44,19 @@ def more_claims(side: Sides, *, paired: bool) -> MoreClaims | None:
 
 def claims_in_words(result: GateResult) -> str:
     """Return that more trials give a wrong answer as done, with one of them, and what has the gate judge it; empty where not so."""
-    found = [(arm, arm.claims) for arm in result.arms if arm.claims is not None]
-    if not found:
+    claims = [(arm, arm.claims) for arm in result.arms if arm.claims is not None]
+    if not claims:
         return ""
-    where = [f" ({short_arm(arm.arm)})" if len(result.arms) > 1 else "" for arm, _ in found]
-    rates = listed([f"{each.baseline:.3f} → {each.run:.3f}{arm}" for (_, each), arm in zip(found, where, strict=True)])
+    where = [f" ({short_arm(arm.arm)})" if len(result.arms) > 1 else "" for arm, _ in claims]
+    rates = listed([f"{each.baseline:.3f} → {each.run:.3f}{arm}" for (_, each), arm in zip(claims, where, strict=True)])
     judging = result.advice.judging([CLAIMS], MARGIN)
-    return f"{_how_many([each for _, each in found], paired=result.paired)}: {CLAIMS} {rates}, not judged; {judging} judges it"
+    return f"{_how_many([each for _, each in claims], paired=result.paired)}: {CLAIMS} {rates}, not judged; {judging} judges it"
 
 
-def _how_many(found: Sequence[MoreClaims], *, paired: bool) -> str:
-    now, was, example = sum(each.now for each in found), sum(each.was for each in found), found[0].example
+def _how_many(claims: Sequence[MoreClaims], *, paired: bool) -> str:
+    now, was, example = sum(each.now for each in claims), sum(each.was for each in claims), claims[0].example
     if not paired:
         return f"{counted(now, 'trial gives', 'trials give')} {WRONGLY}; {was} in the baseline, such as {example}"
-    new = sum(each.new for each in found)
+    new = sum(each.new for each in claims)
     one, many = "trial now gives", "trials now give"
     return f"{counted(new, one, many)} {WRONGLY}, and did not in the baseline, such as {example}"

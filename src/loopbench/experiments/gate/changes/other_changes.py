@@ -8,14 +8,13 @@ from pathlib import Path
 
 from loopbench.metrics.gate import MORE
 from loopbench.metrics.summary import PRIMARY
-from loopbench.metrics.trajectory.trajectory import course, signatures
-from loopbench.runs.store.traces import Traces
 from loopbench.text.counts import first_of
 
 from ..data.baseline import measured
 from ..data.names import short_arm
 from ..data.outcome import GateArm, OtherAnswers
 from ..data.sides import Sides, TrialPair, show_command
+from .traced_trials import TracedTrials
 
 AMOUNTS: Mapping[str, str] = {"steps": "steps", "lm_calls": "LM calls", "tokens": "tokens"}
 """Metrics that a trial may differ in while its score and stop stay, and what they are called."""
@@ -25,32 +24,31 @@ BILLS = ("tokens", "cost_usd")
 """What is told where it changed much, and no margin judges it."""
 
 
-def differences(folder: Path, pairs: Sequence[TrialPair]) -> tuple[str, ...]:
-    """Return what some of these trials differ in; `folder` is the run's directory, whose traces tell of calls and answers."""
+def differences(traced: TracedTrials, pairs: Sequence[TrialPair]) -> tuple[str, ...]:
+    """Return what some of these trials differ in, calls and answers as their traces tell them."""
     if not pairs:
         return ()
-    found = [word for metric, word in AMOUNTS.items() if not all(pair.same_value(metric) for pair in pairs)]
-    traces = Traces(folder)
-    courses = [_courses(traces, pair) for pair in pairs]
+    differ_in = [word for metric, word in AMOUNTS.items() if not all(pair.same_value(metric) for pair in pairs)]
+    courses = [_courses(traced, pair) for pair in pairs]
     if any(was[:-1] != now[:-1] for was, now in courses):
-        found.append(COURSE)
+        differ_in.append(COURSE)
     if any(was[-1:] != now[-1:] for was, now in courses):
-        found.append(ANSWERS)
+        differ_in.append(ANSWERS)
     if any(now and was[-1:] == now[-1:] and _are_others(*pair.answers) for pair, (was, now) in zip(pairs, courses, strict=True)):
-        found.append(ANSWER_TYPE)  # a course has an answer as text
-    return tuple(found) or (DETAILS,)
+        differ_in.append(ANSWER_TYPE)  # a course has an answer as text
+    return tuple(differ_in) or (DETAILS,)
 
 
-def _courses(traces: Traces, pair: TrialPair) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _courses(traced: TracedTrials, pair: TrialPair) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the signatures of a trial's steps then and now, the end, which has the answer, the last; nothing of both where a trace
     is missing or damaged."""
     if pair.line.course is None:
         return (), ()
     try:
-        now = tuple(step.signature for step in course(traces.read(pair.record)))
+        trial = traced.read(pair.record, pair.line, pair.record.repeat)
     except ValueError:
         return (), ()
-    return signatures(pair.line.course[pair.record.repeat]), now
+    return tuple(trial.other), tuple(step.signature for step in trial.course)
 
 
 def other_answers(folder: Path, pairs: Iterable[TrialPair]) -> OtherAnswers | None:
@@ -95,16 +93,16 @@ def unjudged_in_brief(arms: Sequence[GateArm], most: int) -> Iterator[str]:
 
 
 def _by_bill(arms: Iterable[GateArm]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    by_bill: dict[str, dict[str, float]] = {}
     for arm in arms:
         for metric, ratio in arm.unjudged.items():
-            found.setdefault(metric, {})[short_arm(arm.arm)] = ratio
-    return found
+            by_bill.setdefault(metric, {})[short_arm(arm.arm)] = ratio
+    return by_bill
 
 
 def _ratio(side: Sides, metric: str) -> float | None:
     """Return run / baseline of the sums over tasks; None where one of them is 0 or not known."""
     old, new = side.old_values(metric).means, side.new_values(metric).means
-    known = old.keys() & new.keys()
-    before, after = (math.fsum(means[task] for task in sorted(known)) for means in (old, new))
+    common = sorted(old.keys() & new.keys())
+    before, after = (math.fsum(means[task] for task in common) for means in (old, new))
     return after / before if before > 0 and after > 0 else None

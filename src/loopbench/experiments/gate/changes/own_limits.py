@@ -28,22 +28,22 @@ def tested_lines(arms: Iterable[GateArm]) -> list[GateLine]:
     return [line for arm in arms if not arm.limit_alone for line in arm.lines]
 
 
-def _held(arm: GateArm, said: tuple[tuple[str, str], ...]) -> GateArm:
-    alone = bool(said) and any(line.metric == PRIMARY and line.outcome in PASSES for line in arm.lines)
+def _held(arm: GateArm, limits: tuple[tuple[str, str], ...]) -> GateArm:
+    alone = bool(limits) and any(line.metric == PRIMARY and line.outcome in PASSES for line in arm.lines)
     lines = [replace(line, outcome="undecided") if alone and line.metric == PRIMARY else line for line in arm.lines]
-    return replace(arm, lines=tuple(lines), limits=said, limit_alone=alone)
+    return replace(arm, lines=tuple(lines), limits=limits, limit_alone=alone)
 
 
 def other_limits(before: BaselineArm, now: ArmEntry) -> tuple[tuple[str, str], ...]:
     """Return what is to be said of each limit whose default is another, and how to test it; nothing of one unknown to a side."""
-    known = sorted(before.own_limits.keys() & now.own_limits.keys())
+    limits = sorted(before.own_limits.keys() & now.own_limits.keys())
     return tuple(
         (
             f"its default {name} is {now.own_limits[name]}, was {before.own_limits[name]}, and no trial tests it, since a "
             "comparison sets its own limit",
             f"gate it as {Spec(now.loop, {**now.options, name: now.own_limits[name]})}",
         )
-        for name in known
+        for name in limits
         if before.own_limits[name] != now.own_limits[name]
     )
 

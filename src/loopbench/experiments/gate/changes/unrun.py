@@ -16,9 +16,9 @@ UnrunLines = Mapping[str, Sequence[int]]
 def lines_of_functions(code: CodeType) -> frozenset[int]:
     """Return the lines of all functions of a module that hold code, without those that begin a function."""
     is_function = bool(code.co_flags & inspect.CO_NEWLOCALS and code.co_flags & inspect.CO_OPTIMIZED)
-    own = {line for *_, line in code.co_lines() if line is not None and line != code.co_firstlineno} if is_function else set()
+    lines = {line for *_, line in code.co_lines() if line is not None and line != code.co_firstlineno} if is_function else set()
     inside = (lines_of_functions(each) for each in code.co_consts if isinstance(each, CodeType))
-    return frozenset(own).union(*inside)
+    return frozenset(lines).union(*inside)
 
 
 def unrun_in_words(unrun: UnrunLines) -> Iterator[str]:

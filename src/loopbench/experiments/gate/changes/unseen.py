@@ -44,8 +44,8 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
 def loop_differences(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> Iterator[str]:
     """Yield how these arms' loops and their options differ from the blessed ones, each difference once."""
     entries = {arm.arm: arm for arm in now}
-    found = (_difference(before[side.baseline_arm], entries[side.arm]) for side in sides)
-    yield from dict.fromkeys(said for said in found if said is not None)
+    sentences = (_difference(before[side.baseline_arm], entries[side.arm]) for side in sides)
+    yield from dict.fromkeys(sentence for sentence in sentences if sentence is not None)
 
 
 def changed_files(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Iterable[ArmEntry]) -> tuple[str, ...]:
@@ -85,8 +85,8 @@ def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool
 def _value(arm: BaselineArm | ArmEntry, name: str) -> str:
     if name in arm.options:
         return shortened(value_text(arm.options[name]), MAX_VALUE)
-    known = options_of(find("loop", arm.loop)).get(name) if arm.loop in builtin_names("loop") else None
-    return "its default" if known is None else f"{shortened(value_text(known.default), MAX_VALUE)} by default"
+    option = options_of(find("loop", arm.loop)).get(name) if arm.loop in builtin_names("loop") else None
+    return "its default" if option is None else f"{shortened(value_text(option.default), MAX_VALUE)} by default"
 
 
 def only_the_seed_differs(sides: Iterable[Sides], baseline: Baseline, manifest: Manifest) -> bool:

@@ -221,7 +221,7 @@ def bless(run: Results) -> Baseline:
     manifest, repeats = run.manifest, run.manifest.settings.repeats
     by_arm = by_arm_of(run)
     suite = manifest.suite.to_json()
-    known = [name for name, metric in METRICS.items() if any(_known(metric(r)) for r in run.records if r.status == "scored")]
+    known_metrics = _known_metrics(run.records)
     try:
         return Baseline(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -232,7 +232,7 @@ def bless(run: Results) -> Baseline:
             config=_repeatable(manifest.config),
             seed=manifest.seed,
             repeats=repeats,
-            metrics=tuple(known),
+            metrics=known_metrics,
             slowest_s=slowest_s(run.records),
             lines=digests_of_files({name: file for arm in manifest.arms for name, file in arm.files.items()}),
             shared_digest="" if manifest.task_digests is None else manifest.task_digests.shared,
@@ -249,7 +249,7 @@ def bless(run: Results) -> Baseline:
                     **({"met": arm.met} if arm.met else {}),
                     own_limits=arm.own_limits,
                     digest=records_digest(by_arm[arm.arm]),
-                    tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known),
+                    tasks=_task_lines(run.folder, by_arm[arm.arm], repeats, known_metrics),
                 )
                 for arm in manifest.arms
             },
@@ -258,15 +258,23 @@ def bless(run: Results) -> Baseline:
         raise RunError(f"{run.folder}: manifest and records do not fit together: {' '.join(str(error).split())}") from None
 
 
+def _known_metrics(records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the metrics that some scored trial has."""
+    scored = [record for record in records if record.status == "scored"]
+    return tuple(name for name, metric in METRICS.items() if any(_known(metric(record)) for record in scored))
+
+
 _ELSEWHERE = ("name", "runs", "mlflow", "tracking_uri", "experiment", "concurrency", "workers", "engine", "address", "traces")
 """Settings for what a run is called, where it is stored and how fast it goes, which mean nothing to whoever runs it again."""
 
 
 def _repeatable(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings needed to run it again, without unset ones."""
-    own = {name: value for name, value in config.items() if name not in _ELSEWHERE}
-    parts = {name: {k: v for k, v in value.items() if v is not None} for name, value in own.items() if isinstance(value, Mapping)}
-    return {name: value for name, value in (own | parts).items() if value is not None and value != {}}
+    repeatable = {name: value for name, value in config.items() if name not in _ELSEWHERE}
+    parts = {
+        name: {k: v for k, v in value.items() if v is not None} for name, value in repeatable.items() if isinstance(value, Mapping)
+    }
+    return {name: value for name, value in (repeatable | parts).items() if value is not None and value != {}}
 
 
 def outcome_of(record: Record) -> str | None:
@@ -316,11 +324,15 @@ def _task_line(traces: Traces, records: Sequence[Record | None], metrics: Sequen
     courses = [None if record is None else _signatures(traces, record) for record in records]
     values = {name: tuple(None if record is None else measured(record, name) for record in records) for name in metrics}
     return TaskLine(
-        **{name: found for name, found in values.items() if any(value is not None for value in found) or name == PRIMARY},
+        **{
+            name: of_repeats
+            for name, of_repeats in values.items()
+            if any(value is not None for value in of_repeats) or name == PRIMARY
+        },
         stop=tuple(None if record is None or record.status != "scored" else record.stop for record in records),
         answer=tuple(None if record is None else answer_in_brief(record) for record in records),
         outcome=tuple(NO_TRIAL if record is None else outcome_of(record) for record in records),
-        course=tuple(found or "" for found in courses) if any(found is not None for found in courses) else None,
+        course=tuple(of_repeats or "" for of_repeats in courses) if any(of_repeats is not None for of_repeats in courses) else None,
     )
 
 

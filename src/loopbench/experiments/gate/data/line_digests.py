@@ -62,13 +62,13 @@ def digests_of_files(files: Mapping[str, str]) -> dict[str, str]:
     A run may come from anywhere, and so may these names: one that leads out of those folders is left out, and so is what is not a
     regular file, or larger than MAX_SOURCE.
     """
-    found = {}
-    for name, wanted in files.items():
+    digests = {}
+    for name, text_digest in files.items():
         texts = _texts(name)
-        text = next((text for text in texts if short_digest(text) == wanted), None)
+        text = next((text for text in texts if short_digest(text) == text_digest), None)
         if text is not None:
-            found[name] = line_digests(text)
-    return found
+            digests[name] = line_digests(text)
+    return digests
 
 
 def _texts(name: str) -> Iterable[str]:

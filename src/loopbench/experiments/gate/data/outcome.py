@@ -365,8 +365,8 @@ class GateResult:
         """Return the same, held to the baseline's answers where that is asked for: other ones of the same score make it fail."""
         if self.other_answers is None or on_other_answers == "pass":
             return self
-        said = self.other_answers.sentence  # the first lines have it then
-        return replace(self, fails_for_answers=True, notes=tuple(note for note in self.notes if note != said))
+        sentence = self.other_answers.sentence  # the first lines have it then
+        return replace(self, fails_for_answers=True, notes=tuple(note for note in self.notes if note != sentence))
 
     def undecided_as(self, asked: OnUndecided) -> OnUndecided:
         """Return how it counts where it is undecided: as a failure where a default limit is another, unless it was asked to pass.
@@ -393,6 +393,11 @@ class GateResult:
         """The arms that the outcome rests on: those with a line of it, and those that hang; all where none is known."""
         behind = {line.arm for line in self.lines if line.outcome == self.outcome} | {arm.arm for arm in self.arms if arm.hangs}
         return frozenset(behind or {*(change.arm for change in self.tasks), *(change.arm for change in self.stops)})
+
+    def only_gained(self, arm: str) -> bool:
+        """Whether tasks of an arm got better and none got worse, where each trial has its counterpart."""
+        became = {change.became for change in self.tasks if change.arm == arm}
+        return self.paired and "better" in became and "worse" not in became
 
     @property
     def causes(self) -> dict[str, int]:

@@ -60,9 +60,9 @@ def _own_failures(run: Results, arm: str) -> str:
     if origin is None:
         return ""
     errored = [record for record in run.records if record.arm == arm and record.status == "errored"]
-    made = made_failures(errored, imported_so=origin.errors_as_failures)
+    cure = made_failures(errored, imported_so=origin.errors_as_failures)
     elsewhere = "where they are not, run those trials again, or import without them, which excludes them"
-    return f"; where they are the agent's own failures, {made}; {elsewhere}"
+    return f"; where they are the agent's own failures, {cure}; {elsewhere}"
 
 
 def by_arm_of(run: Results) -> dict[str, list[Record]]:

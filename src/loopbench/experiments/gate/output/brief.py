@@ -9,36 +9,57 @@ from dataclasses import replace
 from itertools import groupby
 
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
+from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import first_of
 
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, GateArm, GateResult, TaskChange
-from .line_words import effect_in_words, margin_in_words, outcome_in_words, value_in_words
+from ..data.outcome import PASSES, GateArm, GateResult, StopChange, TaskChange
+from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
 from .next_steps import next_steps
 from .sentences import further_lines, headline
-from .stop_words import MAX_TRIALS, stops_alone
+from .stop_words import MAX_TRIALS, broken_by, stops_alone
 from .text import brackets, change_counts, other_stops, task_lines_of
 
 MAX_ARMS = 12
 HEADING = ("arm", "metric", "was → is", "change", "outcome")
 
 ALL = "-v, or --json for all"
-COMMANDS = ("loopbench ", "pytest ")
+COMMANDS = ("loopbench ", "pytest ", "python -m pytest ")
 """How a line begins that is a command, which is copied whole."""
 NEEDS_A_LOOK = ("regression", "worse here", "undecided")
 
 
-def deciding(arm: GateArm) -> GateLine:
-    """Return the line with an arm's gravest outcome; accuracy comes first among equals."""
-    return min(arm.lines, key=lambda line: GRAVEST_FIRST.index(line.outcome))
+def deciding(result: GateResult, arm: GateArm) -> GateLine:
+    """Return the line that an arm is shown by: what needs a look, the gravest first, else what improved; accuracy first among
+    equals."""
+    return min(arm.lines, key=lambda line: (*_rank(result, line), line.metric != PRIMARY))
+
+
+def _rank(result: GateResult, line: GateLine) -> tuple[int, bool]:
+    """Return what orders lines: those that need a look by their gravity, then those that improved, then the others."""
+    gravity = NEEDS_A_LOOK.index(line.outcome) if line.outcome in NEEDS_A_LOOK else len(NEEDS_A_LOOK)
+    improved = is_gain(line) or (line.metric == PRIMARY and line.outcome in PASSES and result.only_gained(line.arm))
+    return gravity, not improved
 
 
 def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
-    """Return a heading and a row per arm, the gravest outcomes first; `short`: shares with two digits."""
-    ordered = sorted((deciding(arm) for arm in result.arms if arm.lines), key=lambda line: GRAVEST_FIRST.index(line.outcome))
-    return [HEADING, *(_row(result, line, short=short) for line in ordered[:MAX_ARMS])]
+    """Return a heading and a row per arm: what needs a look first, then what improved; `short`: shares with two digits.
+
+    Where another metric decides, and accuracy changed, a row of accuracy follows: it is what people ask about first.
+    """
+    lines = (deciding(result, arm) for arm in result.arms if arm.lines)
+    ordered = sorted(lines, key=lambda line: (*_rank(result, line), GRAVEST_FIRST.index(line.outcome)))
+    shown = [each for line in ordered[:MAX_ARMS] for each in (line, *_accuracy_beside(result, line))]
+    return [HEADING, *(_row(result, line, short=short) for line in shown)]
+
+
+def _accuracy_beside(result: GateResult, deciding_line: GateLine) -> Iterator[GateLine]:
+    """Yield the arm's line of accuracy, where another one decides and accuracy is another than it was."""
+    for line in result.lines:
+        if line.arm == deciding_line.arm and line.metric == PRIMARY != deciding_line.metric and line.run != line.baseline:
+            yield line
 
 
 def _row(result: GateResult, line: GateLine, *, short: bool) -> tuple[str, ...]:
@@ -78,8 +99,8 @@ def changed(result: GateResult, more: str = "-v has all") -> list[str]:
     tasks, same = change_counts(result)
     if tasks and more:
         tasks = f"{tasks.removesuffix('.')}: {more}"
-    said = [tasks, same if result.outcome in PASSES else ""]
-    return [literal(line) for line in said if line]
+    counts = [tasks, same if result.outcome in PASSES else ""]
+    return [literal(line) for line in counts if line]
 
 
 def examples(result: GateResult, more: str = ALL) -> list[str]:
@@ -88,16 +109,26 @@ def examples(result: GateResult, more: str = ALL) -> list[str]:
     `more`: where all of them are, which `changed` says of all but a loss that the first line counts.
     """
     stops = [change for change in result.stops if change.arm in result.arms_behind] or result.stops
-    broke = [change for change in stops if change.broke]
+    broke = _most_frequent_first([change for change in stops if change.broke])
     lost = _lost(result)
     if lost and not broke and result.outcome not in PASSES:
         shown = task_lines_of([_shown(lost)])
     else:
         shown = other_stops(broke or stops, 1, MAX_TRIALS)
-    changed_here = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
-    others = len(changed_here) - 1
-    left = [f"and {counted(others, f'other changed {result.unit}')}{f': {more}' if more else ''}"] if others > 0 else []
-    return [*shown, *(left if result.outcome == "worse here" else [])]
+    if result.outcome != "worse here":
+        return shown
+    changed_tasks = {(c.arm, c.task) for c in result.tasks} | {(c.arm, c.task) for c in result.stops}
+    others = len(changed_tasks) - 1
+    return [
+        *shown,
+        *([f"and {counted(others, f'other changed {result.unit}')}{f': {more}' if more else ''}"] if others > 0 else []),
+    ]
+
+
+def _most_frequent_first(broke: Sequence[StopChange]) -> list[StopChange]:
+    """Return trials that crash or hang, those first whose exception or place most of them have: the first line names that one."""
+    often = Counter((change.arm, broken_by(change)) for change in broke)
+    return sorted(broke, key=lambda change: (not change.crashed, -often[change.arm, broken_by(change)]))
 
 
 def _lost(result: GateResult) -> list[TaskChange]:
@@ -110,19 +141,19 @@ def _shown(lost: Sequence[TaskChange]) -> TaskChange:
     """Return the first task that was lost to the most frequent cause; where its cause stands, no other step is told."""
     causes = Counter(change.cause for change in lost if change.cause is not None)
     cause = max(causes, key=lambda each: causes[each], default=None)
-    found = next(change for change in lost if change.cause == cause)
-    return found if found.cause is None else replace(found, parts_at=None)
+    example = next(change for change in lost if change.cause == cause)
+    return example if example.cause is None else replace(example, parts_at=None)
 
 
 def text(result: GateResult) -> str:
     """Return the same as plain text, for a failed test."""
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
-    held = [margins(result)] if result.lines else []
+    bounds = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
-    said = list(map(_indented, sentences(result)))
+    caveats = list(map(_indented, sentences(result)))
     shown = [*examples(result, ""), *_left_open(result)]
-    first = [headline(result, 1), *map(_indented, further_lines(result, 1))]
-    return "\n".join([*first, *columns, *changed(result, ""), *shown, *whole, *held, *said])
+    first_lines = [headline(result, 1), *map(_indented, further_lines(result, 1))]
+    return "\n".join([*first_lines, *columns, *changed(result, ""), *shown, *whole, *bounds, *caveats])
 
 
 def _indented(line: str) -> str:
@@ -147,14 +178,11 @@ def _hidden_arms(result: GateResult) -> Iterator[str]:
 
 def _likewise(result: GateResult) -> Iterator[str]:
     """Yield the other lines whose outcome is the one of their arm, where it needs attention."""
-    found = [
-        line
-        for arm in result.arms
-        for line in arm.lines
-        if line is not deciding(arm) and line.outcome == deciding(arm).outcome and line.outcome in NEEDS_A_LOOK
-    ]
-    for outcome in GRAVEST_FIRST:
-        lines = [line for line in found if line.outcome == outcome]
+    decisive = [deciding(result, arm) for arm in result.arms if arm.lines]
+    outcomes = {line.arm: line.outcome for line in decisive}
+    others = [line for line in result.lines if line not in decisive and line.outcome == outcomes[line.arm]]
+    for outcome in NEEDS_A_LOOK:
+        lines = [line for line in others if line.outcome == outcome]
         arms = [
             f"{short_arm(arm)} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)
         ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from loopbench.protocol.own_code import place_in, raised_in
+from loopbench.protocol.own_code import place_in
 from loopbench.text.plain_text import plain
 from loopbench.text.table import markdown_item
 
@@ -72,37 +72,32 @@ def github_annotations(
     result = _from_the_repository(result)
     first = _command(kind, f"loopbench gate: {result.word}", "\n".join([*explanation(result), *for_a_server(result)]))
     sizes = {arm.arm: arm.trials for arm in result.arms}
-    groups = sorted(break_groups(result), key=lambda found: found[0].arm not in result.arms_behind)  # stable: the largest first
+    groups = sorted(break_groups(result), key=lambda group: group[0].arm not in result.arms_behind)  # stable: the largest first
     decides = kind == "error" and bool(groups) and groups[0][0].arm in result.arms_behind
     broke = [
         _command(
             "error" if decides and number == 0 else "warning",
-            break_title(found, sizes.get(found[0].arm)),
-            stop_text(found),
-            place_in(found[0].reason),
+            break_title(group, sizes.get(group[0].arm)),
+            stop_text(group),
+            place_in(group[0].reason),
         )
-        for number, found in enumerate(groups)
+        for number, group in enumerate(groups)
     ]
-    altered = [_command("warning", altered_title(found), altered_text(found)) for found in result.altered]
+    altered = [_command("warning", altered_title(group), altered_text(group)) for group in result.altered]
     return [first, *[*broke, *altered, *(_beside_breaks(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
 
 
 def _beside_breaks(result: GateResult) -> Iterable[str]:
     """Return the commands of the causes of lost tasks, and of other stops; what crashed or hangs is told by itself."""
     return [
-        *(_command("warning", cause_title(found), cause_text(found)) for found in lost_otherwise(result)),
-        *(_command("warning", title(found), stop_text(found)) for found in other_ends(result)),
+        *(_command("warning", cause_title(group), cause_text(group)) for group in lost_otherwise(result)),
+        *(_command("warning", title(group), stop_text(group)) for group in other_ends(result)),
     ]
 
 
-def error_annotation(error: BaseException, message: str) -> str:
-    """Return the workflow command for an error that keeps the gate from judging; where it came up in a file of the user's, such as
-    a syntax error in a loop, that file and line are marked."""
-    return unjudged_annotation(message, raised_in(error))
-
-
 def unjudged_annotation(message: str, place: tuple[str | Path, int] | None) -> str:
-    """Return the workflow command for what keeps the gate from judging, at a place in a file."""
+    """Return the workflow command for what keeps the gate from judging, at its place in a file of the user's, such as the line of a
+    syntax error."""
     return _command("error", "loopbench gate: not judged", message, place)
 
 
@@ -112,7 +107,7 @@ def _from_the_repository(result: GateResult) -> GateResult:
         result,
         tasks=tuple(replace(change, command=_beside_repository(change.command)) for change in result.tasks),
         stops=tuple(replace(change, command=_beside_repository(change.command)) for change in result.stops),
-        altered=tuple(replace(found, command=_beside_repository(found.command)) for found in result.altered),
+        altered=tuple(replace(altered, command=_beside_repository(altered.command)) for altered in result.altered),
         other_answers=None
         if result.other_answers is None
         else replace(result.other_answers, command=_beside_repository(result.other_answers.command)),

@@ -13,14 +13,17 @@ from loopbench.text import junit
 from ..changes.altered import altered_text, altered_title
 from ..data.literal import literal
 from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
+from .line_words import value_in_words
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
 from .next_steps import next_steps
 from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
 from .stop_words import break_title, breaks, shown_stops, title
-from .text import for_a_server, other_stops, task_text
+from .text import for_a_server, other_stops, outlooks, task_text
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
 _WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}
+DOUBLED = "calls_doubled"
+"""The metric that counts the calls which the loop makes once more than the model asked for."""
 MAX_STOPS = 9
 """Kinds of other stops in a failure; the suite's output has all."""
 
@@ -28,7 +31,8 @@ MAX_STOPS = 9
 def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_worse_here: OnWorseHere = "fail") -> str:
     """Return JUnit XML.
 
-    The failure lists the causes of lost tasks, and the suite's output the changed tasks. An undecided metric is skipped, or a
+    Each failed or skipped metric has its own numbers, that of accuracy the causes of lost tasks, too, and the suite's output the
+    changed tasks. An undecided metric is skipped, or a
     failure on request, and one that is worse here a failure, or none on request; an invalid one is an error.
     """
     kinds = {
@@ -43,10 +47,10 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
     if result.fails_for_answers and result.other_answers is not None:
         suite = junit.add_suite(root, "loopbench gate", 1, {"failure": 1})
         case = junit.add_case(suite, "loopbench gate", "the answers are the blessed ones")
-        said = literal(result.other_answers.sentence)
+        sentence = literal(result.other_answers.sentence)
         steps = [step.brief for step in next_steps(result)[:1]]
-        shown = "\n".join([said, *(literal(line) for line in (result.other_answers.command, *steps) if line)])
-        junit.add_result(case, "failure", said, shown)
+        shown = "\n".join([sentence, *(literal(line) for line in (result.other_answers.command, *steps) if line)])
+        junit.add_result(case, "failure", sentence, shown)
     for arm in result.arms:
         _add_arm(root, result, arm, kinds)
     return junit.document(root)
@@ -64,19 +68,19 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     """Add an arm's suite. `kind_of`: outcome of a line → the kind of its result; a test of another outcome passes."""
     kinds = [*(["failure"] if arm.hangs else []), *(kind_of.get(line.outcome) for line in arm.lines)]
     suite = junit.add_suite(root, arm.arm, len(kinds), Counter(kind for kind in kinds if kind is not None))
-    own = replace(
+    of_arm = replace(
         result,
         tasks=tuple(change for change in result.tasks if change.arm == arm.arm),
         stops=tuple(change for change in result.stops if change.arm == arm.arm),
-        altered=tuple(found for found in result.altered if found.arm == arm.arm),
+        altered=tuple(group for group in result.altered if group.arm == arm.arm),
         unit="task",
     )
     causes = "\n".join(
         [
-            *(f"{literal(break_title(found, arm.trials))}\n{stop_text(found)}" for found in break_groups(own)[:MAX_STOPS]),
-            *(f"{literal(altered_title(found))}\n{altered_text(found)}" for found in own.altered),
-            *(f"{literal(cause_title(found))}\n{cause_text(found)}" for found in lost_otherwise(own)),
-            *(f"{literal(title(found))}\n{stop_text(found)}" for found in other_ends(own)[:MAX_STOPS]),
+            *(f"{literal(break_title(group, arm.trials))}\n{stop_text(group)}" for group in break_groups(of_arm)[:MAX_STOPS]),
+            *(f"{literal(altered_title(group))}\n{altered_text(group)}" for group in of_arm.altered),
+            *(f"{literal(cause_title(group))}\n{cause_text(group)}" for group in lost_otherwise(of_arm)),
+            *(f"{literal(title(group))}\n{stop_text(group)}" for group in other_ends(of_arm)[:MAX_STOPS]),
         ]
     )
     if arm.hangs:
@@ -84,21 +88,34 @@ def _add_arm(root: junit.Element, result: GateResult, arm: GateArm, kind_of: Map
     for line in arm.lines:
         case, kind = junit.add_case(suite, arm.arm, line.metric), kind_of.get(line.outcome)
         if kind is not None:
-            junit.add_result(case, kind, f"{own.word_of(line)}: {_message(own, arm, line)}", causes)
-    tasks = "\n".join(map(task_text, own.tasks))
+            junit.add_result(case, kind, f"{of_arm.word_of(line)}: {_message(of_arm, arm, line)}", _evidence(of_arm, line, causes))
+    tasks = "\n".join(map(task_text, of_arm.tasks))
     junit.add_output(
-        suite, "\n".join([headline(result), *further_lines(result), *for_a_server(own), *other_stops(shown_stops(own)), tasks])
+        suite,
+        "\n".join([headline(result), *further_lines(result), *for_a_server(of_arm), *other_stops(shown_stops(of_arm)), tasks]),
     )
 
 
-def _message(own: GateResult, arm: GateArm, line: GateLine) -> str:
-    """Return why a line has its outcome; `own`: the result of its arm alone.
+def _evidence(of_arm: GateResult, line: GateLine, causes: str) -> str:
+    """Return what the outcome of one line rests on: its own numbers, what more tasks may decide, and the trials that show it.
+
+    `of_arm`: the result of its arm alone. `causes`: what accuracy was lost to.
+    """
+    course = " → ".join(value_in_words(line, value) for value in (line.baseline, line.run))
+    shown = [causes] if line.metric == PRIMARY else []
+    if line.metric == DOUBLED:
+        shown = [altered_text(altered) for altered in of_arm.altered if altered.cause == "added call"]
+    return "\n".join(filter(None, [f"{line.metric} {course}: {held_to_its_margin(line)}", *outlooks([line]), *shown]))
+
+
+def _message(of_arm: GateResult, arm: GateArm, line: GateLine) -> str:
+    """Return why a line has its outcome; `of_arm`: the result of its arm alone.
 
     The numbers of one that is undecided since no trial tests a new default limit say nothing of that.
     """
     if line.metric == PRIMARY and arm.limit_alone:
         return literal("; ".join(said for limit in arm.limits for said in limit))
-    broke = breaks(own.stops, arm.trials) if line.metric == PRIMARY and not arm.hangs else ()
-    lost_here = [losses(own, [line])] if line.outcome == "worse here" else []
-    lost = tasks_in_words(replace(own, arms=(arm,)))[:1] if line.metric == PRIMARY and line.outcome == "regression" else ()
+    broke = breaks(of_arm.stops, arm.trials) if line.metric == PRIMARY and not arm.hangs else ()
+    lost_here = [losses(of_arm, [line])] if line.outcome == "worse here" else []
+    lost = tasks_in_words(replace(of_arm, arms=(arm,)))[:1] if line.metric == PRIMARY and line.outcome == "regression" else ()
     return "; ".join([*(literal(said[0]) for said in broke), *lost_here, *lost, held_to_its_margin(line)])

@@ -6,10 +6,12 @@ import math
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
-from loopbench.text.numbers import hundredths
+from loopbench.text.numbers import beside_zero, hundredths
 
 from ..data.outcome import GateResult
 
+DIGITS = 3
+"""Of a change of a share."""
 SLIGHT = 0.01
 """A change of an amount by a smaller share is shown, at times, and of no interest to anybody."""
 
@@ -23,6 +25,11 @@ def outcome_in_words(result: GateResult, line: GateLine, worse: str = "worse") -
 def is_shown(line: GateLine) -> bool:
     """Whether the line is shown to be better or worse, by more than 1 % of what is no share: less is nothing to tell."""
     return (line.better or line.worse) and not (line.is_ratio and abs(line.effect.value - 1) < SLIGHT)
+
+
+def is_gain(line: GateLine) -> bool:
+    """Whether the line is a gain: trials score higher here and none lower, or it passes and is shown to be better."""
+    return line.outcome == "better here" or (line.outcome == "pass" and line.better and is_shown(line))
 
 
 def value_in_words(line: GateLine, value: float, *, short: bool = False) -> str:
@@ -39,10 +46,18 @@ def effect_in_words(line: GateLine, *, short: bool = False) -> str:
     effect = line.effect
     if line.outcome == "identical":  # nothing differs, so there is nothing to estimate
         return f"{'×' if line.is_ratio else ''}{number_in_words(line, effect.value, sign=not line.is_ratio, short=short)}"
-    value, low, high = (
-        number_in_words(line, bound, sign=not line.is_ratio, short=short) for bound in (effect.value, effect.low, effect.high)
-    )
+    value, low, high = (_in_effect(line, number, short=short) for number in (effect.value, effect.low, effect.high))
     return f"{'×' if line.is_ratio else ''}{value} [{low}, {high}]"
+
+
+def _in_effect(line: GateLine, number: float, *, short: bool) -> str:
+    """Return the change or one of its bounds: where all of them lie on one side of 0, one that would round to 0 is told from it."""
+    written = number_in_words(line, number, sign=not line.is_ratio, short=short)
+    is_one_sided = line.effect.low > 0 or line.effect.high < 0
+    if line.is_ratio or not is_one_sided or any(digit in written for digit in "123456789–"):
+        return written
+    told = beside_zero(number, DIGITS + 1)
+    return f"+{told}" if number > 0 and told[0].isdigit() else told
 
 
 def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = False) -> str:
@@ -51,7 +66,7 @@ def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = F
         return "–"
     if short and not line.is_ratio:
         return hundredths(value, sign=sign)
-    return f"{value:{'+' if sign else ''}z.{2 if line.is_ratio else 3}f}"
+    return f"{value:{'+' if sign else ''}z.{2 if line.is_ratio else DIGITS}f}"
 
 
 def margin_in_words(line: GateLine) -> str:

@@ -28,20 +28,20 @@ def other_ends(result: GateResult) -> list[list[StopChange]]:
 def break_groups(result: GateResult) -> list[list[StopChange]]:
     """Return the trials that crash or hang now and did not, those of one arm and exception or place together, the largest group
     first."""
-    found: dict[tuple[str, ...], list[StopChange]] = {}
+    by_kind: dict[tuple[str, ...], list[StopChange]] = {}
     for change in result.stops:
         if change.broke:
-            found.setdefault((change.arm, *broken_by(change)), []).append(change)
-    return sorted(found.values(), key=len, reverse=True)
+            by_kind.setdefault((change.arm, *broken_by(change)), []).append(change)
+    return sorted(by_kind.values(), key=len, reverse=True)
 
 
 def lost(changes: Iterable[TaskChange]) -> list[list[TaskChange]]:
     """Return the tasks that got worse, those of one arm and cause together, the largest group first."""
-    found: dict[tuple[str, str | None], list[TaskChange]] = {}
+    by_cause: dict[tuple[str, str | None], list[TaskChange]] = {}
     for change in changes:
         if change.became == "worse":
-            found.setdefault((change.arm, change.cause), []).append(change)
-    return sorted(found.values(), key=len, reverse=True)
+            by_cause.setdefault((change.arm, change.cause), []).append(change)
+    return sorted(by_cause.values(), key=len, reverse=True)
 
 
 def cause_title(group: Sequence[TaskChange]) -> str:

@@ -69,20 +69,20 @@ def next_steps(result: GateResult) -> list[NextStep]:
 
 def to_json(result: GateResult) -> dict[str, Any]:
     """Return the object that `gate --json` prints: the result, what it rests on in sentences, and what can be done next."""
-    said = [headline(result), *further_lines(result)]
-    return result.to_json() | {"said": said, "next": [step.to_json() for step in next_steps(result)]}
+    first_lines = [headline(result), *further_lines(result)]
+    return result.to_json() | {"said": first_lines, "next": [step.to_json() for step in next_steps(result)]}
 
 
 def more_steps(result: GateResult) -> list[NextStep]:
     """Return what there is to know besides, for the long form: the size that would show more, and what lets the run through."""
-    found, larger = [], result.advice.larger
+    steps, larger = [], result.advice.larger
     if larger is not None and (result.outcome == "worse here" or result.advice.differs):
-        found.append(_larger_baseline(result.advice, larger))
+        steps.append(_larger_baseline(result.advice, larger))
     if result.outcome in LET_THROUGH and result.advice.asker == "shell" and not result.advice.let_through:
         outcomes = {line.outcome for line in result.lines}
         flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
-        found.append(NextStep(f"{listed(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
-    return found
+        steps.append(NextStep(f"{listed(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
+    return steps
 
 
 def _after_a_loss(result: GateResult) -> NextStep:
@@ -93,8 +93,8 @@ def _after_a_loss(result: GateResult) -> NextStep:
         return NextStep(f"{_mend(result)}; {_unblessable(result)} cannot be blessed.")
     fix = "Find what else changed" if result.advice.other_cause else _mend(result)
     if through := result.advice.let_through:
-        said = f"Let through by {through}. Bless the run if {meant} is meant"
-        return NextStep(f"{said}:", (result.bless,), f"{said}.")
+        accepted = f"Let through by {through}. Bless the run if {meant} is meant"
+        return NextStep(f"{accepted}:", (result.bless,), f"{accepted}.")
     let = ""
     if result.outcome == "worse here" and result.advice.asker == "test":
         let = f", or let it through with {result.advice.option(LET_THROUGH[result.outcome], 'pass')}"
@@ -151,14 +151,14 @@ def _same_draws(result: GateResult) -> NextStep:
     advice = result.advice
     names = listed([DRAWS[name] for name, _, _ in advice.differs])
     values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
-    own = listed([advice.option(name, then) for name, _, then in advice.differs])
-    under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {own}, as in the baseline,"
+    as_blessed = listed([advice.option(name, then) for name, _, then in advice.differs])
+    under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {as_blessed}, as in the baseline,"
     if advice.only_the_seed:
-        said = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
-        return _commanded(f"{said} {under} a change is judged trial by trial", advice.paired)
+        sentence = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
+        return _commanded(f"{sentence} {under} a change is judged trial by trial", advice.paired)
     differ = "differs" if len(advice.differs) == 1 else "differ"
-    said = f"The {names} {differ} from the baseline's ({values}): other faults struck."
-    return _commanded(f"{said} {under} each trial has its counterpart, which shows what the change did", advice.paired)
+    sentence = f"The {names} {differ} from the baseline's ({values}): other faults struck."
+    return _commanded(f"{sentence} {under} each trial has its counterpart, which shows what the change did", advice.paired)
 
 
 def _commanded(say: str, command: tuple[str, ...]) -> NextStep:
@@ -175,17 +175,17 @@ def _larger_baseline(advice: Advice, larger: Larger) -> NextStep:
     """Return how to make a baseline that is likely to decide what is open, or that no feasible one is."""
     if not larger.tasks:
         return NextStep("No feasible number of tasks is likely to decide it.")
-    said = f"{_decides(larger)}."
-    said = f"{said[0].upper()}{said[1:]}"
+    what_decides = f"{_decides(larger)}."
+    what_decides = f"{what_decides[0].upper()}{what_decides[1:]}"
     supply, commands = larger.supply, [larger.compare, advice.bless_latest, advice.again]
     if advice.asker == "test":
         sized = f'Write suite={json.dumps(larger.suite)} in the test, without "tasks".'
         supply, commands = larger.supply or (sized if larger.suite else ""), [advice.bless_latest, advice.again]
     elif not larger.compare or not advice.again:
         over = "Import results of both over as many" if larger.imported else "Run the loop as it was over as many"
-        return NextStep(f"{said} {over}, bless the old ones, and gate again.", (), said)
+        return NextStep(f"{what_decides} {over}, bless the old ones, and gate again.", (), what_decides)
     more = " ".join(filter(None, [larger.repeats, supply, "Bless with the loop as it was, then gate the changed one:"]))
-    return NextStep(f"{said} {more}", tuple(map(shlex.join, commands)), said)
+    return NextStep(f"{what_decides} {more}", tuple(map(shlex.join, commands)), what_decides)
 
 
 def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
@@ -201,14 +201,14 @@ def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
 
 def _after_other_answers(result: GateResult) -> NextStep:
     """Return what to do about answers that fail a run since they are others than the blessed ones."""
-    said = f"{_mend(result)}, or bless the run if the other answers are meant"
-    return NextStep(f"{said}:", (result.bless,), f"{said}: {result.bless}") if result.bless else NextStep(f"{said}.")
+    step = f"{_mend(result)}, or bless the run if the other answers are meant"
+    return NextStep(f"{step}:", (result.bless,), f"{step}: {result.bless}") if result.bless else NextStep(f"{step}.")
 
 
 def _why_bless(result: GateResult) -> str:
     """Return when a run that passes is to be blessed: one whose loop altered calls or answers is no better one for that."""
     if result.altered:
-        did = listed([ALTERED[cause] for cause in dict.fromkeys(found.cause for found in result.altered)])
+        did = listed([ALTERED[cause] for cause in dict.fromkeys(altered.cause for altered in result.altered)])
         return f"only if it is meant that the loop {did}"
     if result.common is not None:
         return "soon: the tasks that changed are not judged"

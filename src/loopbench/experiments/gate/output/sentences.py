@@ -17,8 +17,8 @@ from ..changes.other_changes import unjudged_in_brief
 from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, GateResult
-from .line_words import effect_in_words, is_shown, margin_in_words, number_in_words
+from ..data.outcome import PASSES, UNTESTED_LIMIT, Became, GateResult
+from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words
 from .stop_words import breaks
 
 MAX_NAMED = 4
@@ -27,6 +27,10 @@ MAX_FILES = 2
 """Maximum number of files that the first line names."""
 MAX_FIRST = 140
 """Characters of the first line, where what it has to say can be said in so few."""
+
+
+LOSSES = ("regression", "worse here")
+"""Outcomes of a run that got worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,66 +55,103 @@ def further_lines(result: GateResult, named: int = MAX_NAMED) -> list[str]:
 
 def explanation(result: GateResult, named: int = MAX_NAMED) -> list[str]:
     """Return what the outcome rests on, as the first line has it without its word, and then the lines below it."""
-    first, *rest = [part for part in _parts(result, named) if any(part.texts)] or [Part(("",))]
+    first, *others = [part for part in _parts(result, named) if any(part.texts)] or [Part(("",))]
     room = MAX_FIRST - len(f"{result.word}: ")
     fitting = [text for text in first.texts if len(text) <= room] or [first.texts[-1]]
-    said = next((text for text in fitting if _joined(text, rest, room)), fitting[0])
-    while joined := _joined(said, rest, room):
-        said, rest = joined, rest[1:]
-    return [said, *(line for part in rest for line in (_sentence(result, part.texts[0]), part.command) if line)]
+    first_line = next((text for text in fitting if _joined(text, others, room)), fitting[0])
+    while joined := _joined(first_line, others, room):
+        first_line, others = joined, others[1:]
+    return [first_line, *(line for part in others for line in (_sentence(result, part.texts[0]), part.command) if line)]
 
 
-def _joined(said: str, rest: Sequence[Part], room: int) -> str:
-    """Return the next part behind what is said, in the longest words for which there is room; empty where there is none."""
-    texts = rest[0].texts if rest and not rest[0].command else ()
-    return next((joined for text in texts if len(joined := f"{said}; {text}") <= room), "")
+def _joined(line: str, others: Sequence[Part], room: int) -> str:
+    """Return the line with the next of the other parts behind it, in the longest words for which there is room; empty where there
+    is none."""
+    texts = others[0].texts if others and not others[0].command else ()
+    return next((joined for text in texts if len(joined := f"{line}; {text}") <= room), "")
 
 
 def _sentence(result: GateResult, text: str) -> str:
     """Return the text with a full stop and a capital, unless it begins with the name of an arm."""
-    names = any(text.startswith(short_arm(arm.arm)) for arm in result.arms)
-    return f"{text if names else text[:1].upper() + text[1:]}."
+    begins_with_an_arm = any(text.startswith(short_arm(arm.arm)) for arm in result.arms)
+    return f"{text if begins_with_an_arm else text[:1].upper() + text[1:]}."
 
 
-def _parts(result: GateResult, named: int) -> Iterator[Part]:
-    """Yield what is to be said, by its weight; loops that hang or crash now, and did not, stand first whatever the outcome is."""
-    limits = [Part((said,)) for said in dict.fromkeys(said for arm in result.arms for limit in arm.limits for said in limit)]
-    whole = {arm.arm for arm in result.arms if arm.hangs}
-    untested = result.word == UNTESTED_LIMIT
-    yield from map(Part, _other_seed(result))
-    lost = result.outcome in ("regression", "worse here")
-    forbidden = list(_forbidden_answers(result))
-    yield from [] if lost else forbidden
-    if forbidden and not lost and result.changed_files:
+def _parts(result: GateResult, named: int) -> list[Part]:
+    """Return what is to be said, by its weight; loops that hang or crash now, and did not, stand first whatever the outcome is."""
+    main_reason, *other_reasons = [*_reasons(result, named)] or [Part(())]
+    answers, limits = [*_forbidden_answers(result)], [*_other_limits(result)]
+    broken = [*_hanging_arms(result), *_new_breaks(result)]
+    is_loss, is_untested = result.outcome in LOSSES, result.word == UNTESTED_LIMIT
+    return [
+        *_other_seed(result),
+        *([] if is_loss else [*answers, *_files_behind(answers, result)]),
+        *broken,
+        *(limits if is_untested else []),
+        *([] if broken else [Part(tasks_in_words(result))]),
+        main_reason,
+        *_accuracy_beside(result, named),
+        *(answers if is_loss else []),
+        *([] if is_untested else limits),
+        *(Part((arm.short_of_faults,)) for arm in result.arms),
+        Part((result.lead,)),
+        Part(() if result.common is None else (f"judged {result.common.left_out()}",)),
+        Part((result.ended,)),
+        *(Part((sentence,), command) for sentence, command in altered_in_words(result)),
+        *other_reasons,
+        Part((claims_in_words(result),)),
+        *_unrun_lines(result),
+        *_unjudged_bills(result, named),
+    ]
+
+
+def _hanging_arms(result: GateResult) -> Iterator[Part]:
+    """Yield that whole arms hang."""
+    yield from (Part((arm.hangs,)) for arm in result.arms if arm.hangs)
+
+
+def _new_breaks(result: GateResult) -> Iterator[Part]:
+    """Yield how many trials crash or hang now that did not, of arms that do not hang as a whole."""
+    hanging = {arm.arm for arm in result.arms if arm.hangs}
+    yield from map(Part, breaks([change for change in result.stops if change.arm not in hanging], _trials(result)))
+
+
+def _trials(result: GateResult) -> int:
+    return sum(arm.trials for arm in result.arms)
+
+
+def _other_limits(result: GateResult) -> Iterator[Part]:
+    """Yield what is said of default limits that are others than the blessed ones, each sentence once."""
+    yield from (
+        Part((sentence,)) for sentence in dict.fromkeys(text for arm in result.arms for limit in arm.limits for text in limit)
+    )
+
+
+def _files_behind(answers: Sequence[Part], result: GateResult) -> Iterator[Part]:
+    """Yield the files whose change is likely to have changed the answers that make the run fail."""
+    if answers and result.changed_files:
         yield Part((f"changed since the baseline: {_files(result.changed_files)}",))
-    yield from [Part((arm.hangs,)) for arm in result.arms if arm.hangs]
-    broke = [change for change in result.stops if change.arm not in whole]
-    broken = list(breaks(broke, sum(arm.trials for arm in result.arms)))
-    yield from map(Part, broken)
-    yield from limits if untested else ()
-    yield Part(() if broken or whole else tasks_in_words(result))
-    main, *others = [*_reason(result, named)] or [Part(())]
-    yield main
-    yield from forbidden if lost else []
-    yield from () if untested else limits
-    yield from [Part((arm.short_of_faults,)) for arm in result.arms]
-    yield Part((result.lead,))
-    yield Part(() if result.common is None else (f"judged {result.common.left_out()}",))
-    yield Part((result.ended,))
-    yield from [Part((said,), command) for said, command in altered_in_words(result)]
-    yield from others
-    yield Part((claims_in_words(result),))
-    yield from [Part((said,)) for said in unrun_in_words(result.unrun)] if result.outcome in (*PASSES, "undecided") else []
-    yield from [Part((bill,)) for bill in unjudged_in_brief(result.arms, named)] if result.outcome in PASSES else ()
 
 
-def _other_seed(result: GateResult) -> Iterator[tuple[str, ...]]:
+def _unrun_lines(result: GateResult) -> Iterator[Part]:
+    """Yield which changed lines no trial came to, where nothing is held against the run that would matter more."""
+    if result.outcome in (*PASSES, "undecided"):
+        yield from (Part((sentence,)) for sentence in unrun_in_words(result.unrun))
+
+
+def _unjudged_bills(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield which bills of a run that passes changed much, and that nothing judges them."""
+    if result.outcome in PASSES:
+        yield from (Part((bill,)) for bill in unjudged_in_brief(result.arms, named))
+
+
+def _other_seed(result: GateResult) -> Iterator[Part]:
     """Yield that the seed alone is another, where the run did not pass; of what is held against it, that is the likely cause."""
     if result.advice.only_the_seed and result.outcome in ("regression", "undecided"):
         values = ", ".join(f"{now}, not {then}" for _, now, then in result.advice.differs)
         cause = ", which is the likely cause" if result.outcome == "regression" else ""
-        said = f"only the seed is another ({values}){cause}"
-        yield f"{said}: code, options and model are the blessed ones", said
+        in_short = f"only the seed is another ({values}){cause}"
+        yield Part((f"{in_short}: code, options and model are the blessed ones", in_short))
 
 
 def _forbidden_answers(result: GateResult) -> Iterator[Part]:
@@ -132,36 +173,67 @@ def tasks_in_words(result: GateResult) -> tuple[str, ...]:
     if not worse:
         return (f"{counted(better, result.unit)} better, none worse",) if better and result.outcome in ("pass", "unchanged") else ()
     decides = result.outcome in ("regression", "undecided") and PRIMARY in {line.metric for line in _decisive(result)}
-    if not better and not decides:
+    if not decides and (not better or any(_accuracy_not_held(result))):
         return ()
     lost = counted(worse, f"{result.unit} worse", f"{result.unit}s worse")
     gained = f", {better} better" if better else ""
-    main = dict([*result.causes.items()][:1])
-    return tuple(dict.fromkeys(f"{lost}{_by(causes)}{gained}" for causes in (result.causes, main)))
+    main_cause = dict([*result.causes.items()][:1])
+    return tuple(dict.fromkeys(f"{lost}{_by(causes)}{gained}" for causes in (result.causes, main_cause)))
+
+
+def _accuracy_beside(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield how accuracy changed in arms of a run that another metric is held against: who reads of tokens alone would not know."""
+    lines = [*_accuracy_not_held(result)]
+    for said, is_loss in (("accuracy fell, too", True), ("accuracy rose all the same", False)):
+        if arms := [_with_tasks(result, line) for line in lines if (line.effect.value < 0) == is_loss]:
+            yield Part((f"{said}: {_first(arms, ', ', named)}",))
+
+
+def _accuracy_not_held(result: GateResult) -> Iterator[GateLine]:
+    """Yield the lines of accuracy that pass or are less than what a run is held to, in arms in which accuracy moved to one side
+    only, or is shown to have risen; nothing of a run that passes."""
+    if result.outcome not in ("regression", "undecided") or PRIMARY in {line.metric for line in _decisive(result)}:
+        return
+    for line in result.lines:
+        change = line.effect.value if line.metric == PRIMARY and line.outcome != result.outcome else 0.0
+        if change < 0 or (change > 0 and (is_gain(line) or result.only_gained(line.arm))):
+            yield line
+
+
+def _with_tasks(result: GateResult, line: GateLine) -> str:
+    """Return the change of an arm's accuracy, and how many of its tasks got better and worse where trials have counterparts."""
+    became = Counter(change.became for change in result.tasks if change.arm == line.arm)
+    sides: tuple[Became, Became] = ("worse", "better") if line.effect.value < 0 else ("better", "worse")
+    most, least = (f"{counted(became[sides[0]], 'task')} {sides[0]}", f"{became[sides[1]] or 'none'} {sides[1]}")
+    return f"{short_arm(line.arm)} {effect_in_words(line)}{f' ({most}, {least})' if result.paired else ''}"
 
 
 def _decisive(result: GateResult) -> list[GateLine]:
     """Return the lines that the outcome rests on, accuracy before other metrics; what other arms rest on is said before."""
-    known = [arm for arm in result.arms if not (arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs)]
-    found = [line for arm in known for line in arm.lines if line.outcome == result.outcome]
-    return sorted(found, key=lambda line: line.metric != PRIMARY)
+    told_before = {arm.arm for arm in result.arms if arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs}
+    lines = [line for line in result.lines if line.outcome == result.outcome and line.arm not in told_before]
+    return sorted(lines, key=lambda line: line.metric != PRIMARY)
 
 
-def _reason(result: GateResult, named: int) -> Iterator[Part]:
+def _reasons(result: GateResult, named: int) -> Iterator[Part]:
     """Yield what the outcome itself says, the main thing first."""
     if result.reasons:
-        yield from [Part((reason,)) for reason in result.reasons]
+        yield from (Part((reason,)) for reason in result.reasons)
     elif result.outcome == "identical":
-        unscored = sum(arm.trials - arm.scored for arm in result.arms)
-        without = f", {unscored:,} of them without a score on both sides" if unscored else ""
-        files = f", though {_files(result.changed_files)} changed" if result.changed_files else ""
-        yield Part((f"behaviour unchanged in all {counted(sum(arm.trials for arm in result.arms), 'trial')}{without}{files}",))
-    elif result.outcome in ("pass", "unchanged", "better here"):
+        yield _unchanged_behaviour(result)
+    elif result.outcome in PASSES:
         yield from _passed(result, named)
     elif result.outcome == "worse here":
         yield Part((losses(result, [line for line in result.lines if line.outcome == "worse here"]),))
     else:
-        yield from _held(_decisive(result), named)
+        yield from _held_to_margins(_decisive(result), named)
+
+
+def _unchanged_behaviour(result: GateResult) -> Part:
+    unscored = sum(arm.trials - arm.scored for arm in result.arms)
+    without = f", {unscored:,} of them without a score on both sides" if unscored else ""
+    files = f", though {_files(result.changed_files)} changed" if result.changed_files else ""
+    return Part((f"behaviour unchanged in all {counted(_trials(result), 'trial')}{without}{files}",))
 
 
 def _files(names: Sequence[str]) -> str:
@@ -169,7 +241,7 @@ def _files(names: Sequence[str]) -> str:
     return listed(list(names)) if len(names) <= MAX_FILES else counted(len(names), "file")
 
 
-def _held(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
+def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
     """Yield the first line that decides, why it does within its margin, and the others; where one alone is to be named, the rows
     below have these."""
     if lines:
@@ -195,29 +267,58 @@ def held_to_its_margin(line: GateLine) -> str:
 
 
 def _passed(result: GateResult, named: int) -> Iterator[Part]:
-    """Yield what holds of the lines that pass: what stayed, where the outcome is that, what is better, what the margins bear."""
-    stayed = [line for line in result.lines if line.outcome == "unchanged"]
-    passed = sorted((line for line in result.lines if line.outcome == "pass"), key=lambda line: line.metric != PRIMARY)
-    better = [_with_change(line) for line in passed if is_shown(line) and line.better]
-    gained = list(_gained(result))
-    of_gained = [Part((_first(gained, "; ", named),))] if gained else []
-    of_stayed = [Part(_same(result, stayed, named)), Part(("of other tasks this says nothing",))] if stayed else []
-    of_better = [Part((f"better: {_first(better, ', ', named)}",))] if better else []
-    if result.outcome == "pass":  # what the headline's word says stands first
-        yield from (*of_better, *of_gained, *of_stayed)
-    elif result.outcome == "unchanged":
-        yield from (*of_stayed, *of_gained, *of_better)
-    else:
-        yield from (*of_gained, *of_stayed, *of_better)
-    if held := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
-        yield Part((f"on these tasks within the margin: {_first(held, ', ', named)}",))
-    if any(not (is_shown(line) or line.lost) for line in passed):
-        all_else = "all else is " if better or stayed else ""
+    """Yield what holds of the lines that pass: first what the outcome's word says, then what else is better or stayed, and then
+    what the margins bear."""
+    improved, gained, stayed = [*_improved(result, named)], [*_gained_here(result, named)], [*_stayed(result, named)]
+    in_order = {
+        "pass": (improved, gained, stayed),
+        "unchanged": (stayed, gained, improved),
+        "better here": (gained, stayed, improved),
+    }
+    for parts in in_order[result.outcome]:
+        yield from parts
+    yield from _within_margins(result, named, is_rest=bool(improved or stayed))
+
+
+def _passing_lines(result: GateResult) -> list[GateLine]:
+    """Return the lines that pass by their margins, accuracy before other metrics."""
+    return sorted((line for line in result.lines if line.outcome == "pass"), key=lambda line: line.metric != PRIMARY)
+
+
+def _improved(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield the lines that are shown to be better."""
+    if lines := [_with_change(line) for line in _passing_lines(result) if is_gain(line)]:
+        yield Part((f"better: {_first(lines, ', ', named)}",))
+
+
+def _gained_here(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield how many tasks got better where none got worse, and what that leaves open of other tasks."""
+    if arms := [*_gained_by_arm(result)]:
+        yield Part((_first(arms, "; ", named),))
+
+
+def _stayed(result: GateResult, named: int) -> Iterator[Part]:
+    """Yield which values every trial has as in the baseline, and that this says nothing of other tasks."""
+    if lines := [line for line in result.lines if line.outcome == "unchanged"]:
+        yield Part(_same(result, lines, named))
+        yield Part(("of other tasks this says nothing",))
+
+
+def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterator[Part]:
+    """Yield what the margins bear: changes that show nothing, losses on these tasks, and what is shown to be worse.
+
+    `is_rest`: whether other lines were told before, which are better or stayed.
+    """
+    passing = _passing_lines(result)
+    if here := [_with_change(line) for line in result.lines if line.outcome == "within here"]:
+        yield Part((f"on these tasks within the margin: {_first(here, ', ', named)}",))
+    if any(not (is_shown(line) or line.lost) for line in passing):
+        all_else = "all else is " if is_rest else ""
         margins = "margins" if len(result.lines) > 1 else "margin"
         yield Part((f"{all_else}within the {margins}",))
-    if lost := [line for line in passed if line.lost]:
+    if lost := [line for line in passing if line.lost]:
         yield Part((f"worse here, but within the margin: {losses(result, lost)}",))
-    if worse := [_with_change(line) for line in passed if is_shown(line) and line.worse and not line.lost]:
+    if worse := [_with_change(line) for line in passing if is_shown(line) and line.worse and not line.lost]:
         yield Part((f"worse, but within the margin: {_first(worse, ', ', named)}",))
 
 
@@ -227,12 +328,12 @@ def _same(result: GateResult, stayed: Sequence[GateLine], named: int) -> tuple[s
     scores = [line for line in stayed if line.metric == PRIMARY]
     if not scores:
         return (f"every trial has the baseline's value of {names}",)
-    said = f"every trial has {_stayed(result, stayed)}"
-    whole = f"{said} ({names})" if len(stayed) < len(result.lines) else said
-    return (whole, said) if len(scores) == len(result.arms) else (whole,)
+    in_short = f"every trial has {_what_stayed(result, stayed)}"
+    whole = f"{in_short} ({names})" if len(stayed) < len(result.lines) else in_short
+    return (whole, in_short) if len(scores) == len(result.arms) else (whole,)
 
 
-def _gained(result: GateResult) -> Iterator[str]:
+def _gained_by_arm(result: GateResult) -> Iterator[str]:
     """Yield how many tasks of an arm got better where none got worse, and what that leaves open of other tasks."""
     for line in result.lines:
         if line.outcome == "better here":
@@ -260,7 +361,7 @@ def _with_change(line: GateLine) -> str:
     return f"{short_arm(line.arm)} in {line.metric} {effect_in_words(line)}"
 
 
-def _stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
+def _what_stayed(result: GateResult, stayed: Sequence[GateLine]) -> str:
     arms = {line.arm for line in stayed if line.metric == PRIMARY}
     other = sum(change.arm in arms for change in result.stops)
     if other:

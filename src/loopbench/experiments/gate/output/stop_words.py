@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
@@ -23,24 +24,32 @@ CRASH, HANG = ("crashes", "crash"), ("hangs", "hang")
 def breaks(changes: Iterable[StopChange], trials: int) -> Iterator[tuple[str, ...]]:
     """Yield how many of so many trials crash, and how many hang, that did not in the baseline, with the most frequent reason: with
     the name of one of them, and in short without."""
-    found = list(changes)
-    yield from _breaks([change for change in found if change.crashed], trials, CRASH)
-    yield from _breaks([change for change in found if change.hangs], trials, HANG)
+    new = list(changes)
+    yield from _breaks([change for change in new if change.crashed], trials, CRASH)
+    yield from _breaks([change for change in new if change.hangs], trials, HANG)
 
 
 def _breaks(new: Sequence[StopChange], trials: int, verbs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     if not new:
         return
-    reasons = [change.reason for change in new]
-    first = max(new, key=lambda change: reasons.count(change.reason))
-    why = f" ({shortened(first.reason)})" if first.reason else ""
-    others = len(set(reasons)) - 1 if verbs is CRASH else 0  # a hang's reason has its seconds
-    more = f" and {counted(others, 'other exception')}" if others else ""
+    often = Counter(change.reason for change in new)
+    first = max(new, key=lambda change: often[change.reason])
+    why = _why(often, first.reason) if verbs is CRASH else shortened(first.reason)  # a hang's reason has its seconds
+    because = f" ({why})" if why else ""
     if len(new) == trials:
-        yield (f"every trial {verbs[0]} now{why}{more}",)
+        yield (f"every trial {verbs[0]} now{because}",)
         return
-    said = f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{why}{more}"
-    yield (f"{said}, such as {short_arm(first.arm)}/{first.task}/{first.repeat}", said)
+    in_short = f"{counted(len(new), f'trial {verbs[0]}', f'trials {verbs[1]}')} now{because}"
+    yield (f"{in_short}, such as {short_arm(first.arm)}/{first.task}/{first.repeat}", in_short)
+
+
+def _why(often: Mapping[str, int], main: str) -> str:
+    """Return the exception by which trials crash; of several the main one with the trials of each."""
+    others = len(often) - 1
+    if not others:
+        return shortened(main)
+    rest, name = sum(often.values()) - often[main], shortened(main) or "an exception that no record names"
+    return f"{often[main]:,} by {name}, {rest:,} by {counted(others, 'other exception')}"
 
 
 def stops_alone(result: GateResult) -> Iterator[str]:
@@ -64,8 +73,8 @@ def breaks_alone(result: GateResult) -> Iterator[str]:
 
 def _ends(result: GateResult, arm: GateArm) -> str:
     graver = [change for change in result.stops if change.arm == arm.arm and change.graver]
-    found = counts({course: [change.course for change in graver].count(course) for course in {c.course for c in graver}})
-    return f"{counted(len(graver), 'trial ends', 'trials end')} more gravely than in the baseline ({found})"
+    courses = counts({course: [change.course for change in graver].count(course) for course in {c.course for c in graver}})
+    return f"{counted(len(graver), 'trial ends', 'trials end')} more gravely than in the baseline ({courses})"
 
 
 def beside_losses(result: GateResult) -> list[StopChange]:
@@ -82,11 +91,11 @@ def shown_stops(result: GateResult) -> list[StopChange]:
 
 def groups(changes: Iterable[StopChange]) -> list[list[StopChange]]:
     """Return the changes of one arm, course and score together, or of one arm and exception, in the order of their first ones."""
-    found: dict[tuple[str, ...], list[StopChange]] = {}
+    by_kind: dict[tuple[str, ...], list[StopChange]] = {}
     for change in changes:
         how = (change.course, str(change.same_score), change.reason)
-        found.setdefault((change.arm, *(broken_by(change) or how)), []).append(change)
-    return list(found.values())
+        by_kind.setdefault((change.arm, *(broken_by(change) or how)), []).append(change)
+    return list(by_kind.values())
 
 
 def title(group: Sequence[StopChange]) -> str:
@@ -101,8 +110,8 @@ def title(group: Sequence[StopChange]) -> str:
 
 def _ends_of_more(rest: Sequence[StopChange]) -> tuple[str, str]:
     """Return what further trials do, in the singular and in the plural."""
-    for verbs, found in ((CRASH, [change.crashed for change in rest]), (HANG, [change.hangs for change in rest])):
-        if all(found):
+    for verbs, do_so in ((CRASH, [change.crashed for change in rest]), (HANG, [change.hangs for change in rest])):
+        if all(do_so):
             return f"more trial {verbs[0]} now", f"more trials {verbs[1]} now"
     return "more trial has another stop", "more trials have another stop"
 

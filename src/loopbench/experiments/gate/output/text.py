@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import OPEN, GateLine, agreeing_tasks
@@ -36,9 +36,9 @@ STOP_COLUMNS = ("trial", "score", "was", "is", "what it says", "to see it")
 def table(result: GateResult) -> Table:
     """Return a table with a row per arm and metric."""
     rows, place = [_row(result, line) for line in result.lines], COLUMNS.index(TYPICAL)
-    known = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
-    columns = tuple(COLUMNS[at] for at in known)
-    return Table(f"Run against baseline; {brackets(result)}", columns, tuple(tuple(row[at] for at in known) for row in rows))
+    shown = [at for at in range(len(COLUMNS)) if at != place or any(row[place] for row in rows)]
+    columns = tuple(COLUMNS[at] for at in shown)
+    return Table(f"Run against baseline; {brackets(result)}", columns, tuple(tuple(row[at] for at in shown) for row in rows))
 
 
 def brackets(result: GateResult) -> str:
@@ -51,18 +51,20 @@ def brackets(result: GateResult) -> str:
 
 def paragraphs(result: GateResult) -> list[str]:
     """Return the lines below the table: what more tasks may decide, the changes, the caveats, and what to do next."""
-    outlooks = [
-        f"{short_arm(line.arm)} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
-        for line in result.lines
-        if line.outlook is not None
-    ]
     steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
-    return [*_facts(result, sizes=[*outlooks, *remedies(result)]), *map(literal, steps)]
+    return [*_facts(result, sizes=[*outlooks(result.lines), *remedies(result)]), *map(literal, steps)]
+
+
+def outlooks(lines: Iterable[GateLine]) -> Iterator[str]:
+    """Yield what more tasks are likely to decide of each line that is open."""
+    for line in lines:
+        if line.outlook is not None:
+            yield f"{short_arm(line.arm)} in {line.metric}: {outlook_in_words(line.outlook, 'this gate decides')}."
 
 
 def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
     """Return the changes and the caveats; `sizes`: what more tasks may decide, which stands between."""
-    said = (
+    facts = (
         *breaks_alone(result),
         *stops_alone(result),
         *sizes,
@@ -70,7 +72,7 @@ def _facts(result: GateResult, sizes: Sequence[str] = ()) -> list[str]:
         *result.notes,
         *result.details,
     )
-    return [literal(line) for line in said]
+    return [literal(line) for line in facts]
 
 
 def for_a_server(result: GateResult) -> list[str]:
@@ -113,8 +115,8 @@ def other_stops(changes: Sequence[StopChange], most: int = MAX_TASKS, most_trial
     """Return the lines of each kind of other stop: its trials, and a command that shows the first of them."""
     return [
         line
-        for said, command in stop_lines(changes, most, most_trials)
-        for line in (f"- {literal(said)}", *([f"    {literal(command)}"] if command else []))
+        for sentence, command in stop_lines(changes, most, most_trials)
+        for line in (f"- {literal(sentence)}", *([f"    {literal(command)}"] if command else []))
     ]
 
 
@@ -134,8 +136,8 @@ def to_markdown(result: GateResult) -> str:
         tables.append(Table(name, STOP_COLUMNS, tuple(map(_stop_row, shown))))
     sizes = [*remedies(result)] if result.outcome == "undecided" else []
     head, _, body = markdown_page(f"Gate: {result.word}", tables, _facts(result, sizes)).partition("\n\n")
-    said = [headline(result), *further_lines(result)]
-    return "\n\n".join([head, *map(markdown_item, said), *_step_blocks(result), body])
+    first_lines = [headline(result), *further_lines(result)]
+    return "\n\n".join([head, *map(markdown_item, first_lines), *_step_blocks(result), body])
 
 
 def _step_blocks(result: GateResult) -> Iterator[str]:
