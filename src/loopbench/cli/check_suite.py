@@ -18,6 +18,7 @@ from loopbench.checks import suite as suite_checks
 from loopbench.checks.suite import Checked, SuiteFinding
 from loopbench.checks.suite.reference_agents import Passed
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.metrics.statistics import interval_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.built_in import builtin_names
@@ -162,7 +163,7 @@ def _as_dict(name: str, found: Checked) -> dict[str, Any]:
 def _baseline(passed: Passed) -> dict[str, Any]:
     return {
         "agent": passed.baseline.name,
-        "passes": None if passed.share is None else passed.share.as_dict(),
+        "passes": interval_json(passed.share),
         "too_many": passed.is_too_many,
         "not_scored": len(passed.not_scored),
     }

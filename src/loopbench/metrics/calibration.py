@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .bootstrap import bca, expanded
 from .record import Record
 from .record_table import alike
-from .statistics import ALPHA, Floats, Interval, unit_groups
+from .statistics import ALPHA, Floats, Interval, interval_json, unit_groups
 
 BINS = 10
 DRAWS = 999
@@ -73,7 +73,7 @@ class Calibration:
             "reported": self.reported,
             "brier": self.brier.as_dict(),
             "ece": self.ece,
-            "auroc": None if self.auroc is None else self.auroc.as_dict(),
+            "auroc": interval_json(self.auroc),
             "aurc": self.aurc,
             "bins": [asdict(found) for found in self.bins],
             "risk_coverage": [list(point) for point in self.risk_coverage],

@@ -18,7 +18,7 @@ from .paired import SCORES, PairedFlip
 from .pairs import Pair, paired_test, pairs_of_family
 from .planned_pairs import NOTHING, by_arm_of, planned_pairs
 from .record import Record
-from .statistics import ALPHA, Interval, independent_difference
+from .statistics import ALPHA, Interval, independent_difference, interval_json
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
 from .sums import PairedSums
 
@@ -62,8 +62,8 @@ class Gain:
         tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
-            "before": None if self.before is None else self.before.as_dict(),
-            "after": None if self.after is None else self.after.as_dict(),
+            "before": interval_json(self.before),
+            "after": interval_json(self.after),
             **{name: found[name] for name in tested},
             **{name: None if (ratio := getattr(self, name)) is None else ratio.as_dict() for name in _RATIOS},
         }

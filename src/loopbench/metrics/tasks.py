@@ -10,7 +10,7 @@ from .amounts import mean_interval
 from .arm_info import ArmInfo
 from .record import Record
 from .record_table import alike, by_key
-from .statistics import ALPHA, Interval, accuracy_interval
+from .statistics import ALPHA, Interval, accuracy_interval, interval_json
 
 Kind = Literal["unsolved", "solved by one arm", "flaky", "false success"]
 
@@ -68,9 +68,9 @@ class ArmFinding:
             "arm": self.arm,
             "flaky": list(self.flaky),
             "alone": list(self.alone),
-            "false_success": _json(self.false_success),
-            "wasted_steps": _json(self.wasted_steps),
-            "repeated_calls": _json(self.repeated_calls),
+            "false_success": interval_json(self.false_success),
+            "wasted_steps": interval_json(self.wasted_steps),
+            "repeated_calls": interval_json(self.repeated_calls),
         }
 
 
@@ -221,7 +221,3 @@ def _share(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], a
 def _mean(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], alpha: float) -> Interval | None:
     means = {task: sum(each) / len(each) for task, each in values.items() if each}
     return mean_interval(list(means.values()), [clusters[task] for task in means], alpha) if means else None
-
-
-def _json(interval: Interval | None) -> dict[str, float | int | None] | None:
-    return None if interval is None else interval.as_dict()

@@ -26,7 +26,7 @@ from .pairs import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .record import Record
 from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
-from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, unit_values
+from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, interval_json, unit_values
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, labels, task_values
 from .trial_limits import exceeds
 
@@ -133,7 +133,7 @@ class PerSolved:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is infinite."""
-        return {"arm": self.arm, "unit": self.unit, "value": None if self.value is None else self.value.as_dict()}
+        return {"arm": self.arm, "unit": self.unit, "value": interval_json(self.value)}
 
 
 @dataclass(frozen=True, slots=True)

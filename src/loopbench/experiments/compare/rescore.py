@@ -14,7 +14,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import SCORER, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
-from loopbench.metrics.statistics import Interval
+from loopbench.metrics.statistics import Interval, interval_json
 from loopbench.metrics.summary import false_success
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK
@@ -52,8 +52,8 @@ class ArmRescored:
         """Return plain JSON."""
         return {
             "arm": self.arm,
-            "before": None if self.before is None else self.before.as_dict(),
-            "after": None if self.after is None else self.after.as_dict(),
+            "before": interval_json(self.before),
+            "after": interval_json(self.after),
             "changed": self.changed,
         }
 

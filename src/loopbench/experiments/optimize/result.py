@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.experiments.compare.results import Results, before_and_after, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
-from loopbench.metrics.statistics import ALPHA, Interval
+from loopbench.metrics.statistics import ALPHA, Interval, interval_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import BudgetConfig
@@ -99,7 +99,7 @@ class DesignResult:
             "dev": None if self.dev is None else self.dev.to_json(),
             "test": None if self.gain is None else self.gain.to_json(),
             "optimism": None if self.optimism is None else self.optimism.value,
-            "optimism_interval": None if self.optimism is None else self.optimism.as_dict(),
+            "optimism_interval": interval_json(self.optimism),
             "advice": self.advice,
             "cut_off": self.cut_off,
             "programs": [program.to_json() for program in self.tried],

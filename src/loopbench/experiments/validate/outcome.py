@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from loopbench.experiments.fit_profile.gaps import MeasureGap
-from loopbench.metrics.statistics import ALPHA, Interval
+from loopbench.metrics.statistics import ALPHA, Interval, interval_json
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.files import RunError, read_document
 
@@ -132,7 +132,7 @@ class Validity:
             "held_out_units": self.units,
             "loops": [loop.as_dict() for loop in self.loops],
             "differences": [gap.as_dict() for gap in self.gaps],
-            "tau": None if self.tau is None else self.tau.as_dict(),
+            "tau": interval_json(self.tau),
             "pairs": [pair.as_dict() for pair in self.pairs],
             "pairs_in_all": self.pairs_in_all,
             "unknown_errors": dict(self.unknown_errors),

@@ -19,7 +19,7 @@ from ..families import PairDecision, judge_family
 from ..paired import PairedFlip
 from ..pairs import MARGIN
 from ..record import Record
-from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
+from ..statistics import ALPHA, Floats, Interval, Verdict, interval_json, verdict
 from ..summary import GAINS, METRICS, PRIMARY, SHARES, task_values
 from .layout import Cell, Contrast, Factor, Layout
 from .odds import NoOdds, odds_ratios
@@ -94,7 +94,7 @@ class Effect:
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
-            "odds_ratio": None if self.odds_ratio is None else self.odds_ratio.as_dict(),
+            "odds_ratio": interval_json(self.odds_ratio),
             "aliases": list(self.aliases),
             "conditional": [found.to_json() for found in self.conditional],
         }

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.statistics import interval_json
 
 from .answer import ComparisonAnswer, answer
 from .each_profile import agreed
@@ -48,8 +49,8 @@ def _loop(row: AnswerRow, headings: list[str]) -> dict[str, Any]:
     places = {heading: cell.place for heading, cell in zip(headings, row.cells, strict=True) if cell is not None}
     return {
         "loop": row.loop,
-        "costs": {heading: None if cost is None else cost.as_dict() for heading, cost in zip(headings, row.costs, strict=True)},
-        "cost": None if row.cost is None else row.cost.as_dict(),
+        "costs": {heading: interval_json(cost) for heading, cost in zip(headings, row.costs, strict=True)},
+        "cost": interval_json(row.cost),
         "cost_per_solved": None if math.isinf(row.solved_cost) else row.solved_cost,
         "crashed": row.crashed,
         "places": places,
