@@ -179,10 +179,10 @@ def gate(
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
-    `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. What this program handed over as objects is allowed
-    already.
-    Of any run `common_tasks=True` judges, where the suite has changed since, by the tasks that are the same in both.
-    `metrics`: metric → margin.
+    `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. Objects that this program handed over need no
+    `allow`. `common_tasks=True` judges a run, a finished one too, by the tasks that are the same in both where the suite has
+    changed since. `metrics`: metric → margin.
+
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)

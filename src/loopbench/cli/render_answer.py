@@ -72,11 +72,13 @@ class CellForm:
     """What stands above costs, with the place of their unit."""
 
 
-def _thousandths(value: Interval) -> str:
+def in_thousandths(value: Interval) -> str:
+    """Return a share and its interval with three digits each: `0.833 [0.778, 0.881]`."""
     return interval(value, 3)
 
 
-def _hundredths(value: Interval) -> str:
+def in_hundredths(value: Interval) -> str:
+    """Return the same with two digits and without zeros before the point, for a narrow terminal: `.83 [.78, .88]`."""
     return interval_of(value, hundredths)
 
 
@@ -88,16 +90,23 @@ def _mean_cost(value: Interval, unit: Unit) -> str:
     return amount(value.value, unit)
 
 
+WIDEST = CellForm(in_thousandths, _cost)
 FORMS = (
-    CellForm(_thousandths, _cost),
-    CellForm(_hundredths, _cost),
-    CellForm(_hundredths, _mean_cost, "{}"),
-    CellForm(_hundredths, None),
+    WIDEST,
+    CellForm(in_hundredths, _cost),
+    CellForm(in_hundredths, _mean_cost, "{}"),
+    CellForm(in_hundredths, None),
     CellForm(lambda value: hundredths(value.value), None),
 )
 """The widest form comes first; the last one is without intervals."""
 WITH_COSTS = sum(form.cost is not None for form in FORMS)
 """How many of them have costs; before those are left out, heads are folded."""
+
+
+def share_form(answer: ComparisonAnswer, width: int) -> Callable[[Interval], str]:
+    """Return how the matrix of an answer writes its shares at this width, for what stands beside it."""
+    has_room = fitting([matrix_cells(answer, answer.rows, WIDEST, _row_names(answer))], width)[1]
+    return in_thousandths if has_room else in_hundredths
 
 
 def answer_lines(found: Results, width: int, *, is_whole: bool = False) -> Iterator[Text]:
@@ -299,10 +308,15 @@ class RowNames:
     of: Callable[[AnswerRow], tuple[str, ...]]
 
 
+def _row_names(answer: ComparisonAnswer) -> RowNames:
+    """Return the column that names the rows of one run's matrix: its loops."""
+    return RowNames((answer.subject,), lambda row: (row.loop,))
+
+
 def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and all that tie with the best."""
     shown = said.rows if len(said.rows) <= room or width >= WIDE else _first_and_ties(said.rows, room - 1)
-    names = RowNames((said.subject,), lambda row: (row.loop,))
+    names = _row_names(said)
     forms: list[Rows] = [matrix_cells(said, shown, form, names) for form in FORMS]
     if width < WIDE and not any(fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
         low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]

@@ -11,10 +11,11 @@ from loopbench.experiments.compare.verdict.matrix import amount, counted_in, uni
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import hundredths, interval_of
+from loopbench.text.numbers import interval_of
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded
+from .render_answer import share_form
 
 Cell = Callable[[ArmResult], str]
 
@@ -27,7 +28,8 @@ def arm_lines(found: Results, width: int) -> Iterator[Text]:
     arms = found.comparison.arms
     unit = unit_of_cost(arms)
     left_out = any(arm.summary.scored < arm.summary.trials for arm in arms)
-    columns = [_SCORED, *_columns(unit)] if left_out else _columns(unit)
+    columns = _columns(unit, share_form(found.answer, width))
+    columns = [_SCORED, *columns] if left_out else columns
     cells = [column for column in columns if any(column[1](arm) != "–" for arm in arms)]
     yield from folded((_rows(arms, cells[: len(cells) - left]) for left in range(max(1, len(cells) - 1))), width)
 
@@ -35,12 +37,12 @@ def arm_lines(found: Results, width: int) -> Iterator[Text]:
 _SCORED: tuple[str, Cell] = ("scored", lambda arm: f"{arm.summary.scored} of {arm.summary.trials}")
 
 
-def _columns(unit: Unit) -> Sequence[tuple[str, Cell]]:
-    """Return headings and cells, the first to be left out on a narrow terminal the last."""
+def _columns(unit: Unit, share: Callable[[Interval], str]) -> list[tuple[str, Cell]]:
+    """Return headings and cells, the first to be left out on a narrow terminal the last. `share`: how a share is written."""
     return (
         ("LM calls", lambda arm: _mean(arm.summary.means["lm_calls"], lambda value: f"{value:.1f}")),
         (f"{counted_in(unit)} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: amount(value, unit))),
-        ("recovery rate", lambda arm: _mean(arm.summary.recovery, hundredths)),
+        ("recovery rate", lambda arm: "–" if arm.summary.recovery is None else share(arm.summary.recovery)),
         ("steps", lambda arm: _mean(arm.summary.means["steps"], lambda value: f"{value:.1f}")),
     )
 

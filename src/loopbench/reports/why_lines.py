@@ -32,8 +32,8 @@ MIN_PAIRS = 3
 """If there are more pairs, each is shown in short, with one example in all."""
 MAX_EXAMPLES = 3
 """Examples of each cause, unless all are shown."""
-MAX_CAUSES = 3
-"""Causes of which the sums show an example."""
+MAX_CAUSES = 2
+"""Causes of which the sums show an example: those that lost most. The others take one line, so that a screen has room for all."""
 UNKNOWN = "–"
 MAX_TASKS = 6
 """Number of tasks that a line names."""
@@ -70,17 +70,18 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
         total.update(arm.causes)
     told = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
     told = told if in_full else told[:MAX_CAUSES]
+    if told:
+        yield OutputLine("")
     for cause in told:
         yield from _sum_of(cause, lost, found, door)
-    if len(total) > len(told):
-        yield OutputLine(f"\nand {counted(len(total) - len(told), 'more cause')}: {door.more_causes}", "dim")
+    if others := [f"{cause} {many}" for cause, many in total.most_common() if cause not in told]:
+        yield Prose(f"other causes: {', '.join(others)}; examples: {door.more_causes}", "dim")
     if reasons.untraced:
         yield from _untraced(found, reasons)
     if reasons.untraced and not total:
         for group in reasons.findings.groups:
             yield from _kinds(group, show_all=False)
     if not in_full:
-        yield OutputLine("")
         yield Prose(door.choices, "dim")
 
 
@@ -115,7 +116,6 @@ def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door)
     examples = [(arm, each) for arm in sure or doubted for each in arm.examples if each.loss.cause == cause]
     # An example that other arms solved tells most.
     arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))
-    yield OutputLine("")
     yield Prose(_headline(cause, sum(each.causes[cause] for each in sure), kinds), "bold", hanging="  ")
     yield Prose(f"in one, step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
     yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")

@@ -26,7 +26,7 @@ def front_table(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: 
             measured(point.cost, METRICS[unit]),
             measured(solved.get(point.arm), METRICS[unit]),
             "yes" if point.on_front else "no",
-            f"{point.front_share:.2f}",
+            f"{point.front_share:.3f}",
         )
         for front in fronts
         for point in sorted(front.points, key=lambda point: -point.accuracy.value)

@@ -39,6 +39,9 @@ class SearchCost:
         return cls(int(data["trials"]), int(data["calls"]), int(data["tokens"]), data["cost_usd"])
 
 
+NO_COST = SearchCost()
+
+
 def mean_of(scores: Mapping[str, float]) -> float | None:
     """Return the mean of scores by task; None if there are none."""
     return sum(scores.values()) / len(scores) if scores else None

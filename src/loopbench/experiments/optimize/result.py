@@ -17,12 +17,12 @@ from loopbench.runs.folders import TEST
 from loopbench.runs.store.files import MANIFEST, RunError, read_document
 
 from .advice import advice
-from .candidates import SearchCost, SearchEnd
+from .candidates import NO_COST, SearchCost, SearchEnd
 from .cut_off import cut_off
 from .files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
 from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
-from .tried import TriedProgram, rolled_out, tasks_of, tried_programs
+from .tried import TriedProgram, other_rollouts, rolled_out, tasks_of, tried_programs
 
 EVERYTHING_RAN = "all trials are there, what MLflow lacks may be added"
 """What to say of a run that was cut off after its last trial."""
@@ -59,6 +59,8 @@ class DesignResult:
     """Whether to adopt its new prompts, in a sentence; empty without a whole and valid test."""
     tried: tuple[TriedProgram, ...] = ()
     """The programs that its search tried, its own first; empty while it is not done."""
+    other_rollouts: SearchCost = NO_COST
+    """Those of programs that do not count as tried."""
     cut_off: str = ""
     """That the budget ended its search before a program that was ahead had run all dev tasks, in a sentence; else empty."""
 
@@ -285,6 +287,7 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
         warnings=ended.warnings,
         advice=said,
         tried=tried,
+        other_rollouts=other_rollouts(rollouts, tried),
         cut_off=cut_off(ended, tried, rollouts.last, search.budget),
     )
 

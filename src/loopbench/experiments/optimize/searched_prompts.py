@@ -21,13 +21,23 @@ from .tried import TriedProgram, kept_program, solved
 UNKNOWN = "–"
 MAX_SHOWN = 300
 """Characters of a program's new instructions that a table shows; the whole text is in the design's `candidates.json`."""
+OTHER_ROLLOUTS = "(rollouts of programs that do not count as tried: steps within the optimizer, and what the budget cut off)"
 COLUMNS = ("design", "program", "kept", "solved on dev", "solved on train", "rollouts", "LM calls", "what is new in it")
 
 
 def programs_table(result: OptimizationResult) -> Table:
-    """Return a row for each program that a search tried; no rows while none is done."""
-    rows = tuple(_row(design, program) for design in result.designs for program in design.tried)
+    """Return a row for each program that a search tried, and one for its other rollouts; no rows while none is done."""
+    rows = tuple(row for design in result.designs for row in _rows(design))
     return Table("Programs that each search tried; a score of a part of the tasks is not that of all of them", COLUMNS, rows)
+
+
+def _rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
+    for program in design.tried:
+        yield _row(design, program)
+    other = design.other_rollouts
+    if other.trials:
+        empty = (UNKNOWN, "", UNKNOWN, UNKNOWN)
+        yield design.design, *empty, str(other.trials), str(other.calls), OTHER_ROLLOUTS
 
 
 def _row(design: DesignResult, program: TriedProgram) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.runs.store.files import RunError, read_document
 
-from .candidates import Candidate, SearchCost, SearchEnd
+from .candidates import NO_COST, Candidate, SearchCost, SearchEnd
 from .log import read_log
 from .manifest import OptimizationManifest
 
@@ -110,6 +110,14 @@ def tried_programs(path: Path, rollouts: RolledOut, ended: SearchEnd, tasks: Sea
         for each in found
         if each.counts or each.number == ended.chosen
     )
+
+
+def other_rollouts(rollouts: RolledOut, tried: Sequence[TriedProgram]) -> SearchCost:
+    """Return the cost of the rollouts of all programs that do not count as tried, such as one that the budget cut off at its first
+    task; none where the programs are not known."""
+    digests = {program.candidate.digest for program in tried}
+    others = [cost for digest, cost in rollouts.spent.items() if digest not in digests] if tried else []
+    return sum(others, NO_COST)
 
 
 def kept_program(tried: Sequence[TriedProgram]) -> TriedProgram | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.few_units import are_too_few_to_plan
@@ -63,10 +63,7 @@ def same_loops(comparison: Comparison) -> tuple[SameLoops, ...]:
 def without_copies(comparison: Comparison) -> Comparison:
     """Return the comparison with one of the loops that did the same in every trial: the plain one."""
     copies = {loop for same in same_loops(comparison) for loop in same.others}
-    if not copies:
-        return comparison
-    pooled = tuple(pair for pair in comparison.pooled if not {pair.a, pair.b} & copies)
-    return replace(part_of(comparison, lambda info: short_name(info) not in copies), pooled=pooled)
+    return part_of(comparison, lambda info: short_name(info) not in copies) if copies else comparison
 
 
 def same_sentences(comparison: Comparison, found: AnswerMatrix) -> Iterator[AnswerSentence]:
