@@ -87,7 +87,7 @@ def test_a_loop_of_its_test_has_the_optimized_program(found: OptimizeAnswer) -> 
         loop: Any = run.loop(f"{design.design}@{OPTIMIZED}")
         assert program_digest(loop.predictors) == design.ended.digest
         own: Any = run.loop(design.design)
-        assert program_digest(own.predictors) == design.own
+        assert program_digest(own.predictors) == design.initial_digest
         assert type(own) is type(loop)
         assert ("program=<decide: " in repr(loop)) == (not design.is_unchanged)
         assert "program=" not in repr(own)

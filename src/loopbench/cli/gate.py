@@ -173,19 +173,19 @@ def _judged(
     """Judge the run that is named, or a new one, and write the outcome to its targets."""
     if options.run is not None:
         _refuse_flags_of_a_new_run(flags, options.run)
-    known, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
-    check_request(known, margins, options.alpha)
+    baseline, margins = _baseline(options.baseline), _margins(options.margin, options.metric)
+    check_request(baseline, margins, options.alpha)
     targets.check()  # before a run that may cost money
     rules = Rules(margins, options.alpha, options.common_tasks)
     if options.run is None:
         settings = _rerun_settings(options, flags, again)
-        ended = _run_again(known, options.baseline, settings, rules, targets, quiet=output.quiet)
+        ended = _run_again(baseline, options.baseline, settings, rules, targets, quiet=output.quiet)
     else:
         ended = EndedRun(read_run(run_folder(options.run, options.runs)))
-    judged = targets.counted(ended.judged(known, rules, options.baseline))
+    judged = targets.counted(ended.judged(baseline, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
-        write_report(ended.found, told=not output.quiet)
+        write_report(ended.found, announce=not output.quiet)
         if not output.quiet:
             say(f"run directory: {ended.found.folder}")
     return judged
@@ -244,35 +244,35 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     """
     output = options.output
     check_suffix("--output", output)
-    found = read_run(choice.folder)
-    new = new_baseline(found)
-    said = replaced(output, new)
+    run = read_run(choice.folder)
+    new = new_baseline(run)
+    replacement = replaced(output, new)
     make_room(output)
     write_baseline(output, new)
     size = output.stat().st_size
-    print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(found.records), 'trial')}, {size:,} bytes"))
-    for line in (*contents(new), *blessed_crashes(found.records, imported=found.manifest.imported is not None)):
+    print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(run.records), 'trial')}, {size:,} bytes"))
+    for line in (*contents(new), *blessed_crashes(run.records, imported=run.manifest.imported is not None)):
         print(plain(f"  {line}"))
-    if said:
+    if replacement:
         print("in the place of the baseline that was there:")
-    for line in said:
+    for line in replacement:
         print(plain(f"  {line}"))
-    anew = [] if found.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
-    words = ["loopbench", "gate", *anew, "--baseline", str(output), *_held_beside(found)]
-    print(plain(f"gate it with: {shlex.join(words)}{_again(found)}"))
+    anew = [] if run.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
+    words = ["loopbench", "gate", *anew, "--baseline", str(output), *_held_beside(run)]
+    print(plain(f"gate it with: {shlex.join(words)}{_command_again(run)}"))
     if anew:
         print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
 
 
-def _held_beside(found: Results) -> Iterator[str]:
+def _held_beside(run: Results) -> Iterator[str]:
     """Yield the words that have the bill, wrong answers given as done and calls made once more judged, too, and hold short answers
     to the blessed ones, as the test does that `init` writes; none of a metric that some trial does not have, though it should."""
-    scored = [record for record in found.records if record.status == "scored"]
+    scored = [record for record in run.records if record.status == "scored"]
     for metric, margin in HELD_BESIDE.items():
         known = [measured(record, metric) is not None for record in scored]
         if any(known) if METRICS[metric].of_some else all(known):
             yield from ("--metric", f"{metric}={margin:g}")
-    if found.manifest.imported is None and all(_is_short(record.answer) for record in scored):
+    if run.manifest.imported is None and all(_is_short(record.answer) for record in scored):
         yield from ("--on-other-answers", OnOtherAnswers.FAILED.value)
 
 
@@ -281,32 +281,32 @@ def _is_short(answer: Any) -> bool:
     return answer is None or isinstance(answer, int | float) or (isinstance(answer, str) and len(answer) <= MAX_SHORT_ANSWER)
 
 
-def _again(found: Results) -> str:
+def _command_again(run: Results) -> str:
     """Return the words that let the baseline's code, server and recording be used again, each behind a space."""
-    config = found.manifest.config
+    config = run.manifest.config
     if "loops" not in config:
         return ""
-    words = resume_flags(config_from({**config, "mlflow": False, "address": None}, str(found.folder)))
+    words = resume_flags(config_from({**config, "mlflow": False, "address": None}, str(run.folder)))
     return "".join(f" {word}" for word in words)
 
 
 def _margins(margin: float | None, metrics: list[str]) -> dict[str, float]:
     """Return the margin of each metric. Raises ValueError for a metric that is named twice, or a margin that is not a number."""
-    found: dict[str, float] = {} if margin is None else {PRIMARY: margin}
+    margins: dict[str, float] = {} if margin is None else {PRIMARY: margin}
     if margin is not None:
         check_accuracy_margin("--margin", margin)
     for text in metrics:
         name, equals, value = text.partition("=")
-        if name in found:
+        if name in margins:
             raise ValueError(f"--metric {text}: {name} has a margin already")
         try:
-            found[name] = float(value) if equals else MARGIN if name in SHARES else MORE
+            margins[name] = float(value) if equals else MARGIN if name in SHARES else MORE
         except ValueError:
             raise ValueError(
                 f"--metric {text}: {value!r} is not a number; a metric is NAME or NAME=MARGIN, such as steps=0.1"
             ) from None
-        check_margin(name, found[name])
-    return found
+        check_margin(name, margins[name])
+    return margins
 
 
 def _run_again(

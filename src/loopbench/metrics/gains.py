@@ -234,17 +234,17 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
 
 
 def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
-    known = {name: found for name, found in accuracy.items() if found is not None}
-    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(known, 2)}
+    accuracies = {name: found for name, found in accuracy.items() if found is not None}
+    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(accuracies, 2)}
     pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
     apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
-    means = {name: round(found.value, 9) for name, found in known.items()}  # sums of equal scores differ with their order
-    ordered = sorted(known, key=lambda name: -means[name])
+    means = {name: round(found.value, 9) for name, found in accuracies.items()}  # sums of equal scores differ with their order
+    ordered = sorted(accuracies, key=lambda name: -means[name])
     ranked = []
     for name in ordered:
         place = 1 + sum(other > means[name] for other in means.values())
         others = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
-        ranked.append(Ranked(name, place, known[name], others))
+        ranked.append(Ranked(name, place, accuracies[name], others))
     return Ranking(tuple(ranked), pairs)
 
 

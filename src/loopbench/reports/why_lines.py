@@ -46,38 +46,38 @@ BESIDE = (
 """Why the counts of a pair and the sums may differ."""
 
 
-def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> Iterator[Shown]:
+def sums(run: Results, reasons: Why, door: Door, *, in_full: bool = False) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause.
 
     An arm that did the same as another in every trial is told as such, and its losses are counted once. `in_full`: of each cause,
     those in doubt too, and without the ways to see more.
     """
-    yield OutputLine(found.title, "bold")
+    yield OutputLine(run.title, "bold")
     if len(reasons.pairs) == 1:
-        yield from _only_pair(found.comparison, reasons, door)
+        yield from _only_pair(run.comparison, reasons, door)
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
-    yield from _strangers(found, {arm.arm for arm in lost})
-    same = copies(found)
+    yield from _strangers(run, {arm.arm for arm in lost})
+    same = copies(run)
     for arm in lost:
-        known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
-        said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {known}" if known else ""
+        losses = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
+        said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {losses}" if losses else ""
         yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{said}", hanging="  ")
     lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
-    told = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
-    told = told if in_full else told[:MAX_CAUSES]
-    if told:
+    shown_causes = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
+    shown_causes = shown_causes if in_full else shown_causes[:MAX_CAUSES]
+    if shown_causes:
         yield OutputLine("")
-    for cause in told:
-        yield from _sum_of(cause, lost, found, door)
-    if others := [f"{cause} {many}" for cause, many in total.most_common() if cause not in told]:
+    for cause in shown_causes:
+        yield from _sum_of(cause, lost, run, door)
+    if others := [f"{cause} {many}" for cause, many in total.most_common() if cause not in shown_causes]:
         yield Prose(f"other causes: {', '.join(others)}; examples: {door.more_causes}", "dim")
     if reasons.untraced:
-        yield from _untraced(found, reasons)
+        yield from _untraced(run, reasons)
     if reasons.untraced and not total:
         for group in reasons.findings.groups:
             yield from _kinds(group, show_all=False)
@@ -85,9 +85,9 @@ def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> 
         yield Prose(door.choices, "dim")
 
 
-def _strangers(found: Results, arms: Collection[str]) -> Iterator[Shown]:
+def _strangers(run: Results, arms: Collection[str]) -> Iterator[Shown]:
     """Yield to which of these arms' loops their profile does not apply, so that what they lost under it says nothing of them."""
-    if said := not_applicable([arm.info for arm in found.comparison.arms if arm.info.arm in arms]):
+    if said := not_applicable([arm.info for arm in run.comparison.arms if arm.info.arm in arms]):
         yield Prose(f"{said}.", "yellow")
 
 
@@ -102,7 +102,7 @@ def _counts(causes: Mapping[Cause, int], kinds: Kinds, rates: BaseRates) -> str:
     return "; ".join(filter(None, [told, *doubts_in_words(causes, rates)]))
 
 
-def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door) -> Iterator[Shown]:
+def _sum_of(cause: Cause, lost: Sequence[ArmLosses], run: Results, door: Door) -> Iterator[Shown]:
     """Yield what one cause lost to all arms: its kinds of fault, an example of the commonest one, and what may help.
 
     Where solved trials of every arm show it as often, only an example of it.
@@ -115,12 +115,12 @@ def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door)
     main = max(kinds, key=lambda fault: (kinds[fault], fault))
     examples = [(arm, each) for arm in sure or doubted for each in arm.examples if each.loss.cause == cause]
     # An example that other arms solved tells most.
-    arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))
+    arm, example = max(examples, key=lambda run: (run[1].loss.fault == main, run[1].solved_by))
     yield Prose(_headline(cause, sum(each.causes[cause] for each in sure), kinds), "bold", hanging="  ")
     yield Prose(f"in one, step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
     yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
-    info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
-    if sure and (remedy := ablation_of(info, cause, found.manifest.settings, example.loss.fault)):
+    info = next(each.info for each in run.comparison.arms if each.info.arm == arm.arm)
+    if sure and (remedy := ablation_of(info, cause, run.manifest.settings, example.loss.fault)):
         yield from _remedy(remedy, arm, lost, door)
 
 
@@ -172,21 +172,21 @@ def _only_pair(comparison: Comparison, reasons: Why, door: Door) -> Iterator[Sho
     yield OutputLine("")
 
 
-def in_full(found: Results, reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
+def in_full(run: Results, reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
     """Yield the sums, and below them the pairs, or the arms if there are no pairs, and the tasks."""
-    yield from sums(found, reasons, door, in_full=True)
+    yield from sums(run, reasons, door, in_full=True)
     yield from _explained(reasons, door, show_all=show_all)
     for group in reasons.findings.groups:
         yield from _group(group, show_all=show_all)
 
 
-def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
+def why(run: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
-    yield OutputLine(found.title, "bold")
-    yield from _strangers(found, {arm.arm for arm in reasons.arms} | {arm for pair in reasons.pairs for arm in (pair.a, pair.b)})
+    yield OutputLine(run.title, "bold")
+    yield from _strangers(run, {arm.arm for arm in reasons.arms} | {arm for pair in reasons.pairs for arm in (pair.a, pair.b)})
     yield from _explained(reasons, door, show_all=show_all)
     if reasons.untraced:
-        yield from _untraced(found, reasons)
+        yield from _untraced(run, reasons)
     for group in reasons.findings.groups if with_tasks else ():
         yield from _group(group, show_all=show_all)
     if not with_tasks:
@@ -367,11 +367,11 @@ def _others(trial: LostTrial) -> str:
     return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
-def _untraced(found: Results, reasons: Why) -> Iterator[Shown]:
+def _untraced(run: Results, reasons: Why) -> Iterator[Shown]:
     """Yield what is known of lost trials without a trace, and of errored ones, which are left out."""
     yield OutputLine("")
     if grades := grades_in_words(reasons.arms):
         yield Prose(grades, "yellow")
-    yield Prose(untraced_in_words(found, reasons), "yellow")
+    yield Prose(untraced_in_words(run, reasons), "yellow")
     if errored := errored_in_words(reasons.arms):
         yield Prose(errored)

@@ -255,8 +255,8 @@ def _settings(arms: Sequence[ArmResult]) -> Mapping[str, tuple[str, str]]:
 
 def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) -> Table:
     """Return a row for each pair. `arms`: those of the pairs; left out where these are of loops over all profiles together."""
-    plans, known = any(pair.outlook is not None for pair in pairs), _settings(arms)
-    apart = (UNDER,) if any(under for _, under in known.values()) else ()
+    plans, settings = any(pair.outlook is not None for pair in pairs), _settings(arms)
+    apart = (UNDER,) if any(under for _, under in settings.values()) else ()
     of_several = ("metric",) if any(pair.metric != PRIMARY for pair in pairs) else ()  # else the title names it
     columns = (
         "a",
@@ -272,8 +272,8 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
     )
     rows = tuple(
         (
-            *(known[arm][0] if arm in known else arm for arm in (pair.a, pair.b)),
-            *([known[pair.a][1]] if apart else []),
+            *(settings[arm][0] if arm in settings else arm for arm in (pair.a, pair.b)),
+            *([settings[pair.a][1]] if apart else []),
             *([pair.metric] if of_several else []),
             measured_difference(pair.difference, METRICS[pair.metric]),
             str(pair.difference.n),

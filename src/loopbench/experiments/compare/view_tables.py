@@ -49,12 +49,12 @@ def budget_tables(budgets: Sequence[AtBudget]) -> list[Table]:
     return tables
 
 
-def _at_budget(found: AtBudget, arm: str) -> str:
+def _at_budget(at_budget: AtBudget, arm: str) -> str:
     """Return `0.117 [0.050, 0.210] worse`, compared with the arm that is the highest at this budget."""
-    best = max(found.arms, key=lambda name: found.arms[name].value)
-    pair = next((pair for pair in found.pairs if {pair.a, pair.b} == {arm, best}), None)
+    best = max(at_budget.arms, key=lambda name: at_budget.arms[name].value)
+    pair = next((pair for pair in at_budget.pairs if {pair.a, pair.b} == {arm, best}), None)
     standing_text = "highest" if arm == best else "" if pair is None else standing(pair, arm)
-    return f"{interval(found.arms[arm], 3)} {standing_text}".rstrip()
+    return f"{interval(at_budget.arms[arm], 3)} {standing_text}".rstrip()
 
 
 def reliability_table(arms: Sequence[Reliability]) -> Table:

@@ -46,7 +46,7 @@ class DesignResult:
     design: str
     """The loop as typed, canonical."""
     folder: Path
-    own: str
+    initial_digest: str
     """The digest of its initial program."""
     ended: SearchEnd | None
     """None if it has not been optimized yet."""
@@ -77,7 +77,7 @@ class DesignResult:
     @property
     def is_unchanged(self) -> bool:
         """Whether the final program is the initial one."""
-        return self.ended is not None and self.ended.digest == self.own
+        return self.ended is not None and self.ended.digest == self.initial_digest
 
     @property
     def optimism(self) -> Interval | None:
@@ -219,11 +219,11 @@ def optimization_result(folder: Path) -> OptimizationResult:
 class _DesignFiles:
     """The files of a design."""
 
-    def __init__(self, design: str, folder: Path, own: str) -> None:
+    def __init__(self, design: str, folder: Path, initial_digest: str) -> None:
         """Read the files. Raises RunError for unreadable ones."""
         self.design = design
         self.folder = folder
-        self.own = own
+        self.initial_digest = initial_digest
         self.ended = _ended(folder / ENDED)
         self.rollouts = folder / ROLLOUTS
         self.candidates = folder / CANDIDATES
@@ -261,7 +261,7 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
         return DesignResult(
             design=files.design,
             folder=files.folder,
-            own=files.own,
+            initial_digest=files.initial_digest,
             ended=None,
             dev=None,
             gain=None if gained is None else gained.gains[place],
@@ -270,22 +270,22 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
         )
     alpha = ALPHA if gained is None else gained.alpha
     clusters = {} if gained is None else _clusters(files.rollouts)
-    gain, said = None if gained is None else gained.gains[place], ""
+    gain, advice_text = None if gained is None else gained.gains[place], ""
     if gain is not None and test is not None and test.is_complete and not test.comparison.invalid:
-        unchanged = ended.digest == files.own
-        said = advice(gain, ended, is_unchanged=unchanged, alpha=alpha)
+        unchanged = ended.digest == files.initial_digest
+        advice_text = advice(gain, ended, is_unchanged=unchanged, alpha=alpha)
     search, rollouts = manifest.settings.search, rolled_out(files.rollouts)
     tried = tried_programs(files.candidates, rollouts, ended, tasks_of(manifest))
     return DesignResult(
         design=files.design,
         folder=files.folder,
-        own=files.own,
+        initial_digest=files.initial_digest,
         ended=ended,
         dev=dev_gain(ended.before, ended.after, clusters, alpha),
         gain=gain,
         cost=None if test is None or arms is None else _cost(ended, arms[place], test, search.amortize),
         warnings=ended.warnings,
-        advice=said,
+        advice=advice_text,
         tried=tried,
         other_rollouts=other_rollouts(rollouts, tried),
         cut_off=cut_off(ended, tried, rollouts.last, search.budget),
@@ -339,7 +339,7 @@ def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str]
     """Raise RunError for an arm whose design or program is not the one that the test split was opened for."""
     program_of = {arm.arm: arm.program for arm in test.manifest.arms}
     for arm, design in zip(arms, designs, strict=True):
-        if program_of[arm.before] not in (None, design.own):
+        if program_of[arm.before] not in (None, design.initial_digest):
             raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")
         if program_of[arm.after] != programs[arm.design]:
             raise RunError(f"{test.folder}: arm {arm.after} ran another program than the test split was opened for")

@@ -41,13 +41,13 @@ def _rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
 
 
 def _row(design: DesignResult, program: TriedProgram) -> tuple[str, ...]:
-    made, tasks = program.candidate, program.tasks
+    candidate, tasks = program.candidate, program.tasks
     return (
         design.design,
         str(program.number),
         "kept" if program.is_kept else "",
-        _score(made.dev, tasks.dev),
-        _score(made.train, tasks.train),
+        _score(candidate.dev, tasks.dev),
+        _score(candidate.train, tasks.train),
         str(program.spent.trials),
         str(program.spent.calls),
         _news(design.tried[0], program),
@@ -62,11 +62,11 @@ def _score(scores: Mapping[str, float], tasks: int) -> str:
     return f"{solved(scores):g} of {len(scores)}{missing}"
 
 
-def _news(own: TriedProgram, program: TriedProgram) -> str:
+def _news(initial: TriedProgram, program: TriedProgram) -> str:
     """Return what a program has that the design's own one has not."""
-    if program.number == own.number:
+    if program.number == initial.number:
         return "(the design's own)"
-    diff = _diff(own, program)
+    diff = _diff(initial, program)
     news = " · ".join(filter(None, map(_news_of, diff.predictors))) or "(nothing)"
     return news if len(news) <= MAX_SHOWN else f"{news[:MAX_SHOWN]}…"
 
@@ -84,18 +84,18 @@ def _news_of(predictor: PredictorDiff) -> str:
 
 def kept_diff(design: DesignResult) -> ProgramDiff | None:
     """Return how the prompts that a search kept differ from the old ones; None if its programs are not known."""
-    kept = kept_program(design.tried)
-    return None if kept is None else _diff(design.tried[0], kept)
+    final = kept_program(design.tried)
+    return None if final is None else _diff(design.tried[0], final)
 
 
-def _diff(own: TriedProgram, program: TriedProgram) -> ProgramDiff:
+def _diff(initial: TriedProgram, program: TriedProgram) -> ProgramDiff:
     """Return how a program differs from the design's own, without secrets."""
-    return program_diff(_named(own, "old prompts"), _named(program, f"program {program.number}"))
+    return program_diff(_named(initial, "old prompts"), _named(program, f"program {program.number}"))
 
 
 def _named(program: TriedProgram, name: str) -> NamedProgram:
-    made = program.candidate.program
-    return NamedProgram(name, {each: replace(prompt, instructions=redact(prompt.instructions)) for each, prompt in made.items()})
+    prompts = program.candidate.program
+    return NamedProgram(name, {each: replace(prompt, instructions=redact(prompt.instructions)) for each, prompt in prompts.items()})
 
 
 def comparing_words(result: OptimizationResult, design: DesignResult) -> Sequence[str]:

@@ -13,8 +13,8 @@ from .each_profile import agreed
 from .matrix import AnswerRow
 
 
-def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -> dict[str, Any]:
-    """Return a comparison's answer, `known` or made here, under stable names.
+def answer_json(comparison: Comparison, known_answer: ComparisonAnswer | None = None) -> dict[str, Any]:
+    """Return a comparison's answer, `known_answer` or made here, under stable names.
 
     `cost` is the mean over suites and profiles, in `unit`, and `costs` has that of each; where profiles are judged by themselves,
     `cost` is None.
@@ -29,19 +29,19 @@ def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -
     words. `tasks` has an entry for each loop, column and task where tasks are few and have repeats: its scored trials, how many
     were solved and how many went over the run's limit (None where it set none), and their mean cost.
     """
-    made = answer(comparison) if known is None else known
-    recommendation = agreed(made.verdicts, made.said)
-    headings = [made.heading(column) for column in made.columns]
+    comparison_answer = answer(comparison) if known_answer is None else known_answer
+    recommendation = agreed(comparison_answer.verdicts, comparison_answer.answer_sentences)
+    headings = [comparison_answer.heading(column) for column in comparison_answer.columns]
     return {
         "recommendation": None if recommendation is None else recommendation.in_full,
-        "recommendations": [each.to_json() for each in made.verdicts],
-        "robust": list(made.robust),
-        "sentences": list(made.sentences),
+        "recommendations": [each.to_json() for each in comparison_answer.verdicts],
+        "robust": list(comparison_answer.robust),
+        "sentences": list(comparison_answer.sentences),
         "limits": comparison.limits.words or None,
         "margin": comparison.margin,
-        "unit": made.unit,
-        "loops": [_loop(row, headings) for row in made.rows],
-        "tasks": list(made.on_tasks.to_json()),
+        "unit": comparison_answer.unit,
+        "loops": [_loop(row, headings) for row in comparison_answer.rows],
+        "tasks": list(comparison_answer.on_tasks.to_json()),
     }
 
 

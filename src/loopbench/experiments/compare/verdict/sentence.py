@@ -44,10 +44,10 @@ class AnswerSentence:
         return f"{self.text}: {shlex.join(self.command)}" if self.command else self.text
 
 
-def leading(said: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:
+def leading(sentences: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:
     """Return the sentences that say what a verdict rests on, and the verdict behind them: they stand out."""
-    rests_on = [*takewhile(lambda each: each.is_basis, said)]
-    return said[: len(rests_on) + 1]
+    rests_on = [*takewhile(lambda each: each.is_basis, sentences)]
+    return sentences[: len(rests_on) + 1]
 
 
 @dataclass(frozen=True, slots=True)
