@@ -249,8 +249,8 @@ def _style(number: str, *, whole: bool) -> bool | None:
 
 
 def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[str, Cell | None], column: NumberColumn) -> None:
-    """Raise ValueError for a cell with another unit than its column's name, and _ContradictingCells for one that says no unit beside
-    cells with another than the field's.
+    """Raise ValueError for a cell with another unit than its column's name, and _ContradictingCells for one that says no unit
+    beside cells with another than the field's.
     """
     telling: int | None = None
     for row, text in odd.items():
