@@ -12,7 +12,7 @@ from loopbench.text.numbers import RELATIONS, difference, interval, narrowly, sh
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
-from .sentence import AnswerSentence
+from .sentence import AnswerSentence, Wording
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class OverAllSentences:
         """Whether that is so narrowly of one of them that a fresh run of the same size may well not show it again."""
         return not {row.loop for row in rivals} <= self.standing.clearly("better")
 
-    def pick(self, rivals: Sequence[AnswerRow], harm: str = "") -> tuple[str, str]:
-        """Return that it is to be adopted, and why, and the same in few words. `harm`: what speaks against it, behind its name."""
+    def pick(self, rivals: Sequence[AnswerRow], harm: str = "") -> Wording:
+        """Return that it is to be adopted, and why. `harm`: what speaks against it, behind its name."""
         pairs, loop, is_best = self.standing.pairs, self.standing.loop, self.standing.is_best
         names = [row.loop for row in rivals]
         nearest = pairs[0] if is_best else next(pair for pair in pairs if pair.b in names)
@@ -70,7 +70,7 @@ class OverAllSentences:
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
         together, adopt = f"over {every_profile(self.matrix)} together", f"Adopt {loop}{harm}"
         beaten = f"every other {self.matrix.subject}" if is_best else listed(names)
-        return (
+        return Wording(
             f"{adopt}: {together} it is better than {beaten}{by}",
             f"{adopt}: better than {'all others' if is_best else listed(names)} {together}",
         )

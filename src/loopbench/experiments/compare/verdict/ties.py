@@ -19,6 +19,7 @@ from loopbench.text.numbers import p_value
 from .claims import RATE
 from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign
 from .prices import Prices, is_shown_cheaper
+from .sentence import NO_WORDS, Wording
 
 CACHED: Mapping[Unit, str] = {"tokens": "tokens_with_cache", "nominal_usd": "cost_usd"}
 """Unit of costs by the list → the same with a prompt cache."""
@@ -33,10 +34,8 @@ class Ahead:
     row: AnswerRow
     by: str
     """What is counted."""
-    numbers: str
-    """Both counts, and the paired difference or its p."""
-    counts: str
-    """Both counts alone, in brackets; of several profiles none, for few words."""
+    counts: Wording
+    """Both counts in brackets, in full with the paired difference or its p; in few words none of several profiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,54 +63,49 @@ class TieBreaks:
             if ahead:
                 row = min(ahead, key=lambda each: sum(pair.difference.value for pair in pairs_of(pairs, each, loop)))
                 counts = (self._wrong if by == WRONG else self._with_cache)(row, loop)
-                reversed_by.append(
-                    Ahead(row, by, "; ".join(each for _, each in counts), f" ({counts[0][0]})" if len(counts) == 1 else "")
-                )
+                full, brief = "; ".join(each.full for each in counts), f" ({counts[0].brief})" if len(counts) == 1 else ""
+                reversed_by.append(Ahead(row, by, Wording(f" ({full})", brief)))
         return reversed_by
 
-    def in_words(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return which equals are ahead of a loop in which count, as a sentence's end, and the same in few words."""
-        reversals = self.reversals(loop, candidates)
-        full = [f"; by {each.by} {each.row.loop} is ahead of {loop.loop} ({each.numbers})" for each in reversals]
-        brief = [f"; by {each.by} {each.row.loop} is ahead of {loop.loop}{each.counts}" for each in reversals]
-        return "".join(full), "".join(brief)
+    def in_words(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> Wording:
+        """Return which equals are ahead of a loop in which count, as a sentence's end."""
+        clauses = [
+            f"; by {each.by} {each.row.loop} is ahead of {loop.loop}" + each.counts for each in self.reversals(loop, candidates)
+        ]
+        return sum(clauses, NO_WORDS)
 
-    def split(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return by what a loop is to be adopted, and by what its equals, and the same in few words.
-
-        Empty where no count disagrees.
-        """
+    def split(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> Wording:
+        """Return by what a loop is to be adopted, and by what its equals; no words where no count disagrees."""
         reversals = self.reversals(loop, candidates)
         if not reversals:
-            return "", ""
+            return NO_WORDS
         unit = f"list {self._money}"
-        full, brief, prices = [], [], Prices(self.matrix, self.costs)
+        rest, prices = NO_WORDS, Prices(self.matrix, self.costs)
         for row in dict.fromkeys(each.row.loop for each in reversals):
-            of_rival = [each for each in reversals if each.row.loop == row]
-            full.append(f"or {row} {' and '.join(f'by {each.by} ({each.numbers})' for each in of_rival)}")
-            brief.append(f"or {row} {' and '.join(f'by {each.by}{each.counts}' for each in of_rival)}")
+            clauses = [f"by {each.by}" + each.counts for each in reversals if each.row.loop == row]
+            rest += f", or {row} " + clauses[0] + sum((" and " + clause for clause in clauses[1:]), NO_WORDS)
         rival = reversals[0].row
         is_cheaper = is_shown_cheaper(loop, rival, self.costs)
         by = f"by {unit}" if is_cheaper else f"by the mean of its {unit} alone"
         against = f"{prices.per_trial(loop)} against {prices.price(rival)}{prices.paired_saving(loop, rival)}"
         priced = f"{prices.price(loop)} against {prices.price(rival)}"
-        return f" {by} ({against}), {', '.join(full)}", f" {by} ({priced}), {', '.join(brief)}"
+        return f" {by} " + Wording(f"({against})", f"({priced})") + rest
 
     def rivals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
         """Return the equals that are ahead of a loop in some count."""
         by_loop = {each.row.loop: each.row for each in self.reversals(loop, candidates)}
         return [*by_loop.values()]
 
-    def dearer(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return what the most accurate equal of a loop costs, and the same in few words; empty where it is not known."""
+    def dearer(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> Wording:
+        """Return what the most accurate equal of a loop costs; no words where it is not known."""
         rival = next(iter(self.equals(loop, candidates)), None)
         if rival is None or rival.cost is None or loop.cost is None or not loop.cost.value:
-            return "", ""
+            return NO_WORDS
         prices = Prices(self.matrix, self.costs)
         if not is_shown_cheaper(loop, rival, self.costs):
-            return f": {loop.loop} is not told from {rival.loop} in cost ({prices.per_trial(rival)})", ""
+            return Wording(f": {loop.loop} is not told from {rival.loop} in cost ({prices.per_trial(rival)})", "")
         full = f": {rival.loop} takes {prices.per_trial(rival)}{prices.paired_saving(loop, rival)}"
-        return full, f" ({rival.loop}: {100 * (rival.cost.value / loop.cost.value - 1):.0f} % more)"
+        return Wording(full, f" ({rival.loop}: {100 * (rival.cost.value / loop.cost.value - 1):.0f} % more)")
 
     def harm(self, loop: AnswerRow) -> str:
         """Return that a loop gave more wrong answers as done than others, as a clause behind its name.
@@ -121,7 +115,7 @@ class TieBreaks:
         fewer = [row for row in self.matrix.rows if row is not loop and is_shown_cheaper(row, loop, self.wrong)]
         if not fewer:
             return ""
-        numbers = "; ".join(full for _, full in self._wrong(fewer[0], loop, is_harm=True))
+        numbers = "; ".join(each.full for each in self._wrong(fewer[0], loop, is_harm=True))
         others = f" and than {listed([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
         return f", though it gave more wrong answers as done than {fewer[0].loop} ({numbers}){others}"
 
@@ -129,9 +123,9 @@ class TieBreaks:
     def _money(self) -> str:
         return "tokens" if self.matrix.unit == "tokens" else "dollars"
 
-    def _with_cache(self, row: AnswerRow, loop: AnswerRow) -> list[tuple[str, str]]:
-        """Return `2,049 against 4,864`, and the same with `, paired difference 2,815 [2,458, 3,150]` and what the cache serves, by
-        profile."""
+    def _with_cache(self, row: AnswerRow, loop: AnswerRow) -> list[Wording]:
+        """Return by profile `2,049 against 4,864, paired difference 2,815 [2,458, 3,150]` with what the cache serves; in brief the
+        two numbers alone."""
         counts_by_profile = []
         for pair in pairs_of(self.cached, row, loop):
             arm, other = _arm(row, pair.a), _arm(loop, pair.b)
@@ -140,11 +134,14 @@ class TieBreaks:
             served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (arm, other)]
             cache = "simulated" if arm.info.model == "scripted" else "provider's"
             share = f"the {cache} cache serving {served[0]} of the input against {served[1]}"
-            counts_by_profile.append((f"{counts}{under}", f"{counts}, paired difference {gap}, {share}{under}"))
+            counts_by_profile.append(Wording(f"{counts}, paired difference {gap}, {share}{under}", f"{counts}{under}"))
         return counts_by_profile
 
-    def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[tuple[str, str]]:
-        """Return `5 against 16 of 120`, and the same with its p, of the profiles whose test shows it; as a harm, `16 against 5`."""
+    def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[Wording]:
+        """Return `5 against 16 of 120` with its p, which the brief form lacks, by profile whose test shows it.
+
+        `is_harm`: the other way round, `16 against 5`.
+        """
         counts_by_profile = []
         for pair in pairs_of(self.wrong, row, loop):
             if pair.verdict.word == "better":
@@ -153,7 +150,8 @@ class TieBreaks:
                 fewer, more = summary.false_success or "none", other.false_success
                 counts = f"{f'{more} against {fewer}' if is_harm else f'{fewer} against {more}'} of {other.scored:,}"
                 under = self.matrix.under(pair)
-                counts_by_profile.append((f"{counts}{under}", f"{counts}{under}, p {p if p.startswith('<') else f'= {p}'}"))
+                tested = f", p {p if p.startswith('<') else f'= {p}'}"
+                counts_by_profile.append(Wording(f"{counts}{under}{tested}", f"{counts}{under}"))
         return counts_by_profile
 
     def _mean(self, arm: ArmResult) -> str:

@@ -25,7 +25,7 @@ from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, is_clear, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
-from .sentence import AnswerSentence
+from .sentence import NO_WORDS, AnswerSentence, Wording
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
@@ -84,9 +84,8 @@ class Verdicts:
             yield self._one_per_column(compared)
             yield from together.sentences()
         elif leads and not together.is_close(rivals):
-            text, brief = together.pick(rivals, self.ties.harm(best))
-            brief = f"{brief}{self.prices.saved(best)}"
-            yield AnswerSentence(f"{text}{self._bought(best, rivals)}", brief, adopts=best.loop)
+            ends = Wording(self._bought(best, rivals), self.prices.saved(best))
+            yield (together.pick(rivals, self.ties.harm(best)) + ends).sentence(adopts=best.loop)
             yield from UndecidedPairs(self.matrix, self.accuracy, best, rivals).confirming()
         else:
             yield self._adopt([*named, *self._told_from_none(named, candidates)], candidates)
@@ -149,38 +148,42 @@ class Verdicts:
         margin = f"within the margin of {gap.margin:g}"
         saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
         costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)})"
-        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}"
-        return AnswerSentence(
-            f"{adopt}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
-            f"{adopt}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
-            adopts=cheaper.loop,
+        reason = Wording(
+            f"{advantage}, which is {margin}; {saved} {costs}", f"{thrift.best.loop} is more accurate, but {margin}; {saved}"
         )
+        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}: "
+        return (adopt + reason + crashes(cheaper)).sentence(adopts=cheaper.loop)
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
-        several, prices = len(self.matrix.compared) > 1, self.prices
+        """Say which of the candidates to adopt, or that nothing is decided among them."""
+        several = len(self.matrix.compared) > 1
         under = f" under any {air(self.matrix)}" if several else ""
         is_open = self._is_open(named, candidates)
         if is_open and len(candidates) == len(self.matrix.rows):
             return self._nothing_decided(named[0], under)
-        names = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
-        alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.matrix) == STRESS else ''}"
+        ends = f"{self.prices.unknown()}{f', under a {STRESS}' if not several and air(self.matrix) == STRESS else ''}"
         if is_open:
-            return self._none_among([*named, *(row for row in candidates if row not in named)], under, alone)
+            return self._none_among([*named, *(row for row in candidates if row not in named)], under, ends)
         if len(candidates) > 1:
-            return self._adopt_among(named, candidates, under, alone)
-        others = [row for row in self.matrix.rows if row is not named[0]]
-        pairs = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
-        cheaper, harm = f"{prices.cheaper_than(named[0])}{alone}", self.ties.harm(named[0])
-        evidence = AdoptionEvidence(self.matrix, named[0], self.accuracy, self.pooled)
-        narrowly, surely = evidence.narrowly(), evidence.surely()
+            return self._adopt_among(named, candidates, under, ends)
+        return self._adopt_only(named[0], ends)
+
+    def _adopt_only(self, best: AnswerRow, ends: str) -> AnswerSentence:
+        """Say that the one loop is adopted that none is shown to beat, and how the others stand to it.
+
+        `ends`: what ends the sentence.
+        """
+        others = [row for row in self.matrix.rows if row is not best]
+        pairs = [pair for row in others for pair in pairs_of(self.accuracy, best, row)]
+        reason = f"every other {self.matrix.subject} is worse than the best under some {air(self.matrix)}"
         if all(standing(pair) == "better" for pair in pairs):
-            every = f" under every {air(self.matrix)}" if several else ""
-            better = f"{narrowly}{harm}: better than every other {self.matrix.subject}{every}"
-            brief = f"Adopt {named[0].loop}{better}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(f"Adopt {names}{better}{surely}{cheaper}", brief, adopts=named[0].loop)
-        worse = f"every other {self.matrix.subject} is worse than the best under some {air(self.matrix)}"
-        brief = f"Adopt {named[0].loop}{narrowly}{harm}: {worse}{prices.saved(named[0])}{alone}"
-        return AnswerSentence(f"Adopt {names}{narrowly}{harm}: {worse}{surely}{cheaper}", brief, adopts=named[0].loop)
+            every = f" under every {air(self.matrix)}" if len(self.matrix.compared) > 1 else ""
+            reason = f"better than every other {self.matrix.subject}{every}"
+        evidence = AdoptionEvidence(self.matrix, best, self.accuracy, self.pooled)
+        name = Wording(self.prices.with_cost(best, has_unit=True), best.loop)
+        costs = Wording(f"{evidence.surely()}{self.prices.cheaper_than(best)}", self.prices.saved(best))
+        reason = f"{evidence.narrowly()}{self.ties.harm(best)}: {reason}"
+        return ("Adopt " + name + reason + costs + ends).sentence(best.loop)
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
@@ -209,64 +212,59 @@ class Verdicts:
         """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
         prices, apart = self.prices, f"o {self.matrix.subject} is told apart from another{under}"
         least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.matrix)}"
-        full, brief = self.ties.in_words(cheapest, self.matrix.rows)
-        return AnswerSentence(f"Nothing is decided: n{apart}{least}{full}{ends}", f"N{apart}{least}{brief}{ends}")
+        start = Wording("Nothing is decided: n", "N") + f"{apart}{least}"
+        return (start + self.ties.in_words(cheapest, self.matrix.rows) + ends).sentence()
 
-    def _none_among(self, equals: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+    def _none_among(self, equals: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
-        prices, first = self.prices, equals[0]
         among = "between" if len(equals) == 2 else "among"
-        names = listed([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(equals)])
-        more, more_brief = self._by_cost(equals, equals)
-        beaten = f"no {self.matrix.subject} is shown to beat them{under}"
-        brief = f"Nothing is decided {among} {listed([row.loop for row in equals])}: {beaten}{more_brief}"
-        return AnswerSentence(
-            f"Nothing is decided {among} {names}: {beaten}{more}{prices.cheaper_than(first, equals=equals)}{alone}",
-            f"{brief}{prices.saved(first, equals)}{alone}",
-        )
+        names = Wording(listed(self._with_costs(equals)), listed([row.loop for row in equals]))
+        beaten = f": no {self.matrix.subject} is shown to beat them{under}"
+        costs = self._by_cost(equals, equals) + self._cheaper(equals[0], equals)
+        return (f"Nothing is decided {among} " + names + beaten + costs + ends).sentence()
 
-    def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+    def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
 
-        `under`: behind what is said of every profile. `alone`: what ends the sentence.
+        `under`: behind what is said of every profile. `ends`: what ends the sentence.
         """
-        prices, first = self.prices, named[0]
-        split, split_brief = self.ties.split(first, candidates) if len(named) == 1 else ("", "")
-        equal, equal_brief = self._equals(named, candidates, first.loop if split else "it"), ""
+        first = named[0]
+        split = self.ties.split(first, candidates) if len(named) == 1 else NO_WORDS
         if split:
-            text, brief, them = f"{first.loop}{split}", f"{first.loop}{split_brief}", "them"
+            names, them, rivals = first.loop + split, "them", self.ties.rivals(first, candidates)
+            stand = NO_WORDS + self._equals(named, candidates, first.loop)
         else:
-            text = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
-            brief, them = joined([row.loop for row in named], "or"), "it" if len(named) == 1 else "them"
-            more, more_brief = self._by_cost(named, candidates)
-            equal, equal_brief = f"{equal}{more}", f"{equal}{more_brief}"
+            names = Wording(joined(self._with_costs(named), "or"), joined([row.loop for row in named], "or"))
+            them, rivals = "it" if len(named) == 1 else "them", [*named[1:]]
+            stand = self._equals(named, candidates, "it") + self._by_cost(named, candidates)
         harm = "" if split or len(named) > 1 else self.ties.harm(first)
-        beaten = f"no {self.matrix.subject} is shown to beat {them}{under}"
-        return AnswerSentence(
-            f"Adopt {text}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
-            f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
-            adopts=first.loop,
-            or_else=tuple(row.loop for row in (named[1:] if not split else self.ties.rivals(first, candidates))),
-        )
+        beaten = f"{harm}: no {self.matrix.subject} is shown to beat {them}{under}"
+        whole = "Adopt " + names + beaten + stand + self._cheaper(first, candidates) + ends
+        return whole.sentence(first.loop, tuple(row.loop for row in rivals))
 
-    def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return how the loops that are named stand to their equals in cost, and the same in few words."""
-        if len(named) == 1:
+    def _with_costs(self, rows: Sequence[AnswerRow]) -> list[str]:
+        """Return the loops with what a trial of each costs, the unit behind the first."""
+        return [self.prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(rows)]
+
+    def _cheaper(self, loop: AnswerRow, equals: Sequence[AnswerRow]) -> Wording:
+        """Return which loop is cheaper than one that is named, if any is. `equals`: those as good as it."""
+        return Wording(self.prices.cheaper_than(loop, equals=equals), self.prices.saved(loop, equals))
+
+    def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Wording:
+        """Return how the loops that are named stand to their equals in cost."""
+        first, others = named[0], named[1:]
+        if not others:
             cheapest = self._is_cheapest(named, candidates)
-            full, brief = self.ties.dearer(named[0], candidates) if cheapest else ("", "")
-            return f"{cheapest}{full}", f"{cheapest}{brief}"
-        if all(self._is_as_good(row, named[0]) for row in named[1:]):
-            told = few = ", and neither accuracy nor cost tells them apart"
-            saved = ""
-        else:
-            dear = [row for row in named[1:] if is_shown_cheaper(named[0], row, self.prices.costs)]
-            saved = self.prices.paired_saving(named[0], dear[0]) if len(dear) == len(named) - 1 == 1 else ""
-            told = few = ", and not all of their costs are told apart"
-            if len(dear) == len(named) - 1:
-                told = f", and {named[0].loop} is the {'cheaper' if len(named) == 2 else 'cheapest'}"
-                few = f", {named[0].loop} being cheaper"
-        full, brief = self.ties.in_words(named[0], candidates)
-        return f"{told}{saved}{full}", f"{few}{brief}"
+            return cheapest + (self.ties.dearer(first, candidates) if cheapest else NO_WORDS)
+        dearer = [row for row in others if is_shown_cheaper(first, row, self.prices.costs)]
+        stand = NO_WORDS + ", and not all of their costs are told apart"
+        if all(self._is_as_good(row, first) for row in others):
+            stand = NO_WORDS + ", and neither accuracy nor cost tells them apart"
+        elif len(dearer) == len(others):
+            least = "cheaper" if len(others) == 1 else "cheapest"
+            saved = self.prices.paired_saving(first, dearer[0]) if len(others) == 1 else ""
+            stand = Wording(f", and {first.loop} is the {least}{saved}", f", {first.loop} being cheaper")
+        return stand + self.ties.in_words(first, candidates)
 
     def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], it: str) -> str:
         """Return which candidates are shown to be equivalent to the one that is named, as a clause. `it`: what it is called."""
