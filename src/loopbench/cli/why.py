@@ -19,7 +19,7 @@ from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
-from loopbench.reports.doors import Shell
+from loopbench.reports.ways_to_see_more import ShellCommands
 from loopbench.runs.folders import trials_folder
 
 from .console import print_line, say
@@ -81,12 +81,14 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     if output.as_json:
         print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
-        print_shown(why_lines.sums(run, reasons, Shell(run.folder)))
+        print_shown(why_lines.sums(run, reasons, ShellCommands(run.folder)))
     elif a is None:
-        print_shown(why_lines.in_full(run, reasons, Shell(run.folder), show_all=options.show_all))
+        print_shown(why_lines.in_full(run, reasons, ShellCommands(run.folder), show_all=options.show_all))
     else:
         print_shown(
-            why_lines.why(run, reasons, Shell(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced))
+            why_lines.why(
+                run, reasons, ShellCommands(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
+            )
         )
 
 
@@ -113,7 +115,7 @@ def _trial(run: Results, record: Record, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"run": str(run.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        print_shown(why_lines.lost(record.arm, lost, Shell(run.folder)))
+        print_shown(why_lines.lost(record.arm, lost, ShellCommands(run.folder)))
 
 
 def _refuse_unlost(record: Record) -> None:
