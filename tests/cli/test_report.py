@@ -209,3 +209,33 @@ def test_one_trial_is_shown_without_loading_what_compares_arms(loopbench, here):
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_run_of_a_newer_loopbench_is_told_as_one_wherever_it_is_shown(loopbench, here):
+    run = compared(loopbench, "arithmetic")
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["versions"]["policy_and_profiles"] = 99
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    reseal(path)
+    told = f"runs/{run.name}/manifest.json: written by a newer loopbench: the scripted model has version 99, here "
+    shown = loopbench("show", "latest")
+    assert (shown.code, shown.err.startswith(f"warning: {told}"), shown.err.count("\n")) == (0, True, 1)
+    report = loopbench("report", "latest")
+    assert report.code == 0
+    assert f"Warning: {told}" in report.out
+    assert told in (run / "report.html").read_text(encoding="utf-8")
+    assert sum(told in warning for warning in loopbench("report", "latest", "--json").json["warnings"]) == 1
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_tables_of_one_report_write_shares_in_one_form(loopbench, monkeypatch, columns):
+    more = ("--profile", "flaky-tools", "--profile", "flaky-format", "--profile", "clean", "--tasks", "12")
+    loopbench("compare", "--no-mlflow", "-q", "--loop", "bare", "--loop", "finish", *more)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    head, *rows = loopbench("report", "latest", "--no-html").out.splitlines()
+    matrix = next(number for number, line in enumerate(rows) if line.startswith("loop "))
+    accuracies, recoveries = rows[matrix + 1], rows[0][head.index("recovery rate") :]
+    in_full, short = re.compile(r"\d\.\d{3}"), re.compile(r"(?<!\d)\.\d\d(?!\d)")
+    assert bool(in_full.search(accuracies)) == bool(in_full.search(recoveries)) == (columns == 140)
+    assert bool(short.search(accuracies)) == bool(short.search(recoveries)) == (columns == 80)

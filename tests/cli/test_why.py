@@ -102,7 +102,9 @@ def test_pairs_causes_examples_and_tasks(compared):
 
 def test_more_is_told_with_v_and_nothing_less(compared):
     short, full = (compared("why", "latest", *more).out.splitlines() for more in ((), ("-v",)))
-    assert all(line in full or line.startswith(("and ", "One arm: ", "A B; ")) for line in short)  # those say how to see more
+    assert all(
+        line in full or line.startswith(("other causes: ", "One arm: ", "A B; ")) for line in short
+    )  # those say how to see more
     pair = compared("why", "latest", "bare", "react_extract", "-v").out
     assert "all: -v" not in pair
     assert "wasted steps are those beyond the cheapest trial" in " ".join(pair.split())

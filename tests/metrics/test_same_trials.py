@@ -80,7 +80,7 @@ def test_the_verdict_on_the_others_is_that_without_the_copy(record, one, other):
 
 
 def test_of_two_loops_that_did_the_same_the_plain_one_is_taken(record):
-    (said, *others) = answer(compared(record, {WRAPPED: 0.5, "a": 0.5}, {WRAPPED: "a"}, n=600)).said
+    (said, *others) = answer(compared(record, {WRAPPED: 0.5, "a": 0.5}, {WRAPPED: "a"}, n=600)).answer_sentences
     same = f"{WRAPPED} did the same as a in all 600 trials, as no provider failed under rough"
     assert said.text == f"{same}, and they are equivalent within the margin of 0.02; take a, the plainer one"
     assert said.adopts == "a"

@@ -138,7 +138,7 @@ def test_an_event_of_another_version_is_a_note_of_its_name() -> None:
 def test_what_a_tools_run_says_follows_from_its_fields(run: ToolRun) -> None:
     assert run.ok == (run.status in ("success", "untold"))
     assert run.never_ran == (run.error_type in ("UnknownTool", "InvalidArguments"))
-    assert run.gave == (run.ok and run.fault != "tool.garbage")
+    assert run.gave_result == (run.ok and run.fault != "tool.garbage")
     assert replace(run, data="4").result == "4"
 
 

@@ -160,7 +160,7 @@ def test_the_first_sentence_names_what_is_never_solved_and_who_exceeds_the_limit
     limits = TrialLimits("at most $0.0003 a trial", frozenset({StopReason.BUDGET}))
     sometimes = [n % 3 != 2 for n in range(60)]
     scores = {"dear": [False] * 60, "a": [True] * 60, "partly": sometimes}
-    said = answer(compared(record, scores, limits=limits, stops=["budget"] * 57)).said
+    said = answer(compared(record, scores, limits=limits, stops=["budget"] * 57)).answer_sentences
     told = next(each for each in said if not each.is_basis)
     assert told.adopts == "a"
     assert told.text.startswith("On these 3 tasks with at most $0.0003 a trial: adopt a (")
@@ -174,7 +174,7 @@ def test_loops_that_repeats_do_not_tell_apart_are_not_ranked(record):
         "On these 3 tasks no loop is told from another by its repeats: a solved 40 of 60 trials and b 40",
         "Even 1,000 repeats are not likely to tell one loop from another if they go on so",
     )
-    assert not any(each.adopts for each in made.said)
+    assert not any(each.adopts for each in made.answer_sentences)
 
 
 def test_where_repeats_told_nothing_it_is_said_what_more_of_them_would(record):
@@ -277,7 +277,7 @@ def test_each_claim_holds_by_its_own_p_and_no_offer_is_behind_or_dearer(record, 
     for pair in made.pairs:
         for turned in (pair, pair.turned) if pair.metric == PRIMARY else ():
             within[turned.a, turned.b] = turned.within
-    told = next(each for each in answer(made).said if each.text.startswith("On these 4 tasks"))
+    told = next(each for each in answer(made).answer_sentences if each.text.startswith("On these 4 tasks"))
     for text in (told.text, told.brief):
         for one, other, profile, most in told_claims(text):
             found = within[f"{one}/{profile}", f"{other}/{profile}"]
@@ -301,7 +301,7 @@ def test_who_is_ahead_of_whom_is_told_with_its_own_p_and_a_cheaper_equal_is_offe
     """The smallest p of all is not given to loops that are told apart from none."""
     solved = {"a": 49, "b": 43, "c": 38, "d": 43}
     scores = {loop: [True] * number + [False] * (50 - number) for loop, number in solved.items()}
-    told = answer(compared(record, scores, tasks=5, tokens={"a": 100, "b": 60, "c": 10, "d": 400})).said[0]
+    told = answer(compared(record, scores, tasks=5, tokens={"a": 100, "b": 60, "c": 10, "d": 400})).answer_sentences[0]
     assert told.text.startswith(
         "On these 5 tasks: adopt a (100 tokens a trial), or b (60), which is cheaper on each of these tasks; "
         "a is ahead of c (exact test within tasks, p = 0.006, adjusted); b and d are told apart from none; a solved 49 of 50 trials"
@@ -318,7 +318,7 @@ def test_where_profiles_contradict_each_other_each_claim_names_its_own(record):
         "b is ahead of a under calm (p <0.001, adjusted); "
         "a solved 30 of 60 trials over both profiles"
     )
-    assert not any(each.adopts for each in made.said)
+    assert not any(each.adopts for each in made.answer_sentences)
 
 
 def test_few_tasks_that_ran_once_are_told_that_repeats_would_tell(record):

@@ -105,13 +105,13 @@ def check_kinds(values: Mapping[str, Any], optional: Collection[str] = ()) -> No
             KINDS[name].check(name, value)
 
 
-def check_known(settings: Mapping[str, Any], known: Collection[str], elsewhere: Mapping[str, str] | None = None) -> None:
+def check_known(settings: Mapping[str, Any], known_names: Collection[str], elsewhere: Mapping[str, str] | None = None) -> None:
     """Raise ValueError for settings that a call does not take. `elsewhere`: what to say of settings that another one replaces."""
     for name in settings:
         if elsewhere is not None and name in elsewhere:
             raise ValueError(f"{name}: {elsewhere[name]}")
-        if name not in known:
-            raise ValueError(f"unknown setting {name!r}; {nearest(name, known)}")
+        if name not in known_names:
+            raise ValueError(f"unknown setting {name!r}; {nearest(name, known_names)}")
 
 
 @contextmanager

@@ -69,11 +69,11 @@ def carry_out_run(
     return Loaded(found)
 
 
-def _publish(experiment: Experiment, found: Results) -> Sequence[str]:
+def _publish(experiment: Experiment, run: Results) -> Sequence[str]:
     """Write the page and log the run; a failure of either is a note and loses no result."""
-    page = report_html(found)
-    notes = write_or_note(page, found.folder)
-    tracked = log_results(found, experiment.config, page)
+    page = report_html(run)
+    notes = write_or_note(page, run.folder)
+    tracked = log_results(run, experiment.config, page)
     return [*notes, f"nothing was logged to MLflow: {tracked}"] if isinstance(tracked, str) else notes
 
 

@@ -26,30 +26,30 @@ def carry_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None) -
     notes: list[str] = []  # MLflow's failures among them, told from a thread of its own
 
     def finish() -> OptimizationResult:
-        made = _made(asked)
-        with search_display(made, progress) as watching:
-            logged = run_logged(made, watching, notes.append)
-        found = optimization_result(made.folder)
-        notes.extend(_how_it_stopped(logged.stopped, made, found))
-        notes.extend(search_warnings(found))
-        notes.extend(filter(None, [named_alike(found.folder, made.config.compare.name)]))
-        notes.extend(write_or_note(logged.page or optimization_html(found), found.folder))
-        return found
+        optimization = _prepared(asked)
+        with search_display(optimization, progress) as watching:
+            logged = run_logged(optimization, watching, notes.append)
+        result = optimization_result(optimization.folder)
+        notes.extend(_how_it_stopped(logged.stopped, optimization, result))
+        notes.extend(search_warnings(result))
+        notes.extend(filter(None, [named_alike(result.folder, optimization.config.compare.name)]))
+        notes.extend(write_or_note(logged.page or optimization_html(result), result.folder))
+        return result
 
-    found = apart(finish)
+    result = apart(finish)
     warn_caller(notes)
-    return found
+    return result
 
 
-def _how_it_stopped(reason: str, made: Optimization, found: OptimizationResult) -> list[str]:
+def _how_it_stopped(reason: str, optimization: Optimization, result: OptimizationResult) -> list[str]:
     """Return how a search or its test that stopped early goes on; nothing for one that did not."""
     if not reason:
         return []
-    names = [parse_spec(made.config.search.optimizer).name, *own_code(made.config.compare)]
-    return [f"{reason}; {found.state or EVERYTHING_RAN}; {way_on(made.folder, names)}"]
+    names = [parse_spec(optimization.config.search.optimizer).name, *own_code(optimization.config.compare)]
+    return [f"{reason}; {result.state or EVERYTHING_RAN}; {way_on(optimization.folder, names)}"]
 
 
-def _made(asked: OptimizeConfig | CutSearch) -> Optimization:
+def _prepared(asked: OptimizeConfig | CutSearch) -> Optimization:
     if isinstance(asked, CutSearch):
         return reopen(asked.folder, asked.allowed)
     with naming_files(asked.compare.model_dump()):

@@ -19,10 +19,10 @@ _PLURALS = {"model": "models"}
 
 def import_words(message: str) -> str:
     """Return a message of an import with settings as `loopbench.import_results` takes them."""
-    said = _MEANING.sub(r"map['\1']:", map_in_python(message))
-    said = _ARMS.sub(r"arm=['\1', '\2']", said)
-    said = _SCALE.sub(r"scale=(\1, \2)", said)
-    said = _FORMAT.sub(lambda match: f"format= one of {', '.join(map(repr, match[1].split('|')))}", said)
-    said = _VALUE.sub(lambda match: f"{match[1]}={match[2].strip(chr(39))!r}", said)
-    said = _SWITCH.sub(r"\1=True", said)
-    return _FLAG.sub(lambda match: _PLURALS.get(match[1], match[1].replace("-", "_")), said)
+    text = _MEANING.sub(r"map['\1']:", map_in_python(message))
+    text = _ARMS.sub(r"arm=['\1', '\2']", text)
+    text = _SCALE.sub(r"scale=(\1, \2)", text)
+    text = _FORMAT.sub(lambda match: f"format= one of {', '.join(map(repr, match[1].split('|')))}", text)
+    text = _VALUE.sub(lambda match: f"{match[1]}={match[2].strip(chr(39))!r}", text)
+    text = _SWITCH.sub(r"\1=True", text)
+    return _FLAG.sub(lambda match: _PLURALS.get(match[1], match[1].replace("-", "_")), text)

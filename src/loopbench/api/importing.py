@@ -101,13 +101,13 @@ def import_results(
     read is a warning.
     """
     check_known(settings, SETTINGS, ELSEWHERE)
-    given = {"map": map, "scorer": scorer, "arm": arm, "name": name, "format": format, **settings}
+    settings_given = {"map": map, "scorer": scorer, "arm": arm, "name": name, "format": format, **settings}
     for setting, kind in IMPORT_KINDS.items():
-        if given.get(setting) is not None:
-            kind.check(setting, given[setting])
+        if settings_given.get(setting) is not None:
+            kind.check(setting, settings_given[setting])
     runs = Path(settings.get("runs") or RUNS)
     with _in_python(), naming_files({"files": files, "name": name, "runs": runs}):
-        request = _request(given)
+        request = _request(settings_given)
         made = import_files(_sources(files), request, run_place(name, runs), runs)
     found = results(made.folder)
     notes = [*made.remarks, *write_or_note(report_html(found), found.folder)]
@@ -162,21 +162,21 @@ def _sources(files: Any) -> list[Path | GivenRows]:
     return [_source(one, f"DataFrame {number}" if frames > 1 else "DataFrame") for number, one in enumerate(files, 1)]
 
 
-def _source(given: Any, name: str) -> Path | GivenRows:
-    if isinstance(given, str | Path):
-        return Path(given)
-    if not _is_frame(given):
-        raise ValueError(f"files: give {WANTED}; got {shown_short(given)}")
-    if any(level is not None for level in given.index.names):
-        given = given.reset_index()  # an index with a name is a column, such as the task after a groupby
-    table = FrameTable(given, name)
+def _source(source: Any, name: str) -> Path | GivenRows:
+    if isinstance(source, str | Path):
+        return Path(source)
+    if not _is_frame(source):
+        raise ValueError(f"files: give {WANTED}; got {shown_short(source)}")
+    if any(level is not None for level in source.index.names):
+        source = source.reset_index()  # an index with a name is a column, such as the task after a groupby
+    table = FrameTable(source, name)
     table.keep(table.columns or ())
     return _given_rows(name, [cells for _, _, cells in table.rows()])
 
 
-def _is_frame(given: object) -> bool:
+def _is_frame(value: object) -> bool:
     """Tell a DataFrame without importing pandas."""
-    return hasattr(given, "to_csv") and hasattr(given, "columns") and hasattr(given, "index")
+    return hasattr(value, "to_csv") and hasattr(value, "columns") and hasattr(value, "index")
 
 
 def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:

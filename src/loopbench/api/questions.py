@@ -179,10 +179,10 @@ def gate(
     """Hold a run against a baseline file, and return an answer that prints as the outcome; `finding.outcome` is its word.
 
     `run`: a finished run; None runs the baseline's configuration again, with `loops` in the place of its own and with
-    `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. What this program handed over as objects is allowed
-    already.
-    Of any run `common_tasks=True` judges, where the suite has changed since, by the tasks that are the same in both.
-    `metrics`: metric → margin.
+    `settings`: seed, repeats, trial_timeout_s, runs, allow, base_url, cassette. Objects that this program handed over need no
+    `allow`. `common_tasks=True` judges a run, a finished one too, by the tasks that are the same in both where the suite has
+    changed since. `metrics`: metric → margin.
+
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
@@ -279,14 +279,14 @@ def _named(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("loops", "profiles", "models"):
         if isinstance(settings.get(name), list) and not settings[name]:
             raise ValueError(f"{name}: the list is empty; leave it out for the default")
-    made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
-    made["loops"] = tuple(loop_name(loop) for loop in made["loops"])
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    fields["loops"] = tuple(loop_name(loop) for loop in fields["loops"])
     with naming_files(settings):
-        scorer = made.pop("scorer", None)
-        source = {} if scorer is None else {name: made.pop(name, None) for name in ("data", "tools")}
-        made["suite"] = suite_name(made["suite"], scorer, **source)
-        made["profiles"] = tuple(profile_name(profile, Path(made.get("runs") or "runs")) for profile in made["profiles"])
-    return made
+        scorer = fields.pop("scorer", None)
+        source = {} if scorer is None else {name: fields.pop(name, None) for name in ("data", "tools")}
+        fields["suite"] = suite_name(fields["suite"], scorer, **source)
+        fields["profiles"] = tuple(profile_name(profile, Path(fields.get("runs") or "runs")) for profile in fields["profiles"])
+    return fields
 
 
 def _config(settings: Mapping[str, Any]) -> CompareConfig:
@@ -326,13 +326,13 @@ def _blessed(path: Path) -> gates.Baseline:
 def _gate_answer(judged: gates.GateResult) -> GateAnswer:
     """Return a gate's result as the answer that a Python program prints."""
     judged = replace(judged, advice=replace(judged.advice, asker="python"))
-    said = [
+    lines = [
         *gate_sentences.further_lines(judged),
         *brief.changed(judged, "finding.tasks"),
         *brief.sentences(judged),
         *brief.examples(judged, "finding.tasks"),
     ]
-    return GateAnswer(gate_sentences.headline(judged), said_in_python(said), [gate_outputs.table(judged)], judged)
+    return GateAnswer(gate_sentences.headline(judged), said_in_python(lines), [gate_outputs.table(judged)], judged)
 
 
 def _run_again(
@@ -365,6 +365,6 @@ def _loaded(run: AnyRun) -> Loaded:
     return run if isinstance(run, Loaded) else load(run)
 
 
-def _arm_name(given: AnyLoop, setting: str) -> str:
+def _arm_name(loop: AnyLoop, setting: str) -> str:
     """Return the name of an arm or a loop as it is typed, or that of a loop object as a run has it."""
-    return given if isinstance(given, str) else str(parse_spec(loop_name(given, setting)))
+    return loop if isinstance(loop, str) else str(parse_spec(loop_name(loop, setting)))

@@ -85,20 +85,20 @@ def card(choice: AgentChoice, run: CardRun, output: CardOutput) -> None:
     if spec is None:
         raise ValueError("--url: a card measures an agent on a suite, and a service takes one question at a time; name a program")
     try:
-        made = _made(spec, run, quiet=output.quiet)
+        harness_card = _measured_card(spec, run, quiet=output.quiet)
     except Trouble as trouble:
         say(f"{agent_name(spec)}: {trouble}")
         raise typer.Exit(FAILED) from None
     if output.out is not None:
-        output.out.write_text(made.to_markdown(), encoding="utf-8")
+        output.out.write_text(harness_card.to_markdown(), encoding="utf-8")
         say(f"wrote {output.out}")
     if output.as_json:
-        print(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(harness_card.to_json(), ensure_ascii=True, allow_nan=False))
     elif output.out is None:
-        print(made.to_markdown(), end="")
+        print(harness_card.to_markdown(), end="")
 
 
-def _made(spec: Spec, run: CardRun, *, quiet: bool) -> HarnessCard:
+def _measured_card(spec: Spec, run: CardRun, *, quiet: bool) -> HarnessCard:
     """Run the agent on the suite and with each fault. Raises Trouble."""
     loop, name = make_loop(spec, TOLD_STEPS), agent_name(spec)
     with own_prints_aside(), quiet_loops():

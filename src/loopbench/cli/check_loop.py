@@ -45,35 +45,35 @@ def check_loop(choice: LoopChoice, output: JsonOption) -> None:
     spec = parse_spec(choice.name)
     with given_up_after(choice.limit or LAW_LIMIT_S, f"loop {spec}: importing and creating it"):
         loop = make_loop(spec)
-    found = laws.check_loop(loop, None if output.as_json else _print_finding, limit_s=choice.limit)
-    broken = any(finding.status == "failed" for finding in found)
+    findings = laws.check_loop(loop, None if output.as_json else _print_finding, limit_s=choice.limit)
+    broken = any(finding.status == "failed" for finding in findings)
     if output.as_json:
-        made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in found]}
+        made = {"loop": str(spec), "ok": not broken, "laws": [finding.as_dict() for finding in findings]}
         print(json.dumps(made, ensure_ascii=True))
     else:
-        _print_total(str(spec), found)
+        _print_total(str(spec), findings)
     raise typer.Exit(FAILED if broken else DONE)
 
 
-def _print_finding(found: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     """Print a line for a law, and one for the details if it does not hold."""
-    if found.detail == NOT_CHECKED:
+    if finding.detail == NOT_CHECKED:
         return  # the total tells how many
     console = out()
-    says = next(law.says for law in LAWS if law.name == found.law)
-    mark, style = _MARKS[found.status]
+    says = next(law.says for law in LAWS if law.name == finding.law)
+    mark, style = _MARKS[finding.status]
     if console.is_terminal:
-        console.print(Text.assemble((f"{mark:<15}", style), f"{found.law:<17}", (says, "dim")), soft_wrap=True)
-        if found.detail:
-            console.print(Text(f"{'':15}{plain(found.detail)}"), soft_wrap=True)
+        console.print(Text.assemble((f"{mark:<15}", style), f"{finding.law:<17}", (says, "dim")), soft_wrap=True)
+        if finding.detail:
+            console.print(Text(f"{'':15}{plain(finding.detail)}"), soft_wrap=True)
     else:  # by tabs and without padding, as tables are
-        print("\t".join([mark, found.law, says, *([plain(found.detail)] if found.detail else [])]))
+        print("\t".join([mark, finding.law, says, *([plain(finding.detail)] if finding.detail else [])]))
     sys.stdout.flush()  # the next law may take its time
 
 
-def _print_total(name: str, found: Sequence[Finding]) -> None:
-    failed = sum(finding.status == "failed" for finding in found)
-    if left := sum(finding.detail == NOT_CHECKED for finding in found):
+def _print_total(name: str, findings: Sequence[Finding]) -> None:
+    failed = sum(finding.status == "failed" for finding in findings)
+    if left := sum(finding.detail == NOT_CHECKED for finding in findings):
         out().print(Text(f"{left} laws {NOT_CHECKED.replace('not', 'were not', 1)}"), soft_wrap=True)
-    total = f"{failed} of {len(found)} laws do not hold" if failed else "every law holds"
+    total = f"{failed} of {len(findings)} laws do not hold" if failed else "every law holds"
     out().print(Text(f"{name}: {total}", style="bold"), soft_wrap=True)

@@ -46,12 +46,12 @@ def check_model(options: ModelOptions, output: JsonOption) -> None:
     table = {} if prices is None else read_prices(prices)
     settings = RealOptions(call_timeout_s=options.call_timeout, prices=table)
     model = open_model(name, options.base_url, settings)
-    found = asyncio.run(_probe(model))
+    report = asyncio.run(_probe(model))
     if output.as_json:
-        print(json.dumps(_as_dict(name, found)))
+        print(json.dumps(_as_dict(name, report)))
     else:
-        _print(name, found, priced=prices is None or name in table)
-    if found.capabilities is None:
+        _print(name, report, priced=prices is None or name in table)
+    if report.capabilities is None:
         raise typer.Exit(NOT_ANSWERING)
 
 
@@ -62,29 +62,29 @@ async def _probe(model: RealModel) -> ProbeReport:
         await model.aclose()
 
 
-def _as_dict(name: str, found: ProbeReport) -> dict[str, Any]:
+def _as_dict(name: str, report: ProbeReport) -> dict[str, Any]:
     return {
         "model": name,
-        "answers": found.capabilities is not None,
-        "trouble": found.trouble,
-        "capabilities": None if found.capabilities is None else asdict(found.capabilities),
-        "checks": [asdict(check) for check in found.checks],
+        "answers": report.capabilities is not None,
+        "trouble": report.trouble,
+        "capabilities": None if report.capabilities is None else asdict(report.capabilities),
+        "checks": [asdict(check) for check in report.checks],
     }
 
 
-def _print(name: str, found: ProbeReport, *, priced: bool) -> None:
+def _print(name: str, report: ProbeReport, *, priced: bool) -> None:
     table = Table(title=name, box=SIMPLE)
     for column in ("asked", "works", "seconds", "tokens in", "tokens out", "cost, US$"):
         table.add_column(column, no_wrap=True)
     table.add_column("", overflow="fold")
-    for check in found.checks:
+    for check in report.checks:
         table.add_row(*_cells(check))
-    if found.checks:
+    if report.checks:
         out().print(table)
     if not priced:
         say(f"The file of prices has none for {name!r}.")
-    if found.capabilities is None:
-        say(f"{name} does not answer: {found.trouble}")
+    if report.capabilities is None:
+        say(f"{name} does not answer: {report.trouble}")
 
 
 def _cells(check: ProbeResult) -> list[str]:

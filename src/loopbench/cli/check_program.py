@@ -107,14 +107,14 @@ class CheckOptions(OptionGroup):
     def requirements(self) -> tuple[Requirement, ...]:
         """Return what is demanded. Raises ValueError."""
         try:
-            made = parse_requirements(",".join(self.require))
+            requirement_list = parse_requirements(",".join(self.require))
         except ValueError as error:
             raise ValueError(f"--require: {error}") from None
         checked = {fault.name for fault in self.faults()}
-        for one in made:
+        for one in requirement_list:
             if one.fault not in checked:
                 raise ValueError(f"--require: {one.fault} is demanded, and --fault leaves it out")
-        return made
+        return requirement_list
 
 
 class CheckOutputs(JsonOption):
@@ -143,21 +143,21 @@ def check_program_(choice: AgentChoice, options: CheckOptions, outputs: CheckOut
     outputs.check()
     loop, name = choice.named()
     try:
-        found = check_program(loop, name, faults=faults, limits=limits, on_finding=None if outputs.as_json else print_finding)
+        report = check_program(loop, name, faults=faults, limits=limits, on_finding=None if outputs.as_json else print_finding)
     except Trouble as trouble:
         _tell_trouble(name, str(trouble), outputs)
         raise typer.Exit(FAILED) from None
-    unmet = found.unmet(demanded)
+    unmet = report.unmet(demanded)
     if outputs.junit is not None:
-        write_junit(found, demanded, outputs.junit)
+        write_junit(report, demanded, outputs.junit)
         say(f"JUnit: {outputs.junit}")
     if outputs.page is not None:
-        write(program_check_html(found, demanded), outputs.page, outputs.page)
+        write(program_check_html(report, demanded), outputs.page, outputs.page)
     if outputs.as_json:
         missing = [{"fault": one.fault, "demanded": one.says, "outcome": finding.outcome} for one, finding in unmet]
-        print(json.dumps({**found.as_dict(), "ok": not unmet, "unmet": missing}, ensure_ascii=True))
+        print(json.dumps({**report.as_dict(), "ok": not unmet, "unmet": missing}, ensure_ascii=True))
     else:
-        _print_total(found, demanded)
+        _print_total(report, demanded)
     raise typer.Exit(FAILED if unmet else DONE)
 
 
@@ -173,50 +173,50 @@ def _tell_trouble(name: str, trouble: str, outputs: CheckOutputs) -> None:
         outputs.junit.write_text(junit.document(root), encoding="utf-8")
 
 
-def print_finding(found: FaultFinding) -> None:
+def print_finding(finding: FaultFinding) -> None:
     """Print the row of one fault: what the agent did, and what its model was told."""
-    fault = BY_NAME[found.fault]
-    style = "green" if found.outcome in ("told", "handled") else "yellow" if found.outcome in RECOVERED else "bold red"
-    if found.outcome in fault.sound and found.outcome not in RECOVERED:
+    fault = BY_NAME[finding.fault]
+    style = "green" if finding.outcome in ("told", "handled") else "yellow" if finding.outcome in RECOVERED else "bold red"
+    if finding.outcome in fault.sound and finding.outcome not in RECOVERED:
         style = "green"
-    if found.outcome == "not applicable":
+    if finding.outcome == "not applicable":
         style = "dim"
     console = out()
-    row = Text.assemble(f"{found.fault:<21}", (f"{found.outcome:<16}", style), plain_line(found.detail))
+    row = Text.assemble(f"{finding.fault:<21}", (f"{finding.outcome:<16}", style), plain_line(finding.detail))
     console.print(row, soft_wrap=True)
-    if found.shown and found.outcome in ("told", "untold", "unaware"):
-        told = plain_line(found.shown)
+    if finding.shown and finding.outcome in ("told", "untold", "unaware"):
+        told = plain_line(finding.shown)
         cut = told if len(told) <= MAX_TOLD_CHARS else f"{told[:MAX_TOLD_CHARS]}…"
-        console.print(Text(f"{'':21}request {found.request} says: {cut}", style="dim"), soft_wrap=True)
+        console.print(Text(f"{'':21}request {finding.request} says: {cut}", style="dim"), soft_wrap=True)
 
 
-def _print_total(found: ProgramReport, demanded: tuple[Requirement, ...]) -> None:
-    counts = Counter(finding.outcome for finding in found.findings)
+def _print_total(report: ProgramReport, demanded: tuple[Requirement, ...]) -> None:
+    counts = Counter(finding.outcome for finding in report.findings)
     says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     console = out()
-    console.print(Text(f"{plain(found.title)}: {says}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{plain(report.title)}: {says}", style="bold"), soft_wrap=True)
     for outcome in OUTCOMES:
         if counts[outcome]:
             console.print(Text(f"  {outcome:<16}{OUTCOMES[outcome]}", style="dim"), soft_wrap=True)
-    for one, finding in found.unmet(demanded):
+    for one, finding in report.unmet(demanded):
         console.print(Text(one.missing(finding), style="bold red"), soft_wrap=True)
-    if demanded and not found.unmet(demanded):
+    if demanded and not report.unmet(demanded):
         console.print(
             Text(f"all {len(demanded)} demanded outcomes are there" if len(demanded) > 1 else "the demanded outcome is there")
         )
 
 
-def write_junit(found: ProgramReport, demanded: tuple[Requirement, ...], path: Path) -> None:
+def write_junit(report: ProgramReport, demanded: tuple[Requirement, ...], path: Path) -> None:
     """Write a test for each fault. Raises OSError."""
-    unmet = {one.fault: one for one, _ in found.unmet(demanded)}
+    unmet = {one.fault: one for one, _ in report.unmet(demanded)}
     kinds: Counter[str] = Counter(
         "failure" if finding.fault in unmet else "skipped" if finding.outcome == "not applicable" else ""
-        for finding in found.findings
+        for finding in report.findings
     )
     root = junit.suites("loopbench check program")
-    suite = junit.add_suite(root, found.title, len(found.findings), kinds)
-    for finding in found.findings:
-        case = junit.add_case(suite, found.title, finding.fault)
+    suite = junit.add_suite(root, report.title, len(report.findings), kinds)
+    for finding in report.findings:
+        case = junit.add_case(suite, report.title, finding.fault)
         says = f"{finding.outcome}: {finding.detail}"
         if finding.fault in unmet:
             junit.add_result(case, "failure", f"demanded {unmet[finding.fault].says}, found {says}", finding.shown)

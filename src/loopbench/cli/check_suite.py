@@ -18,6 +18,7 @@ from loopbench.checks import suite as suite_checks
 from loopbench.checks.suite import Checked, SuiteFinding
 from loopbench.checks.suite.reference_agents import BaselineResult
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
+from loopbench.metrics.statistics import interval_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.built_in import builtin_names
@@ -74,7 +75,7 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
         suite = make_suite(spec, options.data, options.tools)
         if options.quarantine is not None:
             suite = with_quarantine(suite, read_quarantine(options.quarantine))
-        found = suite_checks.check_suite(
+        finding = suite_checks.check_suite(
             suite,
             tasks=options.tasks,
             seed=options.seed,
@@ -83,11 +84,11 @@ def check_suite(options: SuiteOptions, output: JsonOption) -> None:
             progress=_Progress(),
         )
     if output.as_json:
-        print(json.dumps(_as_dict(str(spec), found), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(_as_dict(str(spec), finding), ensure_ascii=True, allow_nan=False))
     else:
-        _print_agents(found)
-        _print_total(str(spec), found)
-    raise typer.Exit(DONE if found.ok else FAILED)
+        _print_agents(finding)
+        _print_total(str(spec), finding)
+    raise typer.Exit(DONE if finding.ok else FAILED)
 
 
 class _Progress:
@@ -103,23 +104,23 @@ class _Progress:
             print(f"{check}: {done:,} of {counted(total, 'task')}", file=sys.stderr, flush=True)
 
 
-def _ignore(found: SuiteFinding) -> None:
+def _ignore(finding: SuiteFinding) -> None:
     """Print nothing: all findings are in the JSON."""
 
 
-def _print_finding(console: Console, found: SuiteFinding) -> None:
+def _print_finding(console: Console, finding: SuiteFinding) -> None:
     """Print a line for a check, and one for each of the first problems."""
-    mark, style = _MARKS[found.status]
-    rule = f"rule: {found.says}" if found.status in ("warning", "failed") else found.says
-    console.print(Text.assemble((f"{mark:<15}", style), f"{found.check:<17}", (rule, "dim")), soft_wrap=True)
-    for problem in found.problems[:SHOWN]:
+    mark, style = _MARKS[finding.status]
+    rule = f"rule: {finding.says}" if finding.status in ("warning", "failed") else finding.says
+    console.print(Text.assemble((f"{mark:<15}", style), f"{finding.check:<17}", (rule, "dim")), soft_wrap=True)
+    for problem in finding.problems[:SHOWN]:
         console.print(Text(f"{'':15}{plain(problem)}"), soft_wrap=True)
-    if found.count > SHOWN:
-        console.print(Text(f"{'':15}and {found.count - SHOWN} more", style="dim"))
+    if finding.count > SHOWN:
+        console.print(Text(f"{'':15}and {finding.count - SHOWN} more", style="dim"))
 
 
-def _print_agents(found: Checked) -> None:
-    if found.baselines:
+def _print_agents(checked: Checked) -> None:
+    if checked.baselines:
         rows = tuple(
             (
                 passed.baseline.name,
@@ -127,42 +128,42 @@ def _print_agents(found: Checked) -> None:
                 str(passed.share.n if passed.share is not None else 0),
                 passed.baseline.says + ("; TOO MANY" if passed.is_too_many else ""),
             )
-            for passed in found.baselines
+            for passed in checked.baselines
         )
         print_table(Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "note"), rows), out())
 
 
-def _print_total(name: str, found: Checked) -> None:
-    times = Counter(finding.status for finding in found.findings)
+def _print_total(name: str, checked: Checked) -> None:
+    times = Counter(finding.status for finding in checked.findings)
     failed, warned, left_out = times["failed"], times["warning"], times["left out"]
-    total = f"{failed} of {len(found.findings)} checks fail" if failed else "no check fails" if warned else "every check passes"
+    total = f"{failed} of {len(checked.findings)} checks fail" if failed else "no check fails" if warned else "every check passes"
     if warned:
         total += f", {counted(warned, 'gives', 'give')} a warning"
     missing = f"; {left_out} left out" if left_out else ""
-    called = f"tools of {found.sample} called" if found.ran_tools else "no tool called"
-    quarantined = sum(bool(task.quarantined) for task in found.suite.tasks)
-    tasks = counted(len(found.suite.tasks) - quarantined, "task") + (f", {quarantined} quarantined" if quarantined else "")
+    called = f"tools of {checked.sample} called" if checked.ran_tools else "no tool called"
+    quarantined = sum(bool(task.quarantined) for task in checked.suite.tasks)
+    tasks = counted(len(checked.suite.tasks) - quarantined, "task") + (f", {quarantined} quarantined" if quarantined else "")
     out().print(Text(f"{name}: {total}{missing} ({tasks}, {called})", style="bold"), soft_wrap=True)
 
 
-def _as_dict(name: str, found: Checked) -> dict[str, Any]:
+def _as_dict(name: str, checked: Checked) -> dict[str, Any]:
     return {
         "suite": name,
-        "ok": found.ok,
-        "version": found.suite.version,
-        "tasks": len(found.suite.tasks),
-        "sample": found.sample,
-        "ran_tools": found.ran_tools,
-        "checks": [finding.as_dict() for finding in found.findings],
-        "baselines": [_baseline(passed) for passed in found.baselines],
-        "quarantined": {task.id: task.quarantined for task in found.suite.tasks if task.quarantined},
+        "ok": checked.ok,
+        "version": checked.suite.version,
+        "tasks": len(checked.suite.tasks),
+        "sample": checked.sample,
+        "ran_tools": checked.ran_tools,
+        "checks": [finding.as_dict() for finding in checked.findings],
+        "baselines": [_baseline(passed) for passed in checked.baselines],
+        "quarantined": {task.id: task.quarantined for task in checked.suite.tasks if task.quarantined},
     }
 
 
 def _baseline(passed: BaselineResult) -> dict[str, Any]:
     return {
         "agent": passed.baseline.name,
-        "passes": None if passed.share is None else passed.share.as_dict(),
+        "passes": interval_json(passed.share),
         "too_many": passed.is_too_many,
         "not_scored": len(passed.not_scored),
     }

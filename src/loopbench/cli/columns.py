@@ -57,12 +57,12 @@ def side_by_side(rows: Rows, width: int) -> Iterator[Text]:
 
 def folded(forms: Iterable[Rows], width: int) -> Iterator[Text]:
     """Yield the widest form that fits side by side; if none does, the same with each row's name in a line above its other cells."""
-    known = list(forms)
-    rows, fits = fitting(known, width)
+    all_forms = list(forms)
+    rows, fits = fitting(all_forms, width)
     if fits:
         yield from side_by_side(rows, width)
         return
-    below, _ = fitting([[[Text(""), *row[1:]] for row in rows] for rows in known], width)
+    below, _ = fitting([[[Text(""), *row[1:]] for row in rows] for rows in all_forms], width)
     for row, line in zip(rows, side_by_side(below, width), strict=True):
         yield row[0]
         yield line

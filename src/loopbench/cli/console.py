@@ -57,9 +57,9 @@ def print_text(line: OutputLine | Prose) -> None:
         print_prose(line.text, line.style, indent=line.indent, hanging=line.hanging)
 
 
-def print_unpadded(made: RenderableType, console: Console) -> None:
+def print_unpadded(renderable: RenderableType, console: Console) -> None:
     """Print what rich lays out, without the blanks with which it fills lines up."""
-    for segments in console.render_lines(made, pad=False):
+    for segments in console.render_lines(renderable, pad=False):
         line = Text.assemble(*((each.text, each.style or "") for each in segments if not each.control))
         line.rstrip()
         console.print(line, soft_wrap=True)

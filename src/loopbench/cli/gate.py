@@ -188,7 +188,7 @@ def _judged(
         judged = targets.counted(ended.judged(baseline, rules, options.baseline))
     targets.write(judged)
     if options.run is None:
-        write_report(ended.results, told=not output.quiet)
+        write_report(ended.results, announce=not output.quiet)
         if not output.quiet:
             say(f"run directory: {ended.results.folder}")
     return judged

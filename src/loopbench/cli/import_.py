@@ -94,20 +94,22 @@ def import_(options: ImportOptions, place: RunsOption, output: JsonOption, depth
     loopbench import results.csv --map task=question,score=result
     """
     below = place.runs or RUNS
-    made = import_files(options.files, options.request, run_place(options.name, below), below)
-    found = results(made.folder)
-    write_report(found)
-    for remark in (*made.readings, *made.remarks):
+    imported = import_files(options.files, options.request, run_place(options.name, below), below)
+    run = results(imported.folder)
+    write_report(run)
+    for remark in (*imported.readings, *imported.remarks):
         say(remark)
-    say(f"run directory: {made.folder}")
-    print_results(found, as_json=output.as_json, depth=depth.depth)
-    supports_none = found.comparison.invalid or bool(made.apart) or _too_many(made, options.max_left_out)
+    say(f"run directory: {imported.folder}")
+    print_results(run, as_json=output.as_json, depth=depth.depth)
+    supports_none = run.comparison.invalid or bool(imported.apart) or _too_many(imported, options.max_left_out)
     raise typer.Exit(INVALID if supports_none else DONE)
 
 
-def _too_many(made: ImportedRun, most: float | None) -> bool:
+def _too_many(imported: ImportedRun, most: float | None) -> bool:
     """Return whether more trials lack a score than the user allows, and say so."""
-    if most is None or made.share_left_out <= most:
+    if most is None or imported.share_left_out <= most:
         return False
-    say(f"--max-left-out {most:g}: {made.share_left_out:.1%} of {counted(made.trials, 'trial has', 'trials have')} no score")
+    say(
+        f"--max-left-out {most:g}: {imported.share_left_out:.1%} of {counted(imported.trials, 'trial has', 'trials have')} no score"
+    )
     return True

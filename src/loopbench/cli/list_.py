@@ -57,22 +57,22 @@ def list_(choice: CatalogueChoice, output: JsonOption) -> None:
         _print(found, in_full=in_full)
 
 
-def _chosen(found: list[CatalogueEntry], choice: CatalogueChoice) -> list[CatalogueEntry]:
+def _chosen(entries: list[CatalogueEntry], choice: CatalogueChoice) -> list[CatalogueEntry]:
     """Return what is listed. Raises ValueError for an unknown name."""
     if choice.name is None:
-        return found
-    named = [entry for entry in found if entry.name == choice.name]
+        return entries
+    named = [entry for entry in entries if entry.name == choice.name]
     if not named:
-        hint = nearest(choice.name, [entry.name for entry in found])
+        hint = nearest(choice.name, [entry.name for entry in entries])
         raise ValueError(f"there is no {choice.name!r} among the {choice.what}; {hint}")
     return named
 
 
-def _print(found: Sequence[CatalogueEntry], *, in_full: bool) -> None:
+def _print(entries: Sequence[CatalogueEntry], *, in_full: bool) -> None:
     """Print names and what they are, or also facts and options; frameworks apart."""
     console = out()
-    frameworks = [entry for entry in found if isinstance(entry, CatalogueFramework)]
-    others = [entry for entry in found if not isinstance(entry, CatalogueFramework)]
+    frameworks = [entry for entry in entries if isinstance(entry, CatalogueFramework)]
+    others = [entry for entry in entries if not isinstance(entry, CatalogueFramework)]
     if not in_full:
         _print_lines(others, console)
     for entry in others if in_full else ():
@@ -86,10 +86,10 @@ def _print(found: Sequence[CatalogueEntry], *, in_full: bool) -> None:
         print_framework(entry)
 
 
-def _print_lines(found: Sequence[CatalogueEntry], console: Console) -> None:
+def _print_lines(entries: Sequence[CatalogueEntry], console: Console) -> None:
     """Print what each is, wrapped beside its name."""
-    width = max((len(entry.name) for entry in found), default=0) + 2
-    for entry in found:
+    width = max((len(entry.name) for entry in entries), default=0) + 2
+    for entry in entries:
         if console.width >= WIDE:
             print_cells((entry.name, entry.summary), console)
             continue

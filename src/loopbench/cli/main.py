@@ -123,13 +123,13 @@ class Commands(TyperGroup):
         try:
             return super().make_context(*args, **options)
         except UsageError as error:
-            raise _told(error) from None
+            raise _ended_by(error) from None
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # Typer's own context
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            raise _told(error) from None
+            raise _ended_by(error) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
@@ -138,7 +138,7 @@ class Commands(TyperGroup):
             raise typer.Exit(INVALID) from None
 
 
-def _told(error: Exception) -> Exception:
+def _ended_by(error: Exception) -> Exception:
     """Say what is wrong with the words of a command, and return what ends it; a group that is typed alone shows its help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
@@ -162,19 +162,19 @@ def _all_commands() -> TyperGroup:
         rich_markup_mode=None,
     )
     root.callback(invoke_without_command=True, context_settings=CONTEXT)(_root)
-    made = get_group(root)
-    made.params += get_install_completion_arguments()
-    groups = {"": made}
+    commands = get_group(root)
+    commands.params += get_install_completion_arguments()
+    groups = {"": commands}
     for name, summary in GROUPS.items():
         groups[name] = TyperGroup(
             name=name, help=summary, short_help=summary, no_args_is_help=True, rich_markup_mode=None, context_settings=CONTEXT
         )
     for name, (target, summary) in COMMANDS.items():
         group, _, last = name.rpartition(" ")
-        if group and group not in made.commands:
-            made.add_command(groups[group])
+        if group and group not in commands.commands:
+            commands.add_command(groups[group])
         groups[group].add_command(LazyCommand(last, target, summary))
-    return made
+    return commands
 
 
 app = _all_commands()

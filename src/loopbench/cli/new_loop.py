@@ -28,12 +28,12 @@ class NewLoopOptions(OptionGroup):
 @with_options()
 def new_loop(options: NewLoopOptions) -> None:
     """Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."""
-    made = scaffold.new_loop(options.name, options.into)
-    print(f"wrote {plain(str(made.loop))} and {plain(str(made.test))}; next:")
-    if made.root != Path.cwd():
-        print(f"  cd {shlex.quote(str(made.root))}")
-    print(f"  loopbench check loop {made.target}")
+    files = scaffold.new_loop(options.name, options.into)
+    print(f"wrote {plain(str(files.loop))} and {plain(str(files.test))}; next:")
+    if files.root != Path.cwd():
+        print(f"  cd {shlex.quote(str(files.root))}")
+    print(f"  loopbench check loop {files.target}")
     if not is_installed("pytest"):
-        print(f"  pip install pytest  # which {plain(made.test.name)} needs")
-    print(f"  python -m pytest {shlex.quote(str(made.test.resolve().relative_to(made.root)))}")
-    print(f"  loopbench compare --loop {made.target} --loop bare --profile {FIRST_PROFILE}")
+        print(f"  pip install pytest  # which {plain(files.test.name)} needs")
+    print(f"  python -m pytest {shlex.quote(str(files.test.resolve().relative_to(files.root)))}")
+    print(f"  loopbench compare --loop {files.target} --loop bare --profile {FIRST_PROFILE}")

@@ -86,10 +86,10 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOption
     _carry_out(made, output)
 
 
-def _has_nothing_to_teach(made: Optimization) -> bool:
+def _has_nothing_to_teach(optimization: Optimization) -> bool:
     """Whether the scripted model runs under a profile without weaknesses, so that no prompt can gain anything."""
-    (profile,) = made.config.compare.profiles
-    return made.config.model == "scripted" and not load_profile(profile).weaknesses
+    (profile,) = optimization.config.compare.profiles
+    return optimization.config.model == "scripted" and not load_profile(profile).weaknesses
 
 
 def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: ResultsOptions) -> NoReturn:
@@ -99,43 +99,43 @@ def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: Re
     _carry_out(again, output)
 
 
-def _carry_out(made: Optimization, output: ResultsOptions) -> NoReturn:
+def _carry_out(optimization: Optimization, output: ResultsOptions) -> NoReturn:
     stopped = page = ""
     try:
-        logged = _run(made, quiet=output.quiet)
+        logged = _run(optimization, quiet=output.quiet)
         stopped, page = logged.stopped, logged.page
     except KeyboardInterrupt:
         stopped = "interrupted"
     except RunStopped as reason:
         stopped = str(reason)
-    found = optimization_result(made.folder)
+    result = optimization_result(optimization.folder)
     if stopped:
-        say(f"{stopped}; {found.state or EVERYTHING_RAN}; go on with")
-        say(f"  {_resume_command(made)}")
-    has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in found.designs)
+        say(f"{stopped}; {result.state or EVERYTHING_RAN}; go on with")
+        say(f"  {_resume_command(optimization)}")
+    has_results = not stopped or any(design.gain is not None and design.gain.test is not None for design in result.designs)
     if has_results:
-        write_optimization(found, page=page)
-    say(f"run directory: {made.folder}")
+        write_optimization(result, page=page)
+    say(f"run directory: {optimization.folder}")
     if has_results:
-        print_optimization(found, "json" if output.as_json else "tables", verbose=output.verbose)
+        print_optimization(result, "json" if output.as_json else "tables", verbose=output.verbose)
     if stopped:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(exit_code(found))
+    raise typer.Exit(exit_code(result))
 
 
-def _run(made: Optimization, *, quiet: bool) -> LoggedSearch:
+def _run(optimization: Optimization, *, quiet: bool) -> LoggedSearch:
     """Search and test, logged. Raises KeyboardInterrupt and RunStopped."""
-    with quiet_loops(), own_prints_aside(), watching(made, quiet=quiet) as view:
-        logged = run_logged(made, view, lambda line: say(f"warning: {line}"))
+    with quiet_loops(), own_prints_aside(), watching(optimization, quiet=quiet) as view:
+        logged = run_logged(optimization, view, lambda line: say(f"warning: {line}"))
     if logged.ui:
         say(f"MLflow: {logged.ui}")
-    elif line := not_logged(made.config.compare):
+    elif line := not_logged(optimization.config.compare):
         say(line)
     return logged
 
 
-def _resume_command(made: Optimization) -> str:
-    compare = made.config.compare
-    optimizer = parse_spec(made.config.search.optimizer).name
+def _resume_command(optimization: Optimization) -> str:
+    compare = optimization.config.compare
+    optimizer = parse_spec(optimization.config.search.optimizer).name
     optimizers = ["--allow", shlex.quote(optimizer)] if ":" in optimizer else []
-    return " ".join(["loopbench resume", shlex.quote(str(made.folder)), *resume_flags(compare), *optimizers])
+    return " ".join(["loopbench resume", shlex.quote(str(optimization.folder)), *resume_flags(compare), *optimizers])

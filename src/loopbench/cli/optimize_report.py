@@ -43,58 +43,58 @@ IMPORTANT = ("Warning", "The test is invalid")
 """Beginnings of the notes that are printed in any case."""
 
 
-def exit_code(found: OptimizationResult) -> int:
+def exit_code(result: OptimizationResult) -> int:
     """Return FAILED if an optimizer failed: the program that was kept is then hardly the one that was asked for."""
-    if found.invalid:
+    if result.invalid:
         return INVALID
-    return FAILED if any(design.status == "failed" for design in found.designs) else DONE
+    return FAILED if any(design.status == "failed" for design in result.designs) else DONE
 
 
-def print_optimization(found: OptimizationResult, form: str, *, verbose: bool) -> None:
+def print_optimization(result: OptimizationResult, form: str, *, verbose: bool) -> None:
     """Print an optimization; `form`: json, markdown or tables: a row per design and the verdicts, after all tables if `verbose`."""
     if form == "json":
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(result.to_json(), ensure_ascii=True, allow_nan=False))
         return
     if form == "markdown":
-        print(to_markdown(found), end="")
+        print(to_markdown(result), end="")
         return
     console = out()
     if verbose:
-        _print_details(found, console)
-    console.print(Text(plain(found.title), style="bold"), soft_wrap=True)
-    print_lines(folded(map(partial(_rows, found), FORMS), console.width), console)
-    for note in notes(found):
+        _print_details(result, console)
+    console.print(Text(plain(result.title), style="bold"), soft_wrap=True)
+    print_lines(folded(map(partial(_rows, result), FORMS), console.width), console)
+    for note in notes(result):
         if note.startswith(IMPORTANT):
             print_note(note)
-    if example := _diff(found):
+    if example := _diff(result):
         console.print(Text(plain(example), style="dim"), soft_wrap=True)
-    for line in verdicts(found):
+    for line in verdicts(result):
         console.print(Text(plain(line), style="bold"))
 
 
-def _print_details(found: OptimizationResult, console: Console) -> None:
+def _print_details(result: OptimizationResult, console: Console) -> None:
     """Print the tables, the file of each program, and what to keep in mind."""
-    for table in tables(found):
+    for table in tables(result):
         print_table(table, console)
-    for design in found.designs:
+    for design in result.designs:
         if design.program is not None:
             console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
-    for note in notes(found):
+    for note in notes(result):
         if not note.startswith(IMPORTANT):
             print_note(note)
 
 
-def _rows(found: OptimizationResult, form: DesignForm) -> Rows:
+def _rows(result: OptimizationResult, form: DesignForm) -> Rows:
     """Return a heading and a row per design."""
     columns = [BRIEF.index(column) for column in form.columns]
     heading = [Text(column, style="dim") for column in form.columns]
-    rows = ([Text(plain_line(row[column])) for column in columns] for row in brief_rows(found, short=form.short))
+    rows = ([Text(plain_line(row[column])) for column in columns] for row in brief_rows(result, short=form.short))
     return [heading, *rows]
 
 
-def _diff(found: OptimizationResult) -> str:
+def _diff(result: OptimizationResult) -> str:
     """Return the command that shows what changed in a design whose program is another one than before."""
-    changed = [design for design in found.designs if design.program is not None and not design.is_unchanged]
+    changed = [design for design in result.designs if design.program is not None and not design.is_unchanged]
     if not changed:
         return ""
     words = shlex.join(["loopbench", "diff", changed[0].design, str(changed[0].program)])

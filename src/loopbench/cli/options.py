@@ -269,13 +269,13 @@ def with_options(*configs: ConfigFlags) -> Callable[[Callable[..., None]], Calla
 
         @functools.wraps(command)
         def run(**typed: Any) -> None:
-            given: dict[str, Any] = {
+            groups_given: dict[str, Any] = {
                 name: group(**{part: value for part in group.model_fields if (value := typed.pop(part)) is not None})
                 for name, group in groups.items()
             }
             if "flags" in wanted:
-                given["flags"] = _with_programs(_nested((flag.path, typed.pop(name)) for name, flag in flags.items()))
-            command(**typed, **given)
+                groups_given["flags"] = _with_programs(_nested((flag.path, typed.pop(name)) for name, flag in flags.items()))
+            command(**typed, **groups_given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -314,10 +314,10 @@ def _with_programs(flags: dict[str, Any]) -> dict[str, Any]:
 
 def _nested(values: Any) -> dict[str, Any]:
     """Return the values that were typed, those of a section in a dictionary of its own."""
-    made: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for path, value in values:
         if value is not None and value != []:
             *sections, name = path
-            inner = functools.reduce(lambda outer, section: outer.setdefault(section, {}), sections, made)
+            inner = functools.reduce(lambda outer, section: outer.setdefault(section, {}), sections, nested)
             inner[name] = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-    return made
+    return nested

@@ -20,62 +20,62 @@ from .options import Depth
 from .typed_files import make_room
 
 
-def print_results(found: Results, *, as_json: bool, depth: Depth = "answer") -> None:
+def print_results(run: Results, *, as_json: bool, depth: Depth = "answer") -> None:
     """Print a run's results to stdout: its answer, or for an ablation its effects, after as much as `depth` says."""
-    ablation = ablation_result(found)
+    ablation = ablation_result(run)
     if as_json:
-        print(json.dumps(found.to_json() | (_ablation_json(ablation) if ablation else {}), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(run.to_json() | (_ablation_json(ablation) if ablation else {}), ensure_ascii=True, allow_nan=False))
         return
     with_tables = depth in ("tables", "all metrics")
-    if with_tables and found.traces.kept:
-        render.aside(str(found.traces))
+    if with_tables and run.traces.kept:
+        render.aside(str(run.traces))
     if ablation is None or depth == "all metrics":
         if with_tables:
-            render.details(found, all_metrics=depth == "all metrics")
+            render.details(run, all_metrics=depth == "all metrics")
         elif depth == "arms":
-            render.arms(found)
-        render.results(found, is_whole=with_tables)
+            render.arms(run)
+        render.results(run, is_whole=with_tables)
     if ablation is not None:
         render_effects.ablation(ablation, verbose=with_tables)
 
 
-def _ablation_json(made: AblationResult) -> dict[str, Any]:
+def _ablation_json(result: AblationResult) -> dict[str, Any]:
     """Return an ablation's results with which setting to use, which stands in the place of a comparison's answer."""
-    return made.to_json() | {"answer": ablation_answer_json(made)}
+    return result.to_json() | {"answer": ablation_answer_json(result)}
 
 
-def write_report(found: Results, html: Path | None = None, *, source: str = "", told: bool = True) -> str:
-    """Write a run's page, into its directory unless another file was typed, and return its text. `told`: say where it is.
+def write_report(run: Results, html: Path | None = None, *, source: str = "", announce: bool = True) -> str:
+    """Write a run's page, into its directory unless another file was typed, and return its text. `announce`: say where it is.
 
     `source`: what `source_of` said of the directory before the run was read; the page is remembered as made from that.
     """
-    page = pages.report_html(found, with_fork=True)
-    write(page, html, found.folder / PAGE, told=told)
+    page = pages.report_html(run, with_fork=True)
+    write(page, html, run.folder / PAGE, announce=announce)
     if source and html is None:
         remember(source, page)
     return page
 
 
-def renew_report(found: Results, html: Path | None, source: str) -> None:
+def renew_report(run: Results, html: Path | None, source: str) -> None:
     """Write a run's page unless it is there already. `source`: as of `write_report`."""
-    if html is None and is_known(source, found.folder):
-        say(f"page: {found.folder / PAGE}")
+    if html is None and is_known(source, run.folder):
+        say(f"page: {run.folder / PAGE}")
     else:
-        write_report(found, html, source=source)
+        write_report(run, html, source=source)
 
 
-def write_optimization(found: OptimizationResult, html: Path | None = None, page: str = "") -> None:
+def write_optimization(result: OptimizationResult, html: Path | None = None, page: str = "") -> None:
     """Write an optimization's page, into its directory unless another file was typed. `page`: its text, if it was made before."""
-    write(page or pages.optimization_html(found), html, found.folder / PAGE)
+    write(page or pages.optimization_html(result), html, result.folder / PAGE)
 
 
-def write(text: str, typed: Path | None, usual: Path, *, told: bool = True) -> None:
+def write(text: str, typed: Path | None, usual: Path, *, announce: bool = True) -> None:
     """Write a page. Failure is a warning for the usual file; for a file that was typed it raises OSError."""
     if typed is not None:
         make_room(typed)
     try:
         path = write_page(text, typed or usual)
-        if told:
+        if announce:
             say(f"page: {path}")
     except OSError as error:
         if typed is not None:

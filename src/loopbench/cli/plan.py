@@ -48,12 +48,12 @@ def check(options: PlanOptions, output: JsonOption) -> None:
         raise ValueError("--run-tools needs the tools: name their module with --tools")
     with own_prints_aside():
         tools = None if options.tools is None else tools_named(options.tools)
-        found = plan_findings(options.file, tools, run_tools=options.run_tools)
+        findings = plan_findings(options.file, tools, run_tools=options.run_tools)
     if output.as_json:
-        print(json.dumps(_as_dict(found), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(_as_dict(findings), ensure_ascii=True, allow_nan=False))
     else:
-        _print(options, found)
-    raise typer.Exit(FAILED if found.problems else DONE)
+        _print(options, findings)
+    raise typer.Exit(FAILED if findings.problems else DONE)
 
 
 @with_options()
@@ -62,18 +62,18 @@ def schema() -> None:
     print(json.dumps(plan_schema(), indent=2))
 
 
-def _print(options: PlanOptions, found: PlanFindings) -> None:
+def _print(options: PlanOptions, findings: PlanFindings) -> None:
     console = out()
-    for task in found.tasks if options.verbose else ():
+    for task in findings.tasks if options.verbose else ():
         if task.plan is not None:
             console.print(Text(f"{plain(task.id)}:", style="bold"), soft_wrap=True)
             console.print(Text(plain(_written(task.plan)) + "\n"), soft_wrap=True)
-    for problem in found.problems[:MAX_SHOWN]:
+    for problem in findings.problems[:MAX_SHOWN]:
         console.print(Text(plain(problem)), soft_wrap=True)
-    if len(found.problems) > MAX_SHOWN:
-        console.print(Text(f"and {len(found.problems) - MAX_SHOWN} more, which --json has"))
-    style = "bold red" if found.problems else "bold yellow" if found.stated else "bold green"
-    console.print(Text(_sum(options, found), style=style), soft_wrap=True)
+    if len(findings.problems) > MAX_SHOWN:
+        console.print(Text(f"and {len(findings.problems) - MAX_SHOWN} more, which --json has"))
+    style = "bold red" if findings.problems else "bold yellow" if findings.stated else "bold green"
+    console.print(Text(_sum(options, findings), style=style), soft_wrap=True)
 
 
 def _written(plan: Plan) -> str:
@@ -83,53 +83,53 @@ def _written(plan: Plan) -> str:
         return json.dumps(plan_to_json(plan), ensure_ascii=False)
 
 
-def _sum(options: PlanOptions, found: PlanFindings) -> str:
-    if found.problems:
-        return f"{plain(str(options.file))}: {counted(len(found.problems), 'problem')}"
-    what = f"{plain(str(options.file))}: {found.planned} of {counted(len(found.tasks), 'task')} with a plan, "
-    what += counted(found.calls, "call")
-    if not found.planned:
+def _sum(options: PlanOptions, findings: PlanFindings) -> str:
+    if findings.problems:
+        return f"{plain(str(options.file))}: {counted(len(findings.problems), 'problem')}"
+    what = f"{plain(str(options.file))}: {findings.planned} of {counted(len(findings.tasks), 'task')} with a plan, "
+    what += counted(findings.calls, "call")
+    if not findings.planned:
         return f"{what}: there is nothing to check"
-    if found.carried_out and found.is_alone:
-        return f"{what}, which can be made; {_answer(found)}"
-    if found.carried_out:
-        return f"{what}; {_led(found)}"
-    stated = f"; {_own_answers(found)}" if found.stated and not found.is_alone else ""
+    if findings.carried_out and findings.is_alone:
+        return f"{what}, which can be made; {_answer(findings)}"
+    if findings.carried_out:
+        return f"{what}; {_led(findings)}"
+    stated = f"; {_own_answers(findings)}" if findings.stated and not findings.is_alone else ""
     if options.tools is None:
         return f"{what}; whether such tools exist is not known: --tools MODULE{stated}"
     return f"{what}, which fit their tools; no call was made: --run-tools{stated}"
 
 
-def _answer(found: PlanFindings) -> str:
+def _answer(findings: PlanFindings) -> str:
     """Return what a plan alone leads to."""
-    if found.answer is None:
+    if findings.answer is None:
         return "the plan gives no answer"
-    return f"the answer is {plain(cap(repr(found.answer), MAX_SHOWN_CHARS))}, and only a task can say whether it is right"
+    return f"the answer is {plain(cap(repr(findings.answer), MAX_SHOWN_CHARS))}, and only a task can say whether it is right"
 
 
-def _led(found: PlanFindings) -> str:
+def _led(findings: PlanFindings) -> str:
     """Return where the plans lead, and which of them only state where."""
-    leading = found.planned - found.stated
-    if not found.stated:
+    leading = findings.planned - findings.stated
+    if not findings.stated:
         return "every plan leads to the right answer"
     leads = f"{counted(leading, 'plan leads', 'plans lead')} to the right answer; " if leading else ""
-    if not found.yielded:
-        return f"{leads}{_own_answers(found)}, and no call gives it"
-    where = "" if found.yielded == found.stated else f" in {found.yielded:,} of them"
-    ending = f"end the {'plan' if found.yielded == 1 else 'plans'} with `answer = NAME`, the name of that call"
-    return f"{leads}{_own_answers(found)}, although a call gives the same{where}: {ending}"
+    if not findings.yielded:
+        return f"{leads}{_own_answers(findings)}, and no call gives it"
+    where = "" if findings.yielded == findings.stated else f" in {findings.yielded:,} of them"
+    ending = f"end the {'plan' if findings.yielded == 1 else 'plans'} with `answer = NAME`, the name of that call"
+    return f"{leads}{_own_answers(findings)}, although a call gives the same{where}: {ending}"
 
 
-def _own_answers(found: PlanFindings) -> str:
-    return f"the answer of {counted(found.stated, 'plan')} is the row's own, not that of a call (right by construction)"
+def _own_answers(findings: PlanFindings) -> str:
+    return f"the answer of {counted(findings.stated, 'plan')} is the row's own, not that of a call (right by construction)"
 
 
-def _as_dict(found: PlanFindings) -> dict[str, object]:
+def _as_dict(findings: PlanFindings) -> dict[str, object]:
     return {
-        "tasks": len(found.tasks),
-        "planned": found.planned,
-        "calls": found.calls,
-        "carried_out": found.carried_out,
-        "by_construction": found.stated,
-        "problems": list(found.problems),
+        "tasks": len(findings.tasks),
+        "planned": findings.planned,
+        "calls": findings.calls,
+        "carried_out": findings.carried_out,
+        "by_construction": findings.stated,
+        "problems": list(findings.problems),
     }

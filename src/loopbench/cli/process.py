@@ -16,7 +16,7 @@ from loopbench.runs.silent_end import leave
 from .codes import BAD_INPUT
 
 
-class _Lasting:
+class _OutlastingOutput:
     """Standard output that outlives its reader: `| head -1` neither ends the command nor changes its exit code."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -48,7 +48,7 @@ class _Lasting:
 @contextlib.contextmanager
 def lasting_stdout() -> Iterator[None]:
     """Replace standard output by such a stream within the block."""
-    stream = _Lasting(sys.stdout)
+    stream = _OutlastingOutput(sys.stdout)
     with contextlib.redirect_stdout(cast(TextIO, stream)):
         try:
             yield
@@ -69,12 +69,12 @@ def given_up_after(seconds: float, what: str) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    problem, told = f"{what} did not end within {seconds:g} s", 0
+    problem, presses = f"{what} did not end within {seconds:g} s", 0
 
     def tell(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told += 1
-        if told > MAX_TOLD:
+        nonlocal presses
+        presses += 1
+        if presses > MAX_TOLD:
             os.write(2, f"error: {problem}\n".encode())
             leave(BAD_INPUT)
         raise TimeoutError(problem)

@@ -87,16 +87,16 @@ def fit(choice: ReadRunChoice, options: FitOptions, code: AllowOption, output: J
 @with_options()
 def show(choice: ProfileChoice, output: JsonOption) -> None:
     """Print a profile: its kinds of fault, what they mean, and how often they occur."""
-    found = load_profile(choice.name)
+    profile = load_profile(choice.name)
     text = Path(choice.name).read_text(encoding="utf-8") if choice.name.endswith(".toml") else ""
-    said, checked = found.sources | remarks(text), check_lines(text)
+    profile_remarks, checked = profile.sources | remarks(text), check_lines(text)
     if output.as_json:
-        about = {"digest": found.digest, "remarks": said, "checked": checked}
-        print(json.dumps({**found.model_dump(mode="json"), **about}, ensure_ascii=True))
-    elif found.by_form:
-        _print_by_form(found)
+        about = {"digest": profile.digest, "remarks": profile_remarks, "checked": checked}
+        print(json.dumps({**profile.model_dump(mode="json"), **about}, ensure_ascii=True))
+    elif profile.by_form:
+        _print_by_form(profile)
     else:
-        _print_profile(found, said)
+        _print_profile(profile, profile_remarks)
         for line in checked:
             print(f"checked: {line}")
 
@@ -134,39 +134,41 @@ def _print_check(check: FitCheck | None) -> None:
     _print_rows(title, ("loop", "per trial", "run", "profile", "difference", ""), rows)
 
 
-def _print_by_form(found: Profile) -> None:
+def _print_by_form(profile: Profile) -> None:
     """Print a profile that has one for each form of calls, and these."""
-    print(f"{found.name}: {found.description}\n{found.evidence}".rstrip())
-    for form, met in found.by_form.items():
+    print(f"{profile.name}: {profile.description}\n{profile.evidence}".rstrip())
+    for form, met in profile.by_form.items():
         print(f"\nLoops with {FORMS[form]} meet:")
         _print_profile(met, met.sources)
 
 
-def _print_profile(found: Profile, said: Mapping[str, str]) -> None:
-    kinds = [kind for kind in FAULT_KINDS if kind in found.rates or kind in said]
-    rows = [(kind, FAULT_KINDS[kind], f"{found.rates.get(kind, 0):g}", said.get(kind, "")) for kind in kinds]
-    if rows or not found.weaknesses:
-        _print_rows(f"{found.name}: {found.description}", ("kind", "meaning", "rate per point", "source"), rows)
-    weak = [(item.kind, WEAKNESS_KINDS[f"weakness.{item.kind}"], f"{item.rate:g}", item.tool or "any") for item in found.weaknesses]
+def _print_profile(profile: Profile, remarks: Mapping[str, str]) -> None:
+    kinds = [kind for kind in FAULT_KINDS if kind in profile.rates or kind in remarks]
+    rows = [(kind, FAULT_KINDS[kind], f"{profile.rates.get(kind, 0):g}", remarks.get(kind, "")) for kind in kinds]
+    if rows or not profile.weaknesses:
+        _print_rows(f"{profile.name}: {profile.description}", ("kind", "meaning", "rate per point", "source"), rows)
+    weak = [
+        (item.kind, WEAKNESS_KINDS[f"weakness.{item.kind}"], f"{item.rate:g}", item.tool or "any") for item in profile.weaknesses
+    ]
     if weak:
         _print_rows(
-            "Weaknesses that a prompt can cover" if rows else f"{found.name}: {found.description}",
+            "Weaknesses that a prompt can cover" if rows else f"{profile.name}: {profile.description}",
             ("kind", "meaning", "rate per trial", "tool"),
             weak,
         )
-    _print_rest(found, {})
-    if found.evidence:
-        print(found.evidence)
+    _print_rest(profile, {})
+    if profile.evidence:
+        print(profile.evidence)
 
 
-def _print_rest(found: Profile, notes: Mapping[str, str]) -> None:
+def _print_rest(profile: Profile, notes: Mapping[str, str]) -> None:
     """Print everything that a profile says beside its rates."""
-    values = found.model_dump(
+    values = profile.model_dump(
         mode="json", exclude={"name", "description", "evidence", "sources", "rates", "abilities", "weaknesses"}
     )
     clears = values.pop("clears")
     values = {"clears": ", ".join(f"{name} {value:g}" for name, value in clears.items()), **values}
-    values |= found.abilities.model_dump(mode="json")
+    values |= profile.abilities.model_dump(mode="json")
     rows = [(name, _shown(value), notes.get(name, "")) for name, value in values.items()]
     _print_rows("", ("field", "value", "note"), rows)
     for name in ("rates", "abilities"):

@@ -49,12 +49,12 @@ def show_program(options: ProgramOptions, output: JsonOption) -> None:
     """
     if output.as_json and options.as_markdown:
         raise ValueError("--json and --markdown exclude each other")
-    found = program_named(options.program)
+    program = program_named(options.program)
     if output.as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(program.to_json(), ensure_ascii=True, allow_nan=False))
         return
     if options.as_markdown:
-        print(to_markdown(found), end="")
+        print(to_markdown(program), end="")
         return
     console = out()
 
@@ -64,10 +64,10 @@ def show_program(options: ProgramOptions, output: JsonOption) -> None:
     def put_block(text: str) -> None:
         put("\n".join(f"   {line}" for line in text.split("\n")))
 
-    put(found.name, "bold")
-    for line in origin(found):
+    put(program.name, "bold")
+    for line in origin(program):
         put(line, "dim")
-    for name, prompt in found.predictors.items():
+    for name, prompt in program.predictors.items():
         put(f"\n── {one_line(name)} ", "bold green")
         put_block(prompt.instructions)
         for place, demo in enumerate(prompt.demos, 1):
@@ -83,11 +83,11 @@ def diff(pair: ProgramPair, output: JsonOption) -> None:
 
     Instructions are compared line by line, demonstrations by content. The exit code is 1 if they differ.
     """
-    found = program_diff(program_named(pair.a), program_named(pair.b))
+    difference = program_diff(program_named(pair.a), program_named(pair.b))
     if output.as_json:
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(difference.to_json(), ensure_ascii=True, allow_nan=False))
     else:
         console = out()
-        for line in diff_lines(found):
+        for line in diff_lines(difference):
             console.print(Text(plain(line.text), style=STYLES[line.kind]), soft_wrap=True)
-    raise typer.Exit(EQUAL if found.equal else DIFFERENT)
+    raise typer.Exit(EQUAL if difference.equal else DIFFERENT)

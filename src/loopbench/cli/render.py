@@ -22,45 +22,45 @@ from .render_arms import arm_lines
 from .tables import print_table
 
 
-def results(found: Results, *, is_whole: bool) -> None:
+def results(run: Results, *, is_whole: bool) -> None:
     """Print a run's answer. `is_whole`: with all of its words and tables, however many lines that takes."""
     console = out()
-    for sentence in _of_models(found):
+    for sentence in _of_models(run):
         print_line(sentence)
-    print_lines(answer_lines(found, console.width, is_whole=is_whole), console)
+    print_lines(answer_lines(run, console.width, is_whole=is_whole), console)
 
 
-def _of_models(found: Results) -> list[str]:
+def _of_models(run: Results) -> list[str]:
     """Return whether the loop or the model moves accuracy more, of a run that has several models."""
-    if len({arm.info.profile for arm in found.comparison.arms}) > 1:
+    if len({arm.info.profile for arm in run.comparison.arms}) > 1:
         return []  # profiles stand in for models in the other tables only
-    return sentences(found.harness)
+    return sentences(run.harness)
 
 
-def arms(found: Results) -> None:
+def arms(run: Results) -> None:
     """Print what each arm took, and where more of it is."""
     console = out()
-    folder = shlex.quote(str(found.folder))
-    print_lines(arm_lines(found, console.width), console)
+    folder = shlex.quote(str(run.folder))
+    print_lines(arm_lines(run, console.width), console)
     print_line(f"All tables: loopbench report {folder} -v", "dim")
     print_line(f"Causes of losses: loopbench why {folder}", "dim")
     console.print()
 
 
-def details(found: Results, *, all_metrics: bool) -> None:
+def details(run: Results, *, all_metrics: bool) -> None:
     """Print the tables of a run, and what to keep in mind."""
     console = out()
-    for made in tables(found.comparison, found.views, secondary=all_metrics):
+    for made in tables(run.comparison, run.views, secondary=all_metrics):
         print_table(made, console)
     if all_metrics:
-        for made in harness_tables(found.harness):
+        for made in harness_tables(run.harness):
             print_table(made, console)
-        for sentence in sentences(found.harness):
+        for sentence in sentences(run.harness):
             print_line(sentence)
     else:
-        more = f"loopbench report {shlex.quote(str(found.folder))} --all-metrics"
+        more = f"loopbench report {shlex.quote(str(run.folder))} --all-metrics"
         console.print(Text(plain(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True)
-    for note in notes(found.comparison):
+    for note in notes(run.comparison):
         print_note(note)
     console.print()
 
@@ -79,12 +79,12 @@ def aside(line: str) -> None:
     print_line(line, "dim")
 
 
-def collection(found: SeveralRuns) -> None:
+def collection(several: SeveralRuns) -> None:
     """Print several runs: the matrix of (suite, profile) × loops, all pairs, and how often each loop is the highest."""
     console = out()
-    for made in collection_tables(found):
+    for made in collection_tables(several):
         print_table(made, console)
-    for verdict in collection_verdicts(found):
+    for verdict in collection_verdicts(several):
         console.print(Text(plain(verdict), style="bold"))
-    for note in collection_notes(found):
+    for note in collection_notes(several):
         print_note(note)

@@ -72,11 +72,13 @@ class CellForm:
     """What stands above costs, with the place of their unit."""
 
 
-def _thousandths(value: Interval) -> str:
+def in_thousandths(value: Interval) -> str:
+    """Return a share and its interval with three digits each: `0.833 [0.778, 0.881]`."""
     return interval(value, 3)
 
 
-def _hundredths(value: Interval) -> str:
+def in_hundredths(value: Interval) -> str:
+    """Return the same with two digits and without zeros before the point, for a narrow terminal: `.83 [.78, .88]`."""
     return interval_of(value, hundredths)
 
 
@@ -88,11 +90,12 @@ def _mean_cost(value: Interval, unit: Unit) -> str:
     return amount(value.value, unit)
 
 
+WIDEST = CellForm(in_thousandths, _cost)
 FORMS = (
-    CellForm(_thousandths, _cost),
-    CellForm(_hundredths, _cost),
-    CellForm(_hundredths, _mean_cost, "{}"),
-    CellForm(_hundredths, None),
+    WIDEST,
+    CellForm(in_hundredths, _cost),
+    CellForm(in_hundredths, _mean_cost, "{}"),
+    CellForm(in_hundredths, None),
     CellForm(lambda value: hundredths(value.value), None),
 )
 """The widest form comes first; the last one is without intervals."""
@@ -100,43 +103,49 @@ WITH_COSTS = sum(form.cost is not None for form in FORMS)
 """How many of them have costs; before those are left out, heads are folded."""
 
 
-def answer_lines(found: Results, width: int, *, is_whole: bool = False) -> Iterator[Text]:
+def share_form(answer: ComparisonAnswer, width: int) -> Callable[[Interval], str]:
+    """Return how the matrix of an answer writes its shares at this width, for what stands beside it."""
+    has_room = fitting([matrix_cells(answer, answer.rows, WIDEST, _row_names(answer))], width)[1]
+    return in_thousandths if has_room else in_hundredths
+
+
+def answer_lines(run: Results, width: int, *, is_whole: bool = False) -> Iterator[Text]:
     """Yield the lines of a run's answer, at 80 columns at most twelve of two loops, and about twelve of more: title, matrix,
     warnings, sentences, and the table of a few tasks if it has room.
 
     `is_whole`: with that table and in all words, however many lines that takes.
     Into a file or a pipe, `WIDE` columns, the answer is whole, and the cells of the matrix stand between tabs, without padding.
     """
-    said = found.answer
-    title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(found.title)} · {LEGEND}", width)]
+    answer = run.answer
+    title = [Text(line, style="bold") for line in textwrap.wrap(f"{plain_line(run.title)} · {LEGEND}", width)]
     room = MAX_LINES - 1 - len(title)
-    beside = MAX_LINES - len(title) - len(list(_matrix(said, width, max(MIN_ROWS, room))))
-    tasks = list(task_lines(said.on_tasks, width))
+    beside = MAX_LINES - len(title) - len(list(_matrix(answer, width, max(MIN_ROWS, room))))
+    tasks = list(task_lines(answer.on_tasks, width))
     if is_whole or width >= WIDE:
-        sentences = list(_sentences(found, said.said, width))
+        sentences = list(_sentences(run, answer.answer_sentences, width))
     else:
-        sentences = _sentences_within(found, said.said, width, beside - len(tasks))
+        sentences = _sentences_within(run, answer.answer_sentences, width, beside - len(tasks))
         if tasks and len(tasks) + len(sentences) > beside:
-            where = AnswerSentence(NO_ROOM_FOR_TASKS.format(said.subject))
-            sentences = _sentences_within(found, [*said.said, where], width, beside)
+            where = AnswerSentence(NO_ROOM_FOR_TASKS.format(answer.subject))
+            sentences = _sentences_within(run, [*answer.answer_sentences, where], width, beside)
             tasks = []
     yield from title
-    yield from _matrix(said, width, max(MIN_ROWS, room - len(sentences)))
+    yield from _matrix(answer, width, max(MIN_ROWS, room - len(sentences)))
     yield from tasks
     yield from sentences
 
 
-def _sentences_within(found: Results, said: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
+def _sentences_within(run: Results, sentences: Sequence[AnswerSentence], width: int, room: int) -> list[Text]:
     """Return the lines of warnings and sentences: of all of them if they have room, else in fewer words, at last as one paragraph
     that leaves to the matrix which amounts have no interval."""
-    told = [each for each in said if not each.may_be_left_out]  # the matrix shows what is left out
-    few = _in_few_words(told)
+    needed = [each for each in sentences if not each.may_be_left_out]  # the matrix shows what is left out
+    few = _in_few_words(needed)
     one = [replace(each, opens=False) for each in few]
     forms: tuple[Callable[[], Iterator[Text]], ...] = (
-        lambda: _sentences(found, said, width),
-        lambda: _sentences(found, told, width),
-        lambda: _around(found, flowing_lines(found, few, width), width),
-        lambda: _around(found, flowing_lines(found, one, width), width, has_reasons=False),
+        lambda: _sentences(run, sentences, width),
+        lambda: _sentences(run, needed, width),
+        lambda: _around(run, flowing_lines(run, few, width), width),
+        lambda: _around(run, flowing_lines(run, one, width), width, has_reasons=False),
     )
     lines: list[Text] = []
     for form in forms:
@@ -169,87 +178,83 @@ class TaskForm:
 
 def _task_cells(on: FewTasksTable, form: TaskForm) -> list[list[Text]]:
     """Return the heading and the rows of loops and tasks."""
-    heads = [on.found.subject, *(plain_line(task) for task in on.tasks)]
+    heads = [on.matrix.subject, *(plain_line(task) for task in on.tasks)]
     rows = [[Text(head, style="dim") for head in heads]]
-    for row in on.found.rows:
+    for row in on.matrix.rows:
         cells = [on.cell(row, task, has_limits=form.has_limits, has_costs=form.has_costs) for task in on.tasks]
         rows.append([Text(plain_line(row.loop)), *map(Text, cells)])
     return rows
 
 
-def _in_few_words(said: Sequence[AnswerSentence]) -> list[AnswerSentence]:
+def _in_few_words(sentences: Sequence[AnswerSentence]) -> list[AnswerSentence]:
     """Return sentences in fewer words, with the command of one run that would decide: that of the fewest tasks."""
-    sizes = [each.decides.tasks for each in said if each.decides is not None]
-    first = next((each for each in said if each.decides is not None and each.decides.tasks == min(sizes)), None)
-    return [replace(each, text=each.brief or each.text, decides=each.decides if each is first else None) for each in said]
+    sizes = [each.decides.tasks for each in sentences if each.decides is not None]
+    first = next((each for each in sentences if each.decides is not None and each.decides.tasks == min(sizes)), None)
+    return [replace(each, text=each.brief or each.text, decides=each.decides if each is first else None) for each in sentences]
 
 
-def _sentences(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
+def _sentences(run: Results, sentences: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
     """Yield the lines of warnings, and then of what follows from the matrix, with commands below."""
-    yield from _around(found, sentence_lines(found, said, width), width)
+    yield from _around(run, sentence_lines(run, sentences, width), width)
 
 
-def _around(found: Results, sentences: Iterator[Text], width: int, *, has_reasons: bool = True) -> Iterator[Text]:
+def _around(run: Results, sentences: Iterator[Text], width: int, *, has_reasons: bool = True) -> Iterator[Text]:
     """Yield the lines of sentences between those of warnings and of what else there is to know.
 
     `has_reasons`: with why amounts have no interval, of which the matrix says only that they have none.
     """
-    yield from warning_lines(found, width)
+    yield from warning_lines(run, width)
     yield from sentences
-    yield from wrapped(defaults_sentence(found.manifest), "", width)
-    if not found.comparison.invalid:
-        said = (
-            unit_sentences(found.manifest, found.comparison)
-            if has_reasons
-            else [clusters_sentence(found.manifest, found.comparison)]
-        )
+    yield from wrapped(defaults_sentence(run.manifest), "", width)
+    if not run.comparison.invalid:
+        said = unit_sentences(run.manifest, run.comparison) if has_reasons else [clusters_sentence(run.manifest, run.comparison)]
         for sentence in said:
             yield from wrapped(sentence, "", width)
 
 
-def warning_lines(found: Results, width: int) -> Iterator[Text]:
+def warning_lines(run: Results, width: int) -> Iterator[Text]:
     """Yield the lines that say what is wrong with a run."""
-    comparison = found.comparison
+    comparison = run.comparison
     if comparison.invalid:
         yield from wrapped(INVALID_RUN, "bold red", width)
     warnings = warned(comparison)
     hidden = len(warnings) - MAX_WARNINGS
-    more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(found.folder))} -v"] if hidden > 0 else []
+    more = [f"{counted(hidden, 'more warning')}: loopbench report {shlex.quote(str(run.folder))} -v"] if hidden > 0 else []
     for warning in [*warnings[:MAX_WARNINGS], *more]:
         yield from wrapped(warning, "yellow", width)
 
 
-def sentence_lines(found: Results, said: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
+def sentence_lines(run: Results, sentences: Sequence[AnswerSentence], width: int, *, leads: bool = True) -> Iterator[Text]:
     """Yield sentences, the first one bold if it leads, each with its command below."""
-    standing_out = leading(said) if leads else ()
-    for number, sentence in enumerate(said):
-        command = _command_of(found, sentence)
+    standing_out = leading(sentences) if leads else ()
+    for number, sentence in enumerate(sentences):
+        command = _command_of(run, sentence)
         is_bold = number < len(standing_out)
         yield from wrapped(f"{sentence.text}{':' if command else '.'}", "bold" if is_bold else "", width)
         yield from (Text(line, style="dim") for line in command_lines(command, width))
 
 
-def _command_of(found: Results, said: AnswerSentence) -> Sequence[str]:
+def _command_of(run: Results, sentence: AnswerSentence) -> Sequence[str]:
     """Return the words of the command that stands below a sentence; none where there is none."""
-    return said.command if said.decides is None else deciding_command(found.manifest, said.decides)
+    return sentence.command if sentence.decides is None else deciding_command(run.manifest, sentence.decides)
 
 
-def flowing_lines(found: Results, said: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
+def flowing_lines(run: Results, sentences: Sequence[AnswerSentence], width: int) -> Iterator[Text]:
     """Yield what a verdict rests on, the other sentences as paragraphs, the first one bold, and then those with a command."""
-    rests_on = [each for each in said if each.is_basis]
-    yield from sentence_lines(found, rests_on, width)
-    said = [each for each in said if not each.is_basis]
-    with_command = [each for each in said if _command_of(found, each)]
-    flowing = [each for each in said if each not in with_command]
+    rests_on = [each for each in sentences if each.is_basis]
+    yield from sentence_lines(run, rests_on, width)
+    sentences = [each for each in sentences if not each.is_basis]
+    with_command = [each for each in sentences if _command_of(run, each)]
+    flowing = [each for each in sentences if each not in with_command]
     for number, paragraph in enumerate(_paragraphs(flowing)):
         yield from _paragraph_lines([f"{plain_line(each.text)}." for each in paragraph], width, leads=number == 0)
-    yield from sentence_lines(found, with_command, width, leads=not flowing)
+    yield from sentence_lines(run, with_command, width, leads=not flowing)
 
 
-def _paragraphs(said: Sequence[AnswerSentence]) -> list[list[AnswerSentence]]:
+def _paragraphs(sentences: Sequence[AnswerSentence]) -> list[list[AnswerSentence]]:
     """Return sentences that follow one another; one that opens begins a paragraph."""
     paragraphs: list[list[AnswerSentence]] = []
-    for each in said:
+    for each in sentences:
         if each.opens or not paragraphs:
             paragraphs.append([])
         paragraphs[-1].append(each)
@@ -299,11 +304,16 @@ class RowNames:
     of: Callable[[AnswerRow], tuple[str, ...]]
 
 
-def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
+def _row_names(answer: ComparisonAnswer) -> RowNames:
+    """Return the column that names the rows of one run's matrix: its loops."""
+    return RowNames((answer.subject,), lambda row: (row.loop,))
+
+
+def _matrix(answer: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     """Yield the heading and the rows, as many as there is room for and all that tie with the best."""
-    shown = said.rows if len(said.rows) <= room or width >= WIDE else _first_and_ties(said.rows, room - 1)
-    names = RowNames((said.subject,), lambda row: (row.loop,))
-    forms: list[Rows] = [matrix_cells(said, shown, form, names) for form in FORMS]
+    shown = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_and_ties(answer.rows, room - 1)
+    names = _row_names(answer)
+    forms: list[Rows] = [matrix_cells(answer, shown, form, names) for form in FORMS]
     if width < WIDE and not any(fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
         low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
         short = [_with_short_names(low[-1:], width)] if fitting(forms[WITH_COSTS:-1], width)[1] else []
@@ -316,14 +326,14 @@ def _matrix(said: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     else:
         lines = list(side_by_side(_with_short_names(forms[1:], width), width))
     yield from lines
-    if any(cost is not None for row in shown for cost in said.costs_of(row)) and not any(
-        counted_in(said.unit) in each.plain for each in lines
+    if any(cost is not None for row in shown for cost in answer.costs_of(row)) and not any(
+        counted_in(answer.unit) in each.plain for each in lines
     ):
-        yield Text(NO_ROOM.format(counted_in(said.unit)), style="dim")
-    if hidden := [row for row in said.rows if row not in shown]:
+        yield Text(NO_ROOM.format(counted_in(answer.unit)), style="dim")
+    if hidden := [row for row in answer.rows if row not in shown]:
         open_ones = sum(all(cell is None or cell.place not in ("lower", NOT_APPLICABLE) for cell in row.cells) for row in hidden)
         told = f", {open_ones} of them not told apart from the best" if open_ones else ""
-        yield Text(f"and {counted(len(hidden), f'more {said.subject}')}, less accurate on average{told}", style="dim")
+        yield Text(f"and {counted(len(hidden), f'more {answer.subject}')}, less accurate on average{told}", style="dim")
 
 
 def _first_and_ties(rows: Sequence[AnswerRow], room: int) -> list[AnswerRow]:
@@ -359,27 +369,27 @@ def _cut_within(name: str, room: int) -> str:
     return f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
 
 
-def matrix_cells(said: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
+def matrix_cells(answer: ComparisonAnswer, rows: Sequence[AnswerRow], form: CellForm, names: RowNames) -> list[list[Text]]:
     """Return the heading and the rows of a matrix in one form, without costs where none is known."""
-    heads = [plain_line(said.heading(column)) for column in said.columns]
-    cost_form = form.cost if any(cost is not None for row in rows for cost in said.costs_of(row)) else None
+    heads = [plain_line(answer.heading(column)) for column in answer.columns]
+    cost_form = form.cost if any(cost is not None for row in rows for cost in answer.costs_of(row)) else None
     if cost_form is not None:
-        heads = said.with_costs(heads, [form.head.format(counted_in(said.unit))] * (len(heads) if said.is_apart else 1))
+        heads = answer.with_costs(heads, [form.head.format(counted_in(answer.unit))] * (len(heads) if answer.is_apart else 1))
     heads = [*names.heads, *heads]
-    made = [[Text(head, style="dim") for head in heads]]
-    most = [_most_tasks(said, number) for number in range(len(said.columns))]
+    lines = [[Text(head, style="dim") for head in heads]]
+    most = [_most_tasks(answer, number) for number in range(len(answer.columns))]
     for row in rows:
         line = [_cell(cell, form, of) for cell, of in zip(row.cells, most, strict=True)]
         if cost_form is not None:
-            costs = [Text("–" if cost is None else cost_form(cost, said.unit)) for cost in said.costs_of(row)]
-            line = said.with_costs(line, costs)
-        made.append([*(Text(plain_line(name)) for name in names.of(row)), *line])
-    return made
+            costs = [Text("–" if cost is None else cost_form(cost, answer.unit)) for cost in answer.costs_of(row)]
+            line = answer.with_costs(line, costs)
+        lines.append([*(Text(plain_line(name)) for name in names.of(row)), *line])
+    return lines
 
 
-def _most_tasks(said: ComparisonAnswer, number: int) -> int:
+def _most_tasks(answer: ComparisonAnswer, number: int) -> int:
     """Return how many tasks were scored in the arm of a column that has most of them."""
-    column = [row.cells[number] for row in said.rows]
+    column = [row.cells[number] for row in answer.rows]
     return max((cell.arm.summary.tasks for cell in column if cell is not None), default=0)
 
 

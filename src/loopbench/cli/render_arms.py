@@ -11,23 +11,25 @@ from loopbench.experiments.compare.verdict.matrix import amount, counted_in, uni
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import hundredths, interval_of
+from loopbench.text.numbers import interval_of
 from loopbench.text.plain_text import plain_line
 
 from .columns import folded
+from .render_answer import share_form
 
 Cell = Callable[[ArmResult], str]
 
 
-def arm_lines(found: Results, width: int) -> Iterator[Text]:
+def arm_lines(run: Results, width: int) -> Iterator[Text]:
     """Yield a heading and a line per arm, with as many columns as the terminal has room for.
 
     Accuracy stands in the answer, and the number of trials in its title: it is told here where not all of them were scored.
     """
-    arms = found.comparison.arms
+    arms = run.comparison.arms
     unit = unit_of_cost(arms)
     left_out = any(arm.summary.scored < arm.summary.trials for arm in arms)
-    columns = [_SCORED, *_columns(unit)] if left_out else _columns(unit)
+    columns = _columns(unit, share_form(run.answer, width))
+    columns = [_SCORED, *columns] if left_out else columns
     cells = [column for column in columns if any(column[1](arm) != "–" for arm in arms)]
     yield from folded((_rows(arms, cells[: len(cells) - left]) for left in range(max(1, len(cells) - 1))), width)
 
@@ -35,14 +37,14 @@ def arm_lines(found: Results, width: int) -> Iterator[Text]:
 _SCORED: tuple[str, Cell] = ("scored", lambda arm: f"{arm.summary.scored} of {arm.summary.trials}")
 
 
-def _columns(unit: Unit) -> Sequence[tuple[str, Cell]]:
-    """Return headings and cells, the first to be left out on a narrow terminal the last."""
-    return (
+def _columns(unit: Unit, share: Callable[[Interval], str]) -> list[tuple[str, Cell]]:
+    """Return headings and cells, the first to be left out on a narrow terminal the last. `share`: how a share is written."""
+    return [
         ("LM calls", lambda arm: _mean(arm.summary.means["lm_calls"], lambda value: f"{value:.1f}")),
         (f"{counted_in(unit)} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: amount(value, unit))),
-        ("recovery rate", lambda arm: _mean(arm.summary.recovery, hundredths)),
+        ("recovery rate", lambda arm: "–" if arm.summary.recovery is None else share(arm.summary.recovery)),
         ("steps", lambda arm: _mean(arm.summary.means["steps"], lambda value: f"{value:.1f}")),
-    )
+    ]
 
 
 def _rows(arms: Sequence[ArmResult], cells: Sequence[tuple[str, Cell]]) -> list[list[Text]]:

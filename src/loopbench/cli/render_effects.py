@@ -31,62 +31,62 @@ MAX_SETTINGS = 8
 STYLES = {"better": "green", "worse": "red"}
 
 
-def ablation(made: AblationResult, *, verbose: bool) -> None:
+def ablation(result: AblationResult, *, verbose: bool) -> None:
     """Print the accuracy of each setting, what each factor does in one line, and which setting to use.
 
     If `verbose`, tables, notes and a chart of the effects come before that.
     """
     console = out()
     if verbose:
-        for table in tables(made):
+        for table in tables(result):
             print_table(table, console)
-        for note in notes(made):
+        for note in notes(result):
             print_note(note, soft_wrap=True)
-        shown = [effect for effect in made.effects.effects if effect.metric == PRIMARY]
+        shown = [effect for effect in result.effects.effects if effect.metric == PRIMARY]
         for plotted in interval_plot(shown, console.width) if shown else ():
             console.print(plotted, no_wrap=True, overflow="ellipsis")
         console.print()
-    print_lines(answer_of_ablation(made, console.width), console)
+    print_lines(answer_of_ablation(result, console.width), console)
 
 
-def answer_of_ablation(made: AblationResult, width: int) -> Iterator[Text]:
+def answer_of_ablation(result: AblationResult, width: int) -> Iterator[Text]:
     """Yield the lines of the answer: title, matrix of settings, warnings, effects, and which setting to use."""
-    found, best = made.results, recommendation(made)
-    legend = LEGEND if found.comparison.pairs else "accuracy"  # too many settings are not compared in pairs
-    yield from wrapped(f"{found.title} · {legend}", "bold", width)
-    yield from _settings(made, () if best is None else best.arms, width)
-    yield from warning_lines(found, width)
-    for line in effect_lines(made):
+    run, best = result.results, recommendation(result)
+    legend = LEGEND if run.comparison.pairs else "accuracy"  # too many settings are not compared in pairs
+    yield from wrapped(f"{run.title} · {legend}", "bold", width)
+    yield from _settings(result, () if best is None else best.arms, width)
+    yield from warning_lines(run, width)
+    for line in effect_lines(result):
         yield from wrapped(line, "", width)
-    yield from sentence_lines(found, said_of(made, best), width)
+    yield from sentence_lines(run, said_of(result, best), width)
 
 
-def _settings(made: AblationResult, used: Collection[str], width: int) -> Iterator[Text]:
+def _settings(result: AblationResult, used: Collection[str], width: int) -> Iterator[Text]:
     """Yield the matrix of settings × profiles: the most accurate ones, the one to use, and the loop's own; `used`: arms to use."""
-    said, names = answer(made.results.comparison), [factor.name for factor in made.layout.factors]
+    comparison_answer, names = answer(result.results.comparison), [factor.name for factor in result.layout.factors]
 
     def marks(row: AnswerRow) -> str:
         arms = _arms_of(row)
-        is_own = any(made.ablation.cells[arm] == made.ablation.default for arm in arms)
+        is_own = any(result.ablation.cells[arm] == result.ablation.default for arm in arms)
         return ", ".join([*(["use"] if arms & {*used} else []), *(["as it is"] if is_own else [])])
 
     def values(row: AnswerRow) -> tuple[str, ...]:
-        cell = made.ablation.cells[min(_arms_of(row))]
+        cell = result.ablation.cells[min(_arms_of(row))]
         return tuple(value_text(cell[name]) for name in names)
 
     def shown(most: int) -> list[AnswerRow]:
-        return [row for number, row in enumerate(said.rows) if number < most or marks(row) or width >= WIDE]
+        return [row for number, row in enumerate(comparison_answer.rows) if number < most or marks(row) or width >= WIDE]
 
     apart = RowNames((*names, ""), lambda row: (*values(row), marks(row)))
-    found = shown(MAX_SETTINGS)
-    rows, fits = fitting([matrix_cells(said, found, form, apart) for form in FORMS[:-1]], width)
+    shown_settings = shown(MAX_SETTINGS)
+    rows, fits = fitting([matrix_cells(comparison_answer, shown_settings, form, apart) for form in FORMS[:-1]], width)
     if fits:
         yield from side_by_side(rows, width)
     else:  # values stand above their intervals
-        found = shown(MAX_SETTINGS // 2)
+        shown_settings = shown(MAX_SETTINGS // 2)
         joined = RowNames(("setting", ""), lambda row: (", ".join(map("=".join, zip(names, values(row), strict=True))), marks(row)))
-        yield from folded([matrix_cells(said, found, form, joined) for form in FORMS[:-1]], width)
-    if hidden := len(said.rows) - len(found):
+        yield from folded([matrix_cells(comparison_answer, shown_settings, form, joined) for form in FORMS[:-1]], width)
+    if hidden := len(comparison_answer.rows) - len(shown_settings):
         yield Text(f"and {counted(hidden, 'more setting')} (-v)", style="dim")
 
 
@@ -133,11 +133,11 @@ class _Axis:
         return "".join(line)
 
     def bar(self, effect: Effect) -> str:
-        found = effect.difference
+        difference = effect.difference
         line = [" "] * self.columns
         line[self.at(0.0)] = "│"
-        start, end = self.at(found.low), self.at(found.high)
+        start, end = self.at(difference.low), self.at(difference.high)
         line[start : end + 1] = "─" * (end + 1 - start)
         line[start], line[end] = "├", "┤"
-        line[self.at(found.value)] = "●" if is_shown(effect) else "○"
+        line[self.at(difference.value)] = "●" if is_shown(effect) else "○"
         return "".join(line).rstrip()

@@ -29,19 +29,19 @@ _STYLES = {
 }
 
 
-def steps(found: JudgedTrace, record: Record) -> None:
+def steps(trace: JudgedTrace, record: Record) -> None:
     """Print one trial in short: its faults and what became of them, the question, a line per step, and why it was lost."""
-    for line in trial_lines.steps(found, record):
+    for line in trial_lines.steps(trace, record):
         print_text(line)
     print_line("prompts and replies: -v; in full: --full", "dim")
 
 
-def trace(found: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> None:
+def trace(trace: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> None:
     """Print one trial: its faults and what became of them, then its events."""
     console = out()
     for fate in trial_lines.fates(faults):
         print_text(fate)
-    for block in blocks(found.trace, full=full, judged_again=found.judged_again, is_imported=found.is_imported):
+    for block in blocks(trace.trace, full=full, judged_again=trace.judged_again, is_imported=trace.is_imported):
         style = _STYLES.get(block.kind, "")
         console.print(Text(plain(f"── {block.label} "), style=style))
         lines = [f"   {line}" for line in plain(block.text).split("\n")]

@@ -85,23 +85,23 @@ def report(choice: RunsChoice, output: JsonOption, options: ReportOptions) -> No
 
 def _one(folder: Path, form: str, options: ReportOptions) -> int:
     source = "" if options.no_html else source_of(folder)
-    found = results(folder)
+    run = results(folder)
     if form == "csv":
-        print(to_csv(found.comparison), end="")
+        print(to_csv(run.comparison), end="")
     elif form == "markdown":
-        print(_markdown(found), end="")
+        print(_markdown(run), end="")
     else:
-        print_results(found, as_json=form == "json", depth=options.depth)
+        print_results(run, as_json=form == "json", depth=options.depth)
     if not options.no_html:
-        renew_report(found, options.html, source)
-    return INVALID if found.comparison.invalid else DONE
+        renew_report(run, options.html, source)
+    return INVALID if run.comparison.invalid else DONE
 
 
-def _markdown(found: Results) -> str:
-    made = ablation_result(found)
-    if made is not None:
-        return ablation_tables.to_markdown(made)
-    return to_markdown(run_name(found.folder), found.comparison, found.views)
+def _markdown(run: Results) -> str:
+    ablation = ablation_result(run)
+    if ablation is not None:
+        return ablation_tables.to_markdown(ablation)
+    return to_markdown(run_name(run.folder), run.comparison, run.views)
 
 
 def _optimization(folder: Path, form: str, options: ReportOptions) -> int:
@@ -118,13 +118,13 @@ def _several(folders: Sequence[Path], form: str, options: ReportOptions) -> int:
     for folder in folders:
         if is_optimization(folder):
             raise ValueError(f"{folder} is an optimization; compare its test with other runs: {folder / TEST}")
-    found = collect([results(folder) for folder in folders])
+    collection = collect([results(folder) for folder in folders])
     if form == "json":
-        print(json.dumps(found.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(collection.to_json(), ensure_ascii=True, allow_nan=False))
     elif form == "markdown":
-        print(collection_to_markdown(found), end="")
+        print(collection_to_markdown(collection), end="")
     else:
-        render.collection(found)
+        render.collection(collection)
     if not options.no_html:
-        write(pages.collection_html(found), options.html, Path(PAGE))
-    return INVALID if found.invalid else DONE
+        write(pages.collection_html(collection), options.html, Path(PAGE))
+    return INVALID if collection.invalid else DONE

@@ -34,22 +34,22 @@ def rescore(choice: RunChoice, code: AllowOption, suite: DataOption, output: Jso
     """
     folder = choice.folder
     with own_prints_aside():
-        made = rescoring.rescore(folder, code.allow, suite.data)
+        rescored = rescoring.rescore(folder, code.allow, suite.data)
     if output.as_json:
-        print(json.dumps(made.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps(rescored.to_json(), ensure_ascii=True, allow_nan=False))
     else:
-        _print(made)
-    write_report(made.found)
+        _print(rescored)
+    write_report(rescored.results)
 
 
-def _print(made: Rescored) -> None:
+def _print(rescored: Rescored) -> None:
     console = out()
-    every = counted(len(made.found.records), "trial")
-    judged = counted(made.judged, f"of {every} was", f"of {every} were")
-    console.print(plain(f"{judged} judged again: {counted(made.changed, 'counts', 'count')} otherwise now"))
-    rows = [(arm.arm, _shown(arm.before), _shown(arm.after), str(arm.changed)) for arm in made.arms]
+    every = counted(len(rescored.results.records), "trial")
+    judged = counted(rescored.judged, f"of {every} was", f"of {every} were")
+    console.print(plain(f"{judged} judged again: {counted(rescored.changed, 'counts', 'count')} otherwise now"))
+    rows = [(arm.arm, _shown(arm.before), _shown(arm.after), str(arm.changed)) for arm in rescored.arms]
     print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
-    for why, count in made.kept.items():
+    for why, count in rescored.kept_scores.items():
         console.print(plain(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
 
 

@@ -87,31 +87,31 @@ def _carry_out(
     else:
         log.trials_ended(experiment.folder)
     source = source_of(experiment.folder)
-    found = results(experiment.folder)
-    now = _as_it_stands(experiment, found)
+    run = results(experiment.folder)
+    now = _as_it_stands(experiment, run)
     if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
         say(line)
     if halted or stopped:
-        say(f"{halted or stopped}: {counted(_left(now, found), 'trial is', 'trials are')} left; go on with")
+        say(f"{halted or stopped}: {counted(_left(now, run), 'trial is', 'trials are')} left; go on with")
         say(f"  {resume_command(now)}")
-        if not found.records:
+        if not run.records:
             raise typer.Exit(INTERRUPTED)
-    page = write_report(found, source=source, told=not output.quiet)
-    _say_how_it_went(experiment, found, quiet=output.quiet)
+    page = write_report(run, source=source, announce=not output.quiet)
+    _say_how_it_went(experiment, run, quiet=output.quiet)
     if not halted:
         _say_where_it_is_logged(experiment, log, quiet=output.quiet)
-    print_results(found, as_json=output.as_json, depth=output.depth)
-    if not halted and (warning := log.finish(found, page)):
+    print_results(run, as_json=output.as_json, depth=output.depth)
+    if not halted and (warning := log.finish(run, page)):
         say(warning)
     if halted or stopped:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(INVALID if found.comparison.invalid else DONE)
+    raise typer.Exit(INVALID if run.comparison.invalid else DONE)
 
 
-def _say_how_it_went(experiment: Experiment, found: Results, *, quiet: bool) -> None:
+def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> None:
     """Say what bears on the results, and unless `quiet` where they are."""
-    if found.looked is not None and found.looked.stopped:
-        say(f"stopped after look {found.looked.reached} of {found.looked.planned}: every pair is decided")
+    if run.looked is not None and run.looked.stopped:
+        say(f"stopped after look {run.looked.reached} of {run.looked.planned}: every pair is decided")
     cassette = experiment.trial_models.cassette
     if cassette is not None:
         say(f"recording {cassette.folder}: {counted(cassette.hits, 'reply', 'replies')} replayed, {cassette.recorded} recorded")
@@ -134,14 +134,14 @@ def _say_where_it_is_logged(experiment: Experiment, log: MlflowLog, *, quiet: bo
         say(line)
 
 
-def _as_it_stands(experiment: Experiment, found: Results) -> Experiment:
+def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
     """Return the experiment with what this session has added to the run's past."""
-    return replace(experiment, manifest=found.manifest, past=read_state(experiment.folder, experiment.past))
+    return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past))
 
 
-def _left(experiment: Experiment, found: Results) -> int:
+def _left(experiment: Experiment, run: Results) -> int:
     """Return the number of trials still to be run, retries included; in a run with looks, up to the last look."""
-    return len(experiment.missing()) if found.looked is None else found.scheduled - len(found.records)
+    return len(experiment.missing()) if run.looked is None else run.scheduled - len(run.records)
 
 
 def resume_command(experiment: Experiment) -> str:

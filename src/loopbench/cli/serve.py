@@ -72,11 +72,11 @@ def serve(flags: dict[str, Any], options: ServeOptions) -> None:
 
 
 async def _until_told(server: Server, suite: Suite) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:  # as nohup leaves SIGHUP
             continue
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with server:
         print(f"{server.url}/v1")
         print(_example(server.url, suite))
@@ -87,22 +87,22 @@ async def _until_told(server: Server, suite: Suite) -> None:
         print(*(f"# {who}\n{setting}" for who, setting in settings(server.url, MODEL)), sep="\n", flush=True)
         say(f"serving {suite.name}, {counted(len(suite.tasks), 'task')}; Ctrl-C ends")
         with _told_of_requests():
-            await told.wait()
+            await stop.wait()
     say("closed")
 
 
 @contextlib.contextmanager
 def _told_of_requests() -> Iterator[None]:
     """Print within the block, a line each and seldom, which requests are refused, and which no program with tools has made."""
-    logger, told = logging.getLogger(loopbench.models.server.__name__), RateLimitedHandler(say)
+    logger, handler = logging.getLogger(loopbench.models.server.__name__), RateLimitedHandler(say)
     before = logger.level
-    logger.addHandler(told)
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield
     finally:
         logger.setLevel(before)
-        logger.removeHandler(told)
+        logger.removeHandler(handler)
 
 
 def _example(url: str, suite: Suite) -> str:

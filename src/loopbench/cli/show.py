@@ -10,12 +10,14 @@ import typer
 
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import trials_folder
+from loopbench.runs.newer import newer_versions
 from loopbench.runs.store.each_record import each_record, find_trial
-from loopbench.runs.store.files import read_manifest_json, step_limit
+from loopbench.runs.store.files import read_manifest_json, step_limit, versions_in
 from loopbench.runs.store.traces import read_trace
 from loopbench.text.trace_text import as_judged
 
 from . import render_trace
+from .console import say
 from .options import JsonOption, OptionGroup, ReadRunChoice, with_options
 
 
@@ -35,6 +37,8 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
     """Print the steps of one trial, its faults, and why it was lost; -v prints its prompts and replies."""
     folder = trials_folder(choice.folder)
     manifest = read_manifest_json(folder)
+    if newer := newer_versions(folder, versions_in(manifest)):
+        say(f"warning: {newer}")
     if options.trial is None:
         _list_missed(folder, as_json=output.as_json, show_all=options.show_all)
         return

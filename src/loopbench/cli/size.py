@@ -74,16 +74,16 @@ def _results(folder: Path) -> Results:
     return results(trials_folder(folder))
 
 
-def _print(made: Sizing, *, verbose: bool) -> None:
+def _print(sizing: Sizing, *, verbose: bool) -> None:
     """Print what suffices and what to doubt about it; if `verbose`, all tables before that."""
     console = out()
-    for table in report.tables(made) if verbose else ():
+    for table in report.tables(sizing) if verbose else ():
         print_table(table, console)
-    if scope := report.scope(made):
+    if scope := report.scope(sizing):
         print_prose(f"{scope}.", "dim")
-    for answer in report.answers(made):
+    for answer in report.answers(sizing):
         print_prose(answer, "bold")
-    for doubt in made.caveats:
+    for doubt in sizing.caveats:
         print_prose(doubt, "dim")
     if not verbose:
         print_prose("Other numbers of repeats, what this run can show, and its noise: -v", "dim")

@@ -70,8 +70,8 @@ def _print(learned: LearnedSuite) -> None:
     """Print what was learned, which values could have been references, and what was not learned."""
     references = sum(lesson.references for lesson in learned.lessons)
     calls = sum(len(lesson.plan.calls) for lesson in learned.lessons)
-    kept = [(lesson.task, value) for lesson in learned.lessons for value in lesson.kept]
-    counts = (len(learned.tasks), len(learned.lessons), calls, references, len(kept), len(learned.not_learned))
+    fixed_values = [(lesson.task, value) for lesson in learned.lessons for value in lesson.fixed_values]
+    counts = (len(learned.tasks), len(learned.lessons), calls, references, len(fixed_values), len(learned.not_learned))
     _print_table(
         f"Learned from {learned.run}",
         ("tasks", "learned", "calls", "references", "kept literal", "not learned"),
@@ -80,7 +80,7 @@ def _print(learned: LearnedSuite) -> None:
     _print_table(
         "Literal, though earlier results hold the value too",
         ("task", "call", "argument", "value", "why", "seen"),
-        [(task, k.call, k.argument, _short(json.dumps(k.value)), k.why, _short(", ".join(k.seen))) for task, k in kept],
+        [(task, k.call, k.argument, _short(json.dumps(k.value)), k.why, _short(", ".join(k.seen))) for task, k in fixed_values],
     )
     _print_table("Not learned", ("task", "reason"), list(learned.not_learned.items()))
 

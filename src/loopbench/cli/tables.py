@@ -23,16 +23,16 @@ KEYS = ("b", UNDER)
 """Columns behind the first that name a row, too."""
 
 
-def print_table(made: Table, console: Console) -> None:
+def print_table(table: Table, console: Console) -> None:
     """Print a table as a grid, in pieces or row by row on a narrow terminal, and with tabs in a pipe or a file."""
     if console.width >= WIDE:
-        _tabbed(made, console)
+        _tabbed(table, console)
         return
-    pieces = list(_pieces(made, console.width))
+    pieces = list(_pieces(table, console.width))
     for piece in pieces:
         _grid(piece, console)
     if not pieces:
-        _stack(made, console)
+        _stack(table, console)
 
 
 def _pieces(table: Table, width: int) -> Iterator[Table]:

@@ -29,11 +29,11 @@ def usage_line(error: Any) -> str:
     """Return the line for what the parser of the command line raises."""
     context = error.ctx
     path = "loopbench" if context is None else context.command_path
-    said = _said(error, context)
+    said = _mistake_in_words(error, context)
     return f"error: {said}{'' if said.endswith('?') else ';'} see {path} --help"
 
 
-def _said(error: Any, context: Any) -> str:
+def _mistake_in_words(error: Any, context: Any) -> str:
     message = str(error.message).removeprefix("Value error, ")
     if getattr(error, "param", None) is not None:
         return _about(error)
@@ -101,12 +101,12 @@ def _meant_by(option: str, context: Any) -> str:
     if context is not None and typed.upper() in _arguments(context).split():
         return f"; {typed.upper()} stands without a flag"
     flags = {flag.lstrip("-"): flag for flag in _flags(context)}
-    found = most_like(typed, flags)  # without dashes, which make all flags look alike
-    if found is None:
+    similar = most_like(typed, flags)  # without dashes, which make all flags look alike
+    if similar is None:
         return ""
     _, dash, last = typed.rpartition("-")
-    kin = [name for name in flags if dash and name != found and name.endswith(f"-{last}")][:MAX_KIN]
-    return f"; did you mean {' or '.join(repr(flags[name]) for name in (found, *kin))}?"
+    kin = [name for name in flags if dash and name != similar and name.endswith(f"-{last}")][:MAX_KIN]
+    return f"; did you mean {' or '.join(repr(flags[name]) for name in (similar, *kin))}?"
 
 
 def _flags(context: Any) -> list[str]:

@@ -68,14 +68,14 @@ def validate(choice: ReadRunChoice, options: ValidateOptions, code: AllowOption,
     if options.ahead is not None:
         _say_ahead(folder, predicted.prediction, written, as_json=output.as_json)
         return
-    found = validity(folder, predicted)
-    write_document(folder / FOLDER / VALIDITY, found.as_dict())
-    page = write_page(validity_html(folder, found), folder / FOLDER / "validity.html")
+    validity_result = validity(folder, predicted)
+    write_document(folder / FOLDER / VALIDITY, validity_result.as_dict())
+    page = write_page(validity_html(folder, validity_result), folder / FOLDER / "validity.html")
     if output.as_json:
-        print(json.dumps({"run": str(folder.resolve())} | found.as_dict(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps({"run": str(folder.resolve())} | validity_result.as_dict(), ensure_ascii=True, allow_nan=False))
         return
-    _print(found)
-    say(f"prediction {found.digest[:12]} in {written}; page: {page}")
+    _print(validity_result)
+    say(f"prediction {validity_result.digest[:12]} in {written}; page: {page}")
 
 
 def _predicted(folder: Path, options: ValidateOptions, allow: Collection[str]) -> Predicted:
@@ -96,29 +96,29 @@ def _say_ahead(folder: Path, prediction: RunPrediction, written: Path, *, as_jso
     say(f"then: loopbench extend {folder} --tasks {tasks}, and loopbench validate {folder} --prediction {written}")
 
 
-def _print(found: Validity) -> None:
+def _print(validity: Validity) -> None:
     console = out()
-    style = "green" if found.verdict.startswith("Good") else "yellow"
-    console.print(Text(found.verdict, style=f"bold {style}"), soft_wrap=True)
-    print_table(validity_table(found), console)
-    if found.tau is not None:
-        tau = found.tau
+    style = "green" if validity.verdict.startswith("Good") else "yellow"
+    console.print(Text(validity.verdict, style=f"bold {style}"), soft_wrap=True)
+    print_table(validity_table(validity), console)
+    if validity.tau is not None:
+        tau = validity.tau
         console.print(
             Text(f"Kendall's tau-b of the loops' accuracies: {tau.value:.2f} [{tau.low:.2f}, {tau.high:.2f}]."), soft_wrap=True
         )
-    unknown = ", ".join(f"{kind} ({count})" for kind, count in found.unknown_errors.items())
+    unknown = ", ".join(f"{kind} ({count})" for kind, count in validity.unknown_errors.items())
     if unknown:
         console.print(Text(f"Errors of the run that the tunnel never made: {unknown}."), soft_wrap=True)
-    size = f"Fitted to {counted(found.fitted_tasks, 'task')}, held against {counted(found.held_out_tasks, 'other')}."
+    size = f"Fitted to {counted(validity.fitted_tasks, 'task')}, held against {counted(validity.held_out_tasks, 'other')}."
     brackets = "Brackets of accuracy are 95 % intervals; a difference that is OFF lies beyond its own."
     console.print(Text(f"{size} {brackets}"), soft_wrap=True)
 
 
-def validity_table(found: Validity) -> Table:
+def validity_table(validity: Validity) -> Table:
     """Return what was measured and predicted of each loop."""
     rows = []
-    for loop, first in zip(found.loops, range(0, len(found.gaps), 3), strict=True):
-        accuracy, steps, errors = found.gaps[first : first + 3]
+    for loop, first in zip(validity.loops, range(0, len(validity.gaps), 3), strict=True):
+        accuracy, steps, errors = validity.gaps[first : first + 3]
         differences = (f"{gap.between}{' OFF' if gap.is_off else ''}" for gap in (accuracy, steps, errors))
         rows.append((accuracy.loop, interval(loop.real, 2), interval(loop.predicted, 2), *differences))
     columns = ("loop", "run", "tunnel", "accuracy, run − tunnel", "steps", "errors")

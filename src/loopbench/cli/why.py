@@ -19,7 +19,7 @@ from loopbench.experiments.why.why import why as find
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
-from loopbench.reports.doors import Shell
+from loopbench.reports.ways_to_see_more import ShellCommands
 from loopbench.runs.folders import trials_folder
 
 from .console import print_line, say
@@ -60,62 +60,62 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     It also says what is notable about the tasks. No real model is called.
     """
     a, b = options.a, options.b
-    found = results(folder := trials_folder(choice.folder), paired=False)
-    if len(comparable(found)) == 1:
-        found = results(folder)  # how the two stand to each other is said, too
+    run = results(folder := trials_folder(choice.folder), paired=False)
+    if len(comparable(run)) == 1:
+        run = results(folder)  # how the two stand to each other is said, too
     if smallest.minimal:
-        _minimal(found, a, b, smallest, as_json=output.as_json)
+        _minimal(run, a, b, smallest, as_json=output.as_json)
         return
     if smallest.out is not None or smallest.max_runs != MAX_RUNS:
         raise ValueError(f"--{'max-runs' if smallest.out is None else 'out'} goes with --minimal")
-    if a is not None and b is None and not arms_named(found, a):
-        if not meant(a, [record.name for record in found.records]):
-            required_arms(found, a)
-        _trial(found, find_record(found, a), as_json=output.as_json)
+    if a is not None and b is None and not arms_named(run, a):
+        if not meant(a, [record.name for record in run.records]):
+            required_arms(run, a)
+        _trial(run, find_record(run, a), as_json=output.as_json)
         return
     most = None if options.show_all or output.as_json else why_lines.MAX_EXAMPLES
     in_full = options.verbose or options.show_all
     in_sums = a is None and not in_full and not output.as_json
-    pairs, arms = _for_sums(found) if in_sums else _asked_for(found, a, b)
-    reasons = find(found, pairs=pairs, arms=arms, task=options.task, most=most)
+    pairs, arms = _for_sums(run) if in_sums else _asked_for(run, a, b)
+    reasons = find(run, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
-        print(json.dumps({"run": str(found.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
+        print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
-        print_shown(why_lines.sums(found, reasons, Shell(found.folder)))
+        print_shown(why_lines.sums(run, reasons, ShellCommands(run.folder)))
     elif a is None:
-        print_shown(why_lines.in_full(found, reasons, Shell(found.folder), show_all=options.show_all))
+        print_shown(why_lines.in_full(run, reasons, ShellCommands(run.folder), show_all=options.show_all))
     else:
         print_shown(
             why_lines.why(
-                found, reasons, Shell(found.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
+                run, reasons, ShellCommands(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
             )
         )
 
 
-def _asked_for(found: Results, a: str | None, b: str | None) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
+def _asked_for(run: Results, a: str | None, b: str | None) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
     """Return the pairs that were asked for, and the arms; None stands for all of them."""
     if a is None:
         return None, None
-    return ((), arms_named(found, a)) if b is None else (pairs_named(found, a, b), None)
+    return ((), arms_named(run, a)) if b is None else (pairs_named(run, a, b), None)
 
 
-def _for_sums(found: Results) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
+def _for_sums(run: Results) -> tuple[Sequence[tuple[str, str]] | None, Sequence[str] | None]:
     """Return what sums need: the arms that have others to compare them with. Of several pairs they show none, which saves half."""
-    pairs = comparable(found)
+    pairs = comparable(run)
     if len(pairs) <= 1:
         return None, None
     paired = {arm for pair in pairs for arm in pair}
-    return (), [arm.info.arm for arm in found.comparison.arms if arm.info.arm in paired]
+    return (), [arm.info.arm for arm in run.comparison.arms if arm.info.arm in paired]
 
 
-def _trial(found: Results, record: Record, *, as_json: bool) -> None:
+def _trial(run: Results, record: Record, *, as_json: bool) -> None:
     """Explain one trial by itself."""
     _refuse_unlost(record)
-    lost = lost_trial(found, record)
+    lost = lost_trial(run, record)
     if as_json:
-        print(json.dumps({"run": str(found.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
+        print(json.dumps({"run": str(run.folder.resolve()), "arm": record.arm} | lost.to_json(), ensure_ascii=True))
     else:
-        print_shown(why_lines.lost(record.arm, lost, Shell(found.folder)))
+        print_shown(why_lines.lost(record.arm, lost, ShellCommands(run.folder)))
 
 
 def _refuse_unlost(record: Record) -> None:
@@ -125,7 +125,7 @@ def _refuse_unlost(record: Record) -> None:
         raise ValueError(f"{record.name} {state}; there is no loss to explain")
 
 
-def _minimal(found: Results, trial: str | None, other: str | None, options: MinimalOptions, *, as_json: bool) -> None:
+def _minimal(run: Results, trial: str | None, other: str | None, options: MinimalOptions, *, as_json: bool) -> None:
     """Find the smallest set of faults with which one trial is lost."""
     if trial is None or other is not None:
         raise ValueError("--minimal is about one trial: loopbench why RUN ARM/TASK/REPEAT --minimal")
@@ -133,17 +133,17 @@ def _minimal(found: Results, trial: str | None, other: str | None, options: Mini
         raise ValueError(f"--max-runs {options.max_runs}: at least {MIN_RUNS} are needed, with no fault and with all of them")
     if options.out is not None and options.out.suffix != ".toml":
         raise ValueError(f"--out {options.out}: a profile's file ends in .toml")
-    record = find_record(found, trial)
+    record = find_record(run, trial)
     _refuse_unlost(record)
     with own_prints_aside(), quiet_loops():
-        made = reruns.minimal_faults(reruns.replayable_run(found.folder, options.allow).trial(record), record, options.max_runs)
+        minimal = reruns.minimal_faults(reruns.replayable_run(run.folder, options.allow).trial(record), record, options.max_runs)
     if options.out is not None:
         make_room(options.out)
-        options.out.write_text(made.profile.to_toml(), encoding="utf-8")
+        options.out.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {options.out}")
     if as_json:
-        print(json.dumps({"run": str(found.folder.resolve())} | made.to_json(), ensure_ascii=True))
+        print(json.dumps({"run": str(run.folder.resolve())} | minimal.to_json(), ensure_ascii=True))
         return
-    print_line(made.sentence)
-    again = ["loopbench", "replay", str(found.folder), record.name, "--faults", str(options.out or made.as_typed)]
+    print_line(minimal.sentence)
+    again = ["loopbench", "replay", str(run.folder), record.name, "--faults", str(options.out or minimal.as_typed)]
     print_line(f"run it so again: {shlex.join(again)}", "dim")

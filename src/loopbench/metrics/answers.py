@@ -77,9 +77,9 @@ def _equal_leaves(left: Any, right: Any, tolerance: float | None) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def close(wanted: float, given: float, tolerance: float) -> bool:
+def close(wanted: float, value: float, tolerance: float) -> bool:
     """Return whether two numbers differ by no more than the tolerance, relative to the one wanted."""
-    return abs(wanted - given) <= max(tolerance * abs(wanted), _TINY)
+    return abs(wanted - value) <= max(tolerance * abs(wanted), _TINY)
 
 
 def number_in(value: Any) -> float | None:

@@ -74,12 +74,12 @@ def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Flo
 def _left_out(statistic: Statistic, units: int) -> Floats:
     """Return the estimate without each unit in turn."""
     rows = _rows(units)
-    found = []
+    estimates = []
     for start in range(0, units, rows):
         counts = np.ones((min(rows, units - start), units))
         counts[np.arange(len(counts)), start + np.arange(len(counts))] = 0.0
-        found.append(statistic(counts))
-    return np.concatenate(found)
+        estimates.append(statistic(counts))
+    return np.concatenate(estimates)
 
 
 def expanded(alpha: float, units: int) -> float:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .bootstrap import bca, expanded
 from .record import Record
 from .record_table import alike
-from .statistics import ALPHA, Floats, Interval, unit_groups
+from .statistics import ALPHA, Floats, Interval, interval_json, unit_groups
 
 BINS = 10
 DRAWS = 999
@@ -73,7 +73,7 @@ class Calibration:
             "reported": self.reported,
             "brier": self.brier.as_dict(),
             "ece": self.ece,
-            "auroc": None if self.auroc is None else self.auroc.as_dict(),
+            "auroc": interval_json(self.auroc),
             "aurc": self.aurc,
             "bins": [asdict(found) for found in self.bins],
             "risk_coverage": [list(point) for point in self.risk_coverage],
@@ -83,32 +83,36 @@ class Calibration:
 def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Calibration | None:
     """Return the calibration of one arm's records; None if no scored trial reports a confidence."""
     scored = [record for record in alike(records) if record.status == "scored"]
-    known = [record for record in scored if record.confidence is not None and 0 <= record.confidence <= 1]
-    if not known:
+    with_confidence = [record for record in scored if record.confidence is not None and 0 <= record.confidence <= 1]
+    if not with_confidence:
         return None
-    tasks = {record.task: record.cluster for record in known}
-    found = histogram([record.confidence or 0.0 for record in known], [record.is_solved for record in known], _units(known, tasks))
+    tasks = {record.task: record.cluster for record in with_confidence}
+    bars = histogram(
+        [record.confidence or 0.0 for record in with_confidence],
+        [record.is_solved for record in with_confidence],
+        _units(with_confidence, tasks),
+    )
 
     def interval(measure: Measure) -> Interval:
         def statistic(counts: Floats) -> Floats:
-            return measure(found.drawn(counts))
+            return measure(bars.drawn(counts))
 
-        value = float(measure(found.whole)[0])
-        units = len(found.right)
-        low, high = bca(statistic, units, expanded(alpha, units), draws=DRAWS, left_out=lambda: measure(found.without_each))
+        value = float(measure(bars.whole)[0])
+        units = len(bars.right)
+        low, high = bca(statistic, units, expanded(alpha, units), draws=DRAWS, left_out=lambda: measure(bars.without_each))
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
-    right, wrong = found.whole.right[0], found.whole.wrong[0]
-    ranks = min(int(found.right.any(-1).sum()), int(found.wrong.any(-1).sum())) >= MIN
+    right, wrong = bars.whole.right[0], bars.whole.wrong[0]
+    ranks = min(int(bars.right.any(-1).sum()), int(bars.wrong.any(-1).sum())) >= MIN
     return Calibration(
         arm=arm,
         scored=len(scored),
-        reported=len(known),
+        reported=len(with_confidence),
         brier=interval(brier),
-        ece=float(calibration_error(found.whole)[0]),
+        ece=float(calibration_error(bars.whole)[0]),
         auroc=interval(auroc) if ranks else None,
-        aurc=float(aurc(found.whole)[0]),
-        bins=tuple(bins(found.whole)),
+        aurc=float(aurc(bars.whole)[0]),
+        bins=tuple(bins(bars.whole)),
         risk_coverage=tuple(risk_coverage(right, wrong)),
     )
 
@@ -160,37 +164,37 @@ def histogram(confidence: Sequence[float], right: Sequence[bool], units: Sequenc
     return Histogram(np.asarray(found, dtype=np.float64), counts[1], counts[0])
 
 
-def brier(found: Histogram) -> Floats:
+def brier(histogram: Histogram) -> Floats:
     """Return the mean of (confidence - outcome)² (Brier 1950)."""
-    squares = found.right @ (1 - found.levels) ** 2 + found.wrong @ found.levels**2
-    return np.asarray(squares / (found.right + found.wrong).sum(-1), dtype=np.float64)
+    squares = histogram.right @ (1 - histogram.levels) ** 2 + histogram.wrong @ histogram.levels**2
+    return np.asarray(squares / (histogram.right + histogram.wrong).sum(-1), dtype=np.float64)
 
 
-def calibration_error(found: Histogram) -> Floats:
+def calibration_error(histogram: Histogram) -> Floats:
     """Return Σ over `BINS` bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017)."""
-    total = found.right + found.wrong
-    places = _bins_of(found.levels)
-    gaps = [np.abs((found.right - total * found.levels)[:, places == place].sum(-1)) for place in range(BINS)]
+    total = histogram.right + histogram.wrong
+    places = _bins_of(histogram.levels)
+    gaps = [np.abs((histogram.right - total * histogram.levels)[:, places == place].sum(-1)) for place in range(BINS)]
     return np.asarray(np.sum(gaps, axis=0) / total.sum(-1), dtype=np.float64)
 
 
-def auroc(found: Histogram) -> Floats:
+def auroc(histogram: Histogram) -> Floats:
     """Return the Mann-Whitney statistic over the number of pairs, where a tie counts half (Hanley & McNeil 1982); NaN without a
     right or a wrong one."""
-    right, wrong = found.right, found.wrong
+    right, wrong = histogram.right, histogram.wrong
     above = right * (np.cumsum(wrong, -1) - wrong / 2)
     with np.errstate(invalid="ignore"):
         return np.asarray(above.sum(-1) / (right.sum(-1) * wrong.sum(-1)), dtype=np.float64)
 
 
-def aurc(found: Histogram) -> Floats:
+def aurc(histogram: Histogram) -> Floats:
     """Return the mean over k of the risk of the k most confident trials (Geifman & El-Yaniv 2017), with ties in random order.
 
     Within a level of m trials, e of them wrong, after K trials with E wrong ones, the risks sum to Σ_j (E + j·e/m)/(K + j),
     which is e + (E - K·e/m)(H(K+m) - H(K)) with the harmonic numbers H.
     """
-    wrong = found.wrong[:, ::-1]
-    trials = wrong + found.right[:, ::-1]
+    wrong = histogram.wrong[:, ::-1]
+    trials = wrong + histogram.right[:, ::-1]
     before, wrong_before = np.cumsum(trials, -1) - trials, np.cumsum(wrong, -1) - wrong
     harmonic = np.concatenate(([0.0], np.cumsum(1 / np.arange(1, trials.sum(-1).max() + 1))))
     sums = harmonic[(before + trials).astype(np.int64)] - harmonic[before.astype(np.int64)]
@@ -198,17 +202,17 @@ def aurc(found: Histogram) -> Floats:
     return np.asarray((wrong + (wrong_before - before * share) * sums).sum(-1) / trials.sum(-1), dtype=np.float64)
 
 
-def bins(found: Histogram) -> list[Bin]:
+def bins(histogram: Histogram) -> list[Bin]:
     """Return what a reliability diagram shows of the first row."""
-    right, total, places = found.right[0], found.right[0] + found.wrong[0], _bins_of(found.levels)
-    made = []
+    right, total, places = histogram.right[0], histogram.right[0] + histogram.wrong[0], _bins_of(histogram.levels)
+    bins_made = []
     for place in range(BINS):
         inside = places == place
         trials = float(total[inside].sum())
         if trials:
-            means = (float((total * found.levels)[inside].sum()) / trials, float(right[inside].sum()) / trials)
-            made.append(Bin(place / BINS, (place + 1) / BINS, round(trials), *means))
-    return made
+            means = (float((total * histogram.levels)[inside].sum()) / trials, float(right[inside].sum()) / trials)
+            bins_made.append(Bin(place / BINS, (place + 1) / BINS, round(trials), *means))
+    return bins_made
 
 
 def risk_coverage(right: Floats, wrong: Floats) -> list[tuple[float, float]]:

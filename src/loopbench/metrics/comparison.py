@@ -27,7 +27,7 @@ from .record_table import alike, records_by_arm
 from .same_trials import same_pairs
 from .solved_costs import NO_SOLVED_COSTS, UNITS, SolvedCosts
 from .spending import ONCE, LookLevel
-from .statistics import ALPHA, Interval
+from .statistics import ALPHA, interval_json
 from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, TaskValues, summarize, task_values
 from .trial_limits import NO_LIMITS, TrialLimits
 
@@ -58,16 +58,16 @@ class ArmResult:
             "tasks": summary.tasks,
         }
         fields["known"] = dict(summary.known)
-        fields["over_templates"] = _interval(summary.over_templates)
-        fields |= {metric: _interval(mean) for metric, mean in summary.means.items()}
+        fields["over_templates"] = interval_json(summary.over_templates)
+        fields |= {metric: interval_json(mean) for metric, mean in summary.means.items()}
         return fields | {
             "stops": dict(summary.stops),
             "errors": dict(summary.errors),
             "retries": dict(summary.retries),
             "faults": asdict(summary.faults) if summary.tells_faults else dict.fromkeys(FAULT_COUNTS),
-            "recovery": _interval(summary.recovery),
+            "recovery": interval_json(summary.recovery),
             "retention_at": {distance: share.as_dict() for distance, share in summary.retention_at.items()},
-            "false_success": {"count": summary.false_success, "rate": _interval(summary.false_success_rate)},
+            "false_success": {"count": summary.false_success, "rate": interval_json(summary.false_success_rate)},
             "right_unseen": summary.right_unseen,
             "exclusions": dict(summary.exclusions),
             "errored_reasons": dict(summary.errored_reasons),
@@ -297,10 +297,6 @@ def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
     one = "cluster of tasks" if most.units < most.difference.n else "independent task"
     many = "clusters of tasks" if most.units < most.difference.n else "independent tasks"
     return [f"{named}: {counted(most.units, f'{one} is', f'{many} are')} too few to show any difference."]
-
-
-def _interval(interval: Interval | None) -> dict[str, float | int | None] | None:
-    return None if interval is None else interval.as_dict()
 
 
 def _plain(value: Any) -> Any:

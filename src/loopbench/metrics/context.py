@@ -79,13 +79,13 @@ def served_by_cache(scored: Sequence[Record]) -> Mapping[str, float]:
         return {}
     cacheable = [record.cacheable_tokens for record in records]
     known = [tokens for tokens in cacheable if tokens is not None]
-    found = {}
+    shares = {}
     if len(known) == len(records):
         served = sum(min(tokens, record.input_tokens) for tokens, record in zip(known, records, strict=True))
-        found["tokens_with_cache"] = served / asked
+        shares["tokens_with_cache"] = served / asked
     if all(is_priced_by_cache(record) for record in records):
-        found["cost_usd"] = sum(record.cached_tokens for record in records) / asked
-    return found
+        shares["cost_usd"] = sum(record.cached_tokens for record in records) / asked
+    return shares
 
 
 def is_priced_by_cache(record: Record) -> bool:

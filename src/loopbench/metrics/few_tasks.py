@@ -34,20 +34,20 @@ class OnTask:
 
 def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
     """Return what each arm did on each task, in the order of arms and tasks."""
-    made = []
+    on_tasks = []
     for arm, records in by_arm.items():
         tasks: dict[str, list[Record]] = {}
         for record in records:
             if record.status == "scored":
                 tasks.setdefault(record.task, []).append(record)
-        made += [_on_task(arm, task, tasks[task]) for task in sorted(tasks)]
-    return tuple(made)
+        on_tasks += [_on_task(arm, task, tasks[task]) for task in sorted(tasks)]
+    return tuple(on_tasks)
 
 
-def _on_task(arm: str, task: str, own: Sequence[Record]) -> OnTask:
-    stops = Counter(record.stop for record in own if record.stop is not None)
-    cost, tokens = _mean([dollars(record) for record in own]), _mean([METRICS["tokens"](record) for record in own])
-    return OnTask(arm, task, len(own), math.fsum(record.accuracy for record in own), stops, cost, tokens)
+def _on_task(arm: str, task: str, records: Sequence[Record]) -> OnTask:
+    stops = Counter(record.stop for record in records if record.stop is not None)
+    cost, tokens = _mean([dollars(record) for record in records]), _mean([METRICS["tokens"](record) for record in records])
+    return OnTask(arm, task, len(records), math.fsum(record.accuracy for record in records), stops, cost, tokens)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -18,7 +18,7 @@ from .paired import SCORES, PairedFlip
 from .pairs import Pair, paired_test, pairs_of_family
 from .planned_pairs import NOTHING, by_arm_of, planned_pairs
 from .record import Record
-from .statistics import ALPHA, Interval, independent_difference
+from .statistics import ALPHA, Interval, independent_difference, interval_json
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
 from .sums import PairedSums
 
@@ -62,8 +62,8 @@ class Gain:
         tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
         found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
-            "before": None if self.before is None else self.before.as_dict(),
-            "after": None if self.after is None else self.after.as_dict(),
+            "before": interval_json(self.before),
+            "after": interval_json(self.after),
             **{name: found[name] for name in tested},
             **{name: None if (ratio := getattr(self, name)) is None else ratio.as_dict() for name in _RATIOS},
         }
@@ -234,17 +234,17 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
 
 
 def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
-    known = {name: found for name, found in accuracy.items() if found is not None}
-    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(known, 2)}
+    accuracies = {name: found for name, found in accuracy.items() if found is not None}
+    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(accuracies, 2)}
     pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
     apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
-    means = {name: round(found.value, 9) for name, found in known.items()}  # sums of equal scores differ with their order
-    ordered = sorted(known, key=lambda name: -means[name])
+    means = {name: round(found.value, 9) for name, found in accuracies.items()}  # sums of equal scores differ with their order
+    ordered = sorted(accuracies, key=lambda name: -means[name])
     ranked = []
     for name in ordered:
         place = 1 + sum(other > means[name] for other in means.values())
         others = tuple(other for other in ordered if other != name and frozenset((name, other)) not in apart)
-        ranked.append(Ranked(name, place, known[name], others))
+        ranked.append(Ranked(name, place, accuracies[name], others))
     return Ranking(tuple(ranked), pairs)
 
 

@@ -343,14 +343,14 @@ def _typical(held: Held) -> float:
 
 def _with_outlook(line: GateLine, held: Held, alpha: float, lines: int) -> GateLine:
     is_score = held.metric in SHARES
-    found = _spread_of_shares(held) if is_score else _spread_of_sums(held)
-    if found is None:
+    spread = _spread_of_shares(held) if is_score else _spread_of_sums(held)
+    if spread is None:
         return line
     margin, levels = held.margin if is_score else math.log1p(held.margin), Levels(alpha / lines, alpha)
     return replace(
         line,
-        outlook=gate_outlook(found, margin=margin, levels=levels, cost_usd=held.cost_usd, grows=held.grows),
-        more_repeats=gate_repeats(found, margin=margin, levels=levels),
+        outlook=gate_outlook(spread, margin=margin, levels=levels, cost_usd=held.cost_usd, grows=held.grows),
+        more_repeats=gate_repeats(spread, margin=margin, levels=levels),
     )
 
 

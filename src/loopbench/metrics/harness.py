@@ -244,15 +244,15 @@ class Crossed:
 
     def variances(self, totals: Floats | None = None) -> dict[str, Floats]:
         """Return source → estimate of its variance, which may be negative."""
-        found = self.sums_of_squares(totals)
+        sums = self.sums_of_squares(totals)
         totals = self._whole if totals is None else totals
         n, loops, models = np.maximum(totals[:, 0], 2.0), self.loops, self.models  # one task alone has no variance
         degrees = {"loop": loops - 1, "model": models - 1, "task": n - 1, "loop × model": (loops - 1) * (models - 1)}
         degrees |= {f"{source} × task": degrees[source] * (n - 1) for source in ("loop", "model", "loop × model")}
-        mean = {source: squares / degrees[source] for source, squares in found.items()}
+        mean = {source: squares / degrees[source] for source, squares in sums.items()}
         chance = totals[:, len(self._columns) - 1] / n
         rest = chance if self._has_chance else mean["loop × model × task"]
-        made = {
+        parts = {
             "loop": (mean["loop"] - mean["loop × task"]) / (models * n),
             "model": (mean["model"] - mean["model × task"]) / (loops * n),
             "task": (mean["task"] - rest) / (loops * models),
@@ -261,7 +261,7 @@ class Crossed:
             "model × task": (mean["model × task"] - rest) / loops,
             "loop × model × task": mean["loop × model × task"] - (rest if self._has_chance else 0.0),
         }
-        return made | ({"chance": chance} if self._has_chance else {})
+        return parts | ({"chance": chance} if self._has_chance else {})
 
     def parts(self, alpha: float = ALPHA) -> tuple[SourcePart, ...]:
         """Return what each source moves accuracy by; `chance` of a task mean of so many repeats."""
@@ -295,12 +295,12 @@ class Crossed:
         value, units = float(self._deviation(self._whole, source)[0]), len(self._sums)
         if units < 2:
             return Interval(value, value, value, self.tasks)
-        found = self._moves(self._whole, source)[0]
+        estimate = self._moves(self._whole, source)[0]
         # the spread of n units is short by (n-1)/n, and its own error makes the tails Student's
         wider = math.sqrt(units / (units - 1)) * special.stdtrit(units - 1, 1 - alpha / 2) / special.ndtri(1 - alpha / 2)
-        noise = (self._moves(self._drawn, source) - found) * wider
-        size = float(np.linalg.norm(found))
-        along = noise @ (found / size) if size > 0 else noise[:, 0]
+        noise = (self._moves(self._drawn, source) - estimate) * wider
+        size = float(np.linalg.norm(estimate))
+        along = noise @ (estimate / size) if size > 0 else noise[:, 0]
         squares = (noise**2).sum(1)
         # What was found may be smaller than noise alone gives, whatever moved: then that nothing moved fits best.
         room = along**2 - squares + max(size**2, float(np.median(squares)))

@@ -17,13 +17,13 @@ def lost_to(scored: Sequence[Record]) -> Mapping[str, float]:
     What a trial lost is put down to its faults that landed, that the codec did not absorb and that the loop never got past; where
     it got past all of them, to all that landed. Of several each has an equal part.
     """
-    found: dict[str, float] = {}
+    losses: dict[str, float] = {}
     for record in alike(scored):
         if not record.is_solved:
             kinds = _blamed(record)
             for kind in kinds:
-                found[kind] = found.get(kind, 0.0) + (1 - record.accuracy) / len(kinds)
-    return {kind: total / len(scored) for kind, total in sorted(found.items())}
+                losses[kind] = losses.get(kind, 0.0) + (1 - record.accuracy) / len(kinds)
+    return {kind: total / len(scored) for kind, total in sorted(losses.items())}
 
 
 def _blamed(record: Record) -> list[str]:

@@ -93,100 +93,100 @@ class MoreRepeats:
 
 
 @lru_cache(maxsize=1024)  # of a family's pairs many have differed alike, and a run's results are read more than once
-def pair_outlook(found: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
+def pair_outlook(spread: Spread, *, margin: float, alpha: float = ALPHA, cost_usd: float | None = None) -> Outlook | None:
     """Return what would decide an undecided pair: show a difference, or that it is within the margin. None where too many tasks
     would.
 
     `alpha`: the level of the test, that of a run of the two alone. `cost_usd`: of one trial, a mean over
     both arms.
     """
-    step = found.step(found.repeats)
+    step = spread.step(spread.repeats)
 
     def is_alike(units: int, difference: float, variance: float, _: float) -> float:
-        return equivalence_power(units, difference, variance, margin, alpha, scores=found.scores)
+        return equivalence_power(units, difference, variance, margin, alpha, scores=spread.scores)
 
     def decides(units: int, difference: float, variance: float, drawn: float) -> float:
         shown = difference_power(units, difference, variance, alpha, step=step)
         return max(shown, is_alike(units, difference, variance, drawn))
 
-    outlook = _outlook(found, decides, arms=2, cost_usd=cost_usd)
+    outlook = _outlook(spread, decides, arms=2, cost_usd=cost_usd)
     if outlook is None:
         return None
-    units = round(outlook.more.tasks * found.units / found.tasks)
-    return replace(outlook, equivalent=assurance(found, is_alike, units))
+    units = round(outlook.more.tasks * spread.units / spread.tasks)
+    return replace(outlook, equivalent=assurance(spread, is_alike, units))
 
 
 def gate_outlook(
-    found: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None, grows: bool = False
+    spread: Spread, *, margin: float, levels: Levels, cost_usd: float | None = None, grows: bool = False
 ) -> Outlook | None:
     """Return what would decide an undecided gate: pass, or show a regression. None where too many tasks would.
 
-    `found`: the run minus the baseline, turned so that positive is good; `margin` in the same unit. `grows`: a larger run
+    `spread`: the run minus the baseline, turned so that positive is good; `margin` in the same unit. `grows`: a larger run
     repeats these trials and adds to them.
     """
-    return _outlook(found, _gate_decides(found, margin, levels), arms=1, cost_usd=cost_usd, grows=grows)
+    return _outlook(spread, _gate_decides(spread, margin, levels), arms=1, cost_usd=cost_usd, grows=grows)
 
 
-def gate_repeats(found: Spread, *, margin: float, levels: Levels) -> MoreRepeats:
+def gate_repeats(spread: Spread, *, margin: float, levels: Levels) -> MoreRepeats:
     """Whether more repeats of the same tasks would decide an undecided gate: they average out the chance within tasks alone.
 
-    `found`, `margin` as `gate_outlook` takes them. Both sides are supposed to run so often.
+    `spread`, `margin` as `gate_outlook` takes them. Both sides are supposed to run so often.
     """
-    if not found.within_known:
+    if not spread.within_known:
         return MoreRepeats(None, None)
     chance = 0.0
-    for repeats in (times for times in REPEATS if times > found.repeats):
-        more = replace(found, repeats=repeats)
-        chance = assurance(more, _gate_decides(more, margin, levels), found.units)
+    for repeats in (times for times in REPEATS if times > spread.repeats):
+        more = replace(spread, repeats=repeats)
+        chance = assurance(more, _gate_decides(more, margin, levels), spread.units)
         if chance >= CHANCES[-1]:
             return MoreRepeats(repeats, chance)
     return MoreRepeats(None, chance)
 
 
-def _gate_decides(found: Spread, margin: float, levels: Levels) -> Decides:
-    step = found.step(found.repeats)
+def _gate_decides(spread: Spread, margin: float, levels: Levels) -> Decides:
+    step = spread.step(spread.repeats)
 
     def decides(units: int, difference: float, variance: float, drawn: float) -> float:
         worse = difference_power(units, min(difference, 0.0), variance, 2 * levels.regression, step=step, drawn=drawn)
-        passes = pass_power(units, difference, variance, margin, levels.passing, scores=found.scores, drawn=drawn)
+        passes = pass_power(units, difference, variance, margin, levels.passing, scores=spread.scores, drawn=drawn)
         # One shows at low differences, the other at high ones: where both may show, every difference decides.
         return min(1.0, worse + passes)
 
     return decides
 
 
-def assurance(found: Spread, decides: Decides, units: int, *, grows: bool = False) -> float:
+def assurance(spread: Spread, decides: Decides, units: int, *, grows: bool = False) -> float:
     """Return the chance of a decision by so many units, over what the run leaves possible: of a fresh run, or of this as it
     `grows`."""
-    variances, differences = found.plausible(found.variance(found.repeats)), special.ndtri(_QUANTILES)
-    drawn = 1 - found.units / units if grows else 1.0
+    variances, differences = spread.plausible(spread.variance(spread.repeats)), special.ndtri(_QUANTILES)
+    drawn = 1 - spread.units / units if grows else 1.0
     return math.fsum(
         decides(
-            units, found.difference + drawn * math.sqrt(float(variance) / found.units) * float(quantile), float(variance), drawn
+            units, spread.difference + drawn * math.sqrt(float(variance) / spread.units) * float(quantile), float(variance), drawn
         )
         for variance in variances
         for quantile in differences
     ) / (len(variances) * len(differences))
 
 
-def _outlook(found: Spread, decides: Decides, *, arms: int, cost_usd: float | None, grows: bool = False) -> Outlook | None:
+def _outlook(spread: Spread, decides: Decides, *, arms: int, cost_usd: float | None, grows: bool = False) -> Outlook | None:
     """Return the first sizes with the chances wanted, always more than there were, since those did not decide.
 
     A run that `grows` does so by a real step, since each further look at the same trials is another chance of a false alarm; and
     its larger size decides, too, where what was seen so far stays as it is, so that whoever takes the advice is not given it again.
     """
-    made: list[Chance] = []
-    units = max(found.units + 1, _plain(GROWTH * found.units)) if grows else found.units + 1
-    while units <= MAX_TIMES * found.units and len(made) < len(CHANCES):
-        chance = assurance(found, decides, units, grows=grows)
-        reached = [wanted for wanted in CHANCES[len(made) :] if chance >= wanted]
-        if grows and CHANCES[-1] in reached and decides(units, found.difference, found.variance(found.repeats), 0.0) < 1:
+    chances: list[Chance] = []
+    units = max(spread.units + 1, _plain(GROWTH * spread.units)) if grows else spread.units + 1
+    while units <= MAX_TIMES * spread.units and len(chances) < len(CHANCES):
+        chance = assurance(spread, decides, units, grows=grows)
+        reached = [wanted for wanted in CHANCES[len(chances) :] if chance >= wanted]
+        if grows and CHANCES[-1] in reached and decides(units, spread.difference, spread.variance(spread.repeats), 0.0) < 1:
             reached.remove(CHANCES[-1])
-        tasks = tasks_of(units, found)
-        trials = arms * tasks * found.repeats
-        made += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
+        tasks = tasks_of(units, spread)
+        trials = arms * tasks * spread.repeats
+        chances += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
         units = max(units + 1, _plain(GROWTH * units))
-    return Outlook(found.repeats, made[0], made[-1], is_median=found.is_median) if made else None
+    return Outlook(spread.repeats, chances[0], chances[-1], is_median=spread.is_median) if chances else None
 
 
 def _plain(number: float) -> int:

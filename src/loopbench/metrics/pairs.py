@@ -21,7 +21,7 @@ from .power import spread
 from .record import Record
 from .record_table import alike
 from .spending import ONCE, LookLevel
-from .statistics import Interval, Verdict, VerdictWord, verdict
+from .statistics import Interval, Verdict, VerdictWord, interval_json, verdict
 from .summary import GAINS, PRIMARY, SHARES, TaskValues, dollars
 from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
 
@@ -89,7 +89,7 @@ class Pair:
             "metric": self.metric,
             "family": self.family,
             "difference": self.difference.as_dict(),
-            "over_templates": None if self.over_templates is None else self.over_templates.as_dict(),
+            "over_templates": interval_json(self.over_templates),
             "units": self.units,
             "p": self.p,
             "p_holm": self.p_holm,

@@ -237,8 +237,8 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     arms = [[arm.values[task] for task in tasks] for arm in (a, b)]
     per_unit = units / len(tasks)  # a unit's value is a mean over its tasks
     within = [_within(values) for values in arms]
-    known = None not in within
-    within_a, within_b = (per_unit * (found or 0.0) if known else 0.0 for found in within)
+    are_repeats_known = None not in within
+    within_a, within_b = (per_unit * (found or 0.0) if are_repeats_known else 0.0 for found in within)
     chance = sum(found * _mean_inverse(values) for found, values in zip((within_a, within_b), arms, strict=True))
     return Spread(
         tasks=len(tasks),
@@ -249,7 +249,7 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
         between=max(units * error**2 - chance, 0.0),
         within_a=within_a,
         within_b=within_b,
-        within_known=known,
+        within_known=are_repeats_known,
         floor=unseen(units, scores=scores) if unusual <= UNSEEN else 0.0,
         scores=scores,
         icc=_icc(d, units, error),
@@ -269,8 +269,8 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
     if units < 2:
         return None
     tasks = list(values.values.values())
-    found = _within(tasks)
-    per_trial = float(np.var(list(values.means.values()))) if found is None else found
+    variances = _within(tasks)
+    per_trial = float(np.var(list(values.means.values()))) if variances is None else variances
     within = max(per_trial, unseen(len(tasks), scores=scores) / 2) * units / len(tasks)
     return Spread(
         tasks=len(tasks),
@@ -280,7 +280,7 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
         between=0.0,
         within_a=within,
         within_b=within,
-        within_known=found is not None,
+        within_known=variances is not None,
         floor=0.0,
         scores=scores,
         df=units - 1.0,
@@ -307,9 +307,9 @@ def units_to_pass(varies: Spread, repeats: int, margin: float, alpha: float = AL
     )
 
 
-def tasks_of(units: int, found: Spread) -> int:
+def tasks_of(units: int, spread: Spread) -> int:
     """Return how many tasks make so many units, if each unit has as many tasks as it had in the pilot."""
-    return math.ceil(units * found.tasks / found.units)
+    return math.ceil(units * spread.tasks / spread.units)
 
 
 def unseen(n: int, *, scores: bool = True) -> float:

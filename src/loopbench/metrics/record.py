@@ -209,13 +209,13 @@ class Record:
 
     def line(self, trace_at: tuple[int, ...] | None) -> bytes:
         """Return a line of `trials.jsonl`, with `trace_at` in place of its own, and its checksum. Raises ValueError for NaN."""
-        made = self._quickly() if self.trace_at is None else None
-        if made is None:
+        quick_line = self._quickly() if self.trace_at is None else None
+        if quick_line is None:
             return seal_line(f"{_ENCODER.encode(self.to_json() | {'trace_at': trace_at})}\n".encode("ascii"))
         if trace_at is not None:
-            before, _, behind = made.rpartition(_UNTRACED)
-            made = b'%b"trace_at":[%b]%b' % (before, ",".join(map(str, trace_at)).encode("ascii"), behind)
-        return seal_line(made + b"\n")
+            before, _, behind = quick_line.rpartition(_UNTRACED)
+            quick_line = b'%b"trace_at":[%b]%b' % (before, ",".join(map(str, trace_at)).encode("ascii"), behind)
+        return seal_line(quick_line + b"\n")
 
     def _quickly(self) -> bytes | None:
         """Return the JSON of a value; None for what only `json` writes as it should: long numbers, lone surrogates, and text that

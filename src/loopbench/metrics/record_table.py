@@ -69,14 +69,14 @@ class RecordStore:
     """Places of kinds that are records of their own; their rows lack the seed, which may be too large for one."""
 
     @cached_property
-    def _held(self) -> list[Record]:
-        return list(self._made(np.arange(len(self.rows))))
+    def _all_records(self) -> list[Record]:
+        return list(self._records_at(np.arange(len(self.rows))))
 
     def records(self, places: Places) -> Iterator[Record]:
         """Yield the records in these rows."""
-        return map(self._held.__getitem__, places.tolist()) if len(self.rows) <= MAX_HELD else self._made(places)
+        return map(self._all_records.__getitem__, places.tolist()) if len(self.rows) <= MAX_HELD else self._records_at(places)
 
-    def _made(self, places: Places) -> Iterator[Record]:
+    def _records_at(self, places: Places) -> Iterator[Record]:
         common = [_common(kind) for kind in self.kinds]
         for start in range(0, len(places), _BLOCK):
             for row in self.rows[places[start : start + _BLOCK]].tolist():
@@ -84,13 +84,13 @@ class RecordStore:
                 if kind in self.whole:
                     yield self.kinds[kind]
                     continue
-                made = object.__new__(Record)
+                record = object.__new__(Record)
                 for put, value in zip(_PUT_COMMON, common[kind], strict=True):
-                    put(made, value)
+                    put(record, value)
                 at = row[6].tolist()
                 for put, value in zip(_PUT_OWN, (*row[1:6], None if at[0] < 0 else tuple(at)), strict=True):
-                    put(made, value)
-                yield made
+                    put(record, value)
+                yield record
 
 
 class RecordTable(Sequence[Record]):
@@ -232,18 +232,18 @@ def records_digest(records: Iterable[Record]) -> str:
     Each is a line of canonical JSON with the fields of `_DIGESTED` and the faults.
     """
     ordered = by_key(records if isinstance(records, Sequence) else list(records))
-    (repeats,), made, between = columns(ordered, ("repeat",)), hashlib.sha256(), b""
-    known: dict[int, tuple[bytes, bytes]] = {}
+    (repeats,), sha256, between = columns(ordered, ("repeat",)), hashlib.sha256(), b""
+    digests: dict[int, tuple[bytes, bytes]] = {}
     is_kept = isinstance(ordered, RecordTable)
     for kind, repeat in zip(alike(ordered), repeats.tolist(), strict=True):
-        parts = known.get(id(kind))
+        parts = digests.get(id(kind))
         if parts is None:
             parts = _digested(kind, _BEFORE)[:-1] + b',"repeat":', b"," + _digested(kind, _BEHIND)[1:]
             if is_kept:  # else another record may have the same id
-                known[id(kind)] = parts
-        made.update(b"%b%b%d%b" % (between, parts[0], repeat, parts[1]))
+                digests[id(kind)] = parts
+        sha256.update(b"%b%b%d%b" % (between, parts[0], repeat, parts[1]))
         between = b"\n"
-    return made.hexdigest()
+    return sha256.hexdigest()
 
 
 def _digested(kind: Record, names: Sequence[str]) -> bytes:

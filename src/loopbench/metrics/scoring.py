@@ -49,10 +49,12 @@ def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
     """Return a built-in scorer, or what `own` makes of the options."""
     name, options = _parsed(spec).name, _parsed(spec).options
     if own is not None:
-        return _made(name, own, options)
+        return _built_scorer(name, own, options)
     if name not in scorer_names():
         raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
-    return _made(name, offered_by(SCORERS, name, "SCORER", callable, "a function of the options that returns the scorer"), options)
+    return _built_scorer(
+        name, offered_by(SCORERS, name, "SCORER", callable, "a function of the options that returns the scorer"), options
+    )
 
 
 def reads_state(spec: str) -> bool:
@@ -82,7 +84,7 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
     return {"accuracy": answer * state, "answer": answer, "state": state}
 
 
-def _made(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Scorer:
+def _built_scorer(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Scorer:
     known = inspect.signature(factory).parameters
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     for option in options:

@@ -46,13 +46,13 @@ class Looks:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Looks:
         """Read the JSON of a plan. Raises KeyError, TypeError or ValueError for what is no such plan."""
-        made = cls(tuple(data["order"]), tuple(data["ends"]))
-        if not all(type(end) is int for end in made.ends):
+        looks = cls(tuple(data["order"]), tuple(data["ends"]))
+        if not all(type(end) is int for end in looks.ends):
             raise TypeError("the ends of looks are whole numbers")
-        rising = all(before < after for before, after in pairwise((0, *made.ends, len(set(made.order)) + 1)))
-        if not (rising and made.ends[-1:] == (len(made.order),)):
+        rising = all(before < after for before, after in pairwise((0, *looks.ends, len(set(looks.order)) + 1)))
+        if not (rising and looks.ends[-1:] == (len(looks.order),)):
             raise ValueError("the plan of looks does not fit its tasks")
-        return made
+        return looks
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; `from_json` reads it back."""
@@ -129,12 +129,12 @@ def looked(looks: Looks, trials: Mapping[str, int], per_task: int, alpha: float 
     return Looked(reached, looks.count, looks.ends[reached - 1] if reached else 0, level, between)
 
 
-def all_decided(found: Comparison) -> bool:
+def all_decided(comparison: Comparison) -> bool:
     """Whether every pair that the comparison is about has a verdict on the primary metric."""
-    air = [(arm.info.suite, arm.info.profile) for arm in found.arms]
+    air = [(arm.info.suite, arm.info.profile) for arm in comparison.arms]
     wanted = sum(a == b for a, b in combinations(air, 2))
-    words = [pair.verdict.word for pair in found.pairs_on(PRIMARY)]
-    return not found.invalid and 0 < len(words) == wanted and "undecided" not in words
+    words = [pair.verdict.word for pair in comparison.pairs_on(PRIMARY)]
+    return not comparison.invalid and 0 < len(words) == wanted and "undecided" not in words
 
 
 def compare_at_looks(

@@ -41,17 +41,17 @@ class SolvedCosts:
 
     def _values(self, a: Sequence[str], b: Sequence[str], unit: str) -> dict[str, Floats]:
         """Return what each task adds to the costs and scores of both, every condition alike."""
-        found: dict[str, Floats] = {}
+        sums_by_task: dict[str, Floats] = {}
         for one, other in zip(a, b, strict=True):
-            known = [
+            means = [
                 values[arm].means for values in (self.spent.get(unit, {}), self.solved) for arm in (one, other) if arm in values
             ]
-            tasks = [task for task in known[0] if all(task in each for each in known)] if len(known) == 4 else []
+            tasks = [task for task in means[0] if all(task in each for each in means)] if len(means) == 4 else []
             if not tasks:
                 return {}
             for task in tasks:
-                found[task] = found.get(task, 0.0) + np.array([each[task] for each in known]) / len(tasks)
-        return found
+                sums_by_task[task] = sums_by_task.get(task, 0.0) + np.array([each[task] for each in means]) / len(tasks)
+        return sums_by_task
 
 
 NO_SOLVED_COSTS = SolvedCosts()

@@ -54,19 +54,19 @@ def levels(shares: tuple[float, ...], alpha: float = ALPHA) -> tuple[float, ...]
 
     The chance that any test rejects, where there is nothing to find, is what is spent up to the last share.
     """
-    found: list[float] = []
+    nominal_levels: list[float] = []
     nodes, weights = _rule()
     places, density, before = np.zeros(1), np.ones(1), 0.0
     sums = [0.0, *(spent(share, alpha) for share in shares)]
     for share, (earlier, now) in zip(shares, pairwise(sums), strict=True):
         step, allowed = math.sqrt(share - before), now - earlier
-        found.append(min(2 * float(special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
-        half = min(-math.sqrt(share) * float(special.ndtri(found[-1] / 2)), _FAR * math.sqrt(share))
+        nominal_levels.append(min(2 * float(special.ndtr(-_boundary(places, density, step, allowed) / math.sqrt(share))), alpha))
+        half = min(-math.sqrt(share) * float(special.ndtri(nominal_levels[-1] / 2)), _FAR * math.sqrt(share))
         fresh = half * nodes
         steps = (fresh[:, None] - places[None, :]) / step
         density = half * weights * (np.exp(-(steps**2) / 2) @ density) / (step * math.sqrt(2 * math.pi))
         places, before = fresh, share
-    return tuple(found)
+    return tuple(nominal_levels)
 
 
 def _boundary(places: Floats, density: Floats, step: float, allowed: float) -> float:
@@ -103,16 +103,16 @@ ONCE = LookLevel()
 @lru_cache(maxsize=256)
 def _table(shares: tuple[float, ...]) -> Floats:
     """Return the last look's level for each of `_ALPHAS`; it rises strictly."""
-    found = [*(levels(shares, float(alpha))[-1] for alpha in _ALPHAS[:-1]), 1.0]
-    return np.array(found)
+    last_levels = [*(levels(shares, float(alpha))[-1] for alpha in _ALPHAS[:-1]), 1.0]
+    return np.array(last_levels)
 
 
 def _interpolated(x: Floats, y: Floats) -> Callable[[float], float]:
     """Return a function that is linear between the points in logarithms, and in proportion below the first point."""
 
-    def found(at: float) -> float:
+    def interpolated(at: float) -> float:
         if at <= x[0]:
             return float(at * y[0] / x[0])
         return float(np.exp(np.interp(math.log(min(at, 1.0)), np.log(x), np.log(y))))
 
-    return found
+    return interpolated

@@ -61,16 +61,21 @@ class Interval:
         return plain if self.units is None else plain | {"clusters": self.units}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Interval:
+    def from_dict(cls, written: Mapping[str, Any]) -> Interval:
         """Return the interval that `as_dict` wrote."""
-        low, high = found["low"], found["high"]
+        low, high = written["low"], written["high"]
         ends = -math.inf if low is None else low, math.inf if high is None else high
-        return cls(found["value"], *ends, found["n"], found.get("clusters"))
+        return cls(written["value"], *ends, written["n"], written.get("clusters"))
 
     @property
     def turned(self) -> Interval:
         """The interval of the negative: of b minus a where this is one of a minus b."""
         return Interval(0.0 - self.value, 0.0 - self.high, 0.0 - self.low, self.n, self.units)
+
+
+def interval_json(interval: Interval | None) -> dict[str, float | int | None] | None:
+    """Return an interval as plain JSON; None, where nothing is known, stays None."""
+    return None if interval is None else interval.as_dict()
 
 
 def _plain_end(end: float) -> float | None:

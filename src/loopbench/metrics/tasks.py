@@ -10,7 +10,7 @@ from .amounts import mean_interval
 from .arm_info import ArmInfo
 from .record import Record
 from .record_table import alike, by_key
-from .statistics import ALPHA, Interval, accuracy_interval
+from .statistics import ALPHA, Interval, accuracy_interval, interval_json
 
 Kind = Literal["unsolved", "solved by one arm", "flaky", "false success"]
 
@@ -68,9 +68,9 @@ class ArmFinding:
             "arm": self.arm,
             "flaky": list(self.flaky),
             "alone": list(self.alone),
-            "false_success": _json(self.false_success),
-            "wasted_steps": _json(self.wasted_steps),
-            "repeated_calls": _json(self.repeated_calls),
+            "false_success": interval_json(self.false_success),
+            "wasted_steps": interval_json(self.wasted_steps),
+            "repeated_calls": interval_json(self.repeated_calls),
         }
 
 
@@ -132,14 +132,14 @@ def _group(suite: str, profile: str, by_arm: Mapping[str, Sequence[Record]], alp
         for record in records:
             cells.setdefault(record.task, {}).setdefault(arm, []).append(record)
     cheapest = {task: _cheapest(arms) for task, arms in cells.items()}
-    found = [_task(task, cells[task], cheapest[task]) for task in sorted(cells)]
+    findings = [_task(task, cells[task], cheapest[task]) for task in sorted(cells)]
     return GroupFindings(
         suite=suite,
         profile=profile,
         tasks=len(cells),
         repeats=max((len(trials) for arms in cells.values() for trials in arms.values()), default=0),
         arms=tuple(_arm(arm, cells, cheapest, alpha) for arm in by_arm),
-        notable=tuple(task for task in found if task.kinds),
+        notable=tuple(task for task in findings if task.kinds),
     )
 
 
@@ -152,7 +152,7 @@ def _task(task: str, arms: Mapping[str, Sequence[Record]], cheapest: int | None)
     trials = [record for records in arms.values() for record in records]
     solved = {arm: (sum(record.is_solved for record in records), len(records)) for arm, records in arms.items()}
     solvers = sum(count > 0 for count, _ in solved.values())
-    claimed = _known(trials, "false_success", lambda record: record.false_success)
+    claimed = _known_values(trials, "false_success", lambda record: record.false_success)
     kinds: dict[Kind, bool] = {
         "unsolved": solvers == 0 and len(arms) > 1,
         "solved by one arm": solvers == 1 and len(arms) > 1,
@@ -175,19 +175,28 @@ def _task(task: str, arms: Mapping[str, Sequence[Record]], cheapest: int | None)
 def _arm(
     arm: str, cells: Mapping[str, Mapping[str, Sequence[Record]]], cheapest: Mapping[str, int | None], alpha: float
 ) -> ArmFinding:
-    own = {task: arms[arm] for task, arms in sorted(cells.items()) if arm in arms}
+    trials_by_task = {task: arms[arm] for task, arms in sorted(cells.items()) if arm in arms}
     alone = [
         task
-        for task, trials in own.items()
+        for task, trials in trials_by_task.items()
         if len(cells[task]) > 1 and any(record.is_solved for record in trials) and not _is_solved_elsewhere(cells[task], arm)
     ]
-    claimed = {task: _known(trials, "false_success", lambda record: float(record.false_success)) for task, trials in own.items()}
-    wasted = {task: _known(trials, "steps", lambda record: _wasted(record, cheapest[record.task])) for task, trials in own.items()}
-    repeated = {task: _known(trials, "repeated_calls", lambda record: record.repeated_calls) for task, trials in own.items()}
-    clusters = {task: trials[0].cluster for task, trials in own.items()}
+    claimed = {
+        task: _known_values(trials, "false_success", lambda record: float(record.false_success))
+        for task, trials in trials_by_task.items()
+    }
+    wasted = {
+        task: _known_values(trials, "steps", lambda record: _wasted(record, cheapest[record.task]))
+        for task, trials in trials_by_task.items()
+    }
+    repeated = {
+        task: _known_values(trials, "repeated_calls", lambda record: record.repeated_calls)
+        for task, trials in trials_by_task.items()
+    }
+    clusters = {task: trials[0].cluster for task, trials in trials_by_task.items()}
     return ArmFinding(
         arm=arm,
-        flaky=tuple(task for task, trials in own.items() if _is_flaky(trials)),
+        flaky=tuple(task for task, trials in trials_by_task.items() if _is_flaky(trials)),
         alone=tuple(alone),
         false_success=_share(claimed, clusters, alpha),
         wasted_steps=_mean(wasted, clusters, alpha),
@@ -208,7 +217,7 @@ def _wasted(record: Record, cheapest: int | None) -> float | None:
     return None if cheapest is None or "steps" in record.unknown else float(max(record.steps - cheapest, 0))
 
 
-def _known(trials: Sequence[Record], name: str, value: Callable[[Record], float | None]) -> list[float]:
+def _known_values(trials: Sequence[Record], name: str, value: Callable[[Record], float | None]) -> list[float]:
     values = (value(record) for record in trials if name not in record.unknown)
     return [each for each in values if each is not None]
 
@@ -221,7 +230,3 @@ def _share(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], a
 def _mean(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], alpha: float) -> Interval | None:
     means = {task: sum(each) / len(each) for task, each in values.items() if each}
     return mean_interval(list(means.values()), [clusters[task] for task in means], alpha) if means else None
-
-
-def _json(interval: Interval | None) -> dict[str, float | int | None] | None:
-    return None if interval is None else interval.as_dict()

@@ -112,40 +112,40 @@ class ModelExchange:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; what is not known is left out."""
-        made: dict[str, Any] = {"event": "ask", "role": self.role}
+        fields: dict[str, Any] = {"event": "ask", "role": self.role}
         if self.scope:
-            made["scope"] = self.scope
-        made["same"] = self.same
-        made["messages"] = [message.as_dict() for message in self.messages]
+            fields["scope"] = self.scope
+        fields["same"] = self.same
+        fields["messages"] = [message.as_dict() for message in self.messages]
         if self.tool_choice is not None:
-            made["tool_choice"] = self.tool_choice
+            fields["tool_choice"] = self.tool_choice
         if self.illegible:
-            made["illegible"] = list(self.illegible)
+            fields["illegible"] = list(self.illegible)
         if self.fault:
-            made["fault"] = self.fault
+            fields["fault"] = self.fault
         if self.seconds:
-            made["seconds"] = self.seconds
+            fields["seconds"] = self.seconds
         if self.failed_attempts:
-            made["failed_attempts"] = list(self.failed_attempts)
+            fields["failed_attempts"] = list(self.failed_attempts)
         if self.reply is not None:
-            made["reply"] = self.reply
+            fields["reply"] = self.reply
         if self.native_calls:
-            made["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in self.native_calls]
+            fields["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in self.native_calls]
         if self.tokens is not None:
-            made["tokens"] = list(self.tokens)
+            fields["tokens"] = list(self.tokens)
         if self.wire_error is not None:
-            made["wire_error"] = self.wire_error
+            fields["wire_error"] = self.wire_error
         if self.move is not None:
-            made["move"] = self.move
+            fields["move"] = self.move
         if self.error is not None:
-            made["error"] = self.error._asdict()
-        return made
+            fields["error"] = self.error._asdict()
+        return fields
 
     @classmethod
     def from_json(cls, event: Mapping[str, Any], number: int = 0) -> ModelExchange:
         """Read the JSON. Raises ValueError that names the field that is wrong."""
         error = _optional(event, "error", Mapping)
-        made = cls(
+        exchange = cls(
             role=_get(event, "role", str),
             same=_get(event, "same", int, 0),
             messages=tuple(_message(message) for message in _objects(event, "messages", "a message")),
@@ -163,8 +163,8 @@ class ModelExchange:
             error=None if error is None else RequestError(_get(error, "kind", str), _get(error, "message", str, "")),
             number=number,
         )
-        _ = made.calls  # reads the move
-        return made
+        _ = exchange.calls  # reads the move
+        return exchange
 
 
 @quick_frozen
@@ -188,7 +188,7 @@ class ToolRun:
         return self.error_type in NEVER_RAN
 
     @property
-    def gave(self) -> bool:
+    def gave_result(self) -> bool:
         """Whether it gave a result: a fault may leave a success with nothing in it."""
         return self.ok and self.fault != GARBAGE
 
@@ -199,13 +199,13 @@ class ToolRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        made = {"event": "tool", "tool": self.call.tool, "arguments": self.call.arguments, "status": self.status}
+        fields = {"event": "tool", "tool": self.call.tool, "arguments": self.call.arguments, "status": self.status}
         if self.error_type is not None:
-            made["error_type"] = self.error_type
-        made["data"] = self.data
+            fields["error_type"] = self.error_type
+        fields["data"] = self.data
         if self.fault:
-            made["fault"] = self.fault
-        return made
+            fields["fault"] = self.fault
+        return fields
 
     @classmethod
     def from_json(cls, event: Mapping[str, Any]) -> ToolRun:
@@ -263,11 +263,11 @@ class TraceHead:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, what names the trial first."""
-        made = {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self.__slots__}
         if self.end_state is None:
-            del made["end_state"]
-        untold = list(made.pop("untold"))
-        return made | {"untold": untold} if untold else made
+            del fields["end_state"]
+        untold = list(fields.pop("untold"))
+        return fields | {"untold": untold} if untold else fields
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TraceHead:

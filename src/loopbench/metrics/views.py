@@ -26,7 +26,7 @@ from .pairs import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
 from .record import Record
 from .record_table import alike, distinct, of_tasks, records_by_arm, where
 from .reliability import Reliability, reliability
-from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, unit_values
+from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, interval_json, unit_values
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, labels, task_values
 from .trial_limits import exceeds
 
@@ -133,7 +133,7 @@ class PerSolved:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is infinite."""
-        return {"arm": self.arm, "unit": self.unit, "value": None if self.value is None else self.value.as_dict()}
+        return {"arm": self.arm, "unit": self.unit, "value": interval_json(self.value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> 
     return groups
 
 
-def _known(records: Sequence[Record], unit: Unit) -> bool:
+def _is_known(records: Sequence[Record], unit: Unit) -> bool:
     """Whether the cost of every trial is known in this unit, and some trial cost anything."""
     costs = [COSTS[unit](record) for record in distinct(records)]
     return all(cost is not None and 0 <= cost < MAX_VALUE for cost in costs) and any(costs)
@@ -287,7 +287,7 @@ def _costs(group: _Group, unit: Unit) -> dict[str, dict[str, float]]:
     Empty where no task's cost is known in every arm, where a cost is no plausible one, or where all cost nothing.
     """
     with_cost = [record for trials in group.arms.values() for record in distinct(trials) if COSTS[unit](record) is not None]
-    if not _known(with_cost, unit):
+    if not _is_known(with_cost, unit):
         return {}
     costs = {}
     for arm, trials in group.arms.items():
@@ -332,7 +332,7 @@ def _budgeted(group: _Group) -> list[Unit]:
 
 def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtBudget]:
     trials = [record for own in group.arms.values() for record in alike(own)]
-    if not _known(trials, unit):
+    if not _is_known(trials, unit):
         return []
     costs = [float(COSTS[unit](record) or 0.0) for record in trials]
     budgets = quartiles(costs if unit == "tokens" else list(map(to_be_typed, costs)))
@@ -371,13 +371,13 @@ def to_be_typed(dollars: float) -> float:
 
 def quartiles(costs: Sequence[float]) -> dict[float, float]:
     """Return quartile → budget, one that some trial cost; only budgets that differ, and that leave some trial out."""
-    found: dict[float, float] = {}
+    values_at: dict[float, float] = {}
     ordered = sorted(costs)
     for share in QUARTILES:
         budget = ordered[math.ceil(share * len(ordered)) - 1]
-        if budget < ordered[-1] and budget not in found.values():
-            found[share] = budget
-    return found
+        if budget < ordered[-1] and budget not in values_at.values():
+            values_at[share] = budget
+    return values_at
 
 
 def within_limit(budget: float, unit: Unit) -> Callable[[Record], float]:
@@ -390,15 +390,15 @@ def within_limit(budget: float, unit: Unit) -> Callable[[Record], float]:
     return score
 
 
-def _score(found: TaskValues, alpha: float) -> Interval:
-    return accuracy_interval(list(found.values.values()), list(found.clusters.values()), alpha)
+def _score(values: TaskValues, alpha: float) -> Interval:
+    return accuracy_interval(list(values.values.values()), list(values.clusters.values()), alpha)
 
 
 # --- the price of a solved task ---
 
 
 def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -> list[PerSolved]:
-    if not _known([record for record in distinct(records) if COSTS[unit](record) is not None], unit):
+    if not _is_known([record for record in distinct(records) if COSTS[unit](record) is not None], unit):
         return []
     cost, solved = task_values(records, COSTS[unit]), task_values(records, METRICS[PRIMARY]).means
     value = cost_per_solved(list(cost.means.values()), [solved[task] for task in cost.means], list(cost.clusters.values()), alpha)
@@ -416,9 +416,9 @@ def cost_per_solved(
     if not any(solved):
         return None
     scale = max(cost)
-    found = bca_ratio(solved, [amount / scale for amount in cost], clusters, alpha, draws=DRAWS)
+    ratio = bca_ratio(solved, [amount / scale for amount in cost], clusters, alpha, draws=DRAWS)
     units = len(unit_values(as_array(cost), clusters))
-    if are_too_few(units, alpha) and found.low < found.high:
-        return no_interval(scale / found.value, found.n, units)
-    high = scale / found.low if found.low > 0 else math.inf
-    return Interval(scale / found.value, scale / found.high, high, found.n)
+    if are_too_few(units, alpha) and ratio.low < ratio.high:
+        return no_interval(scale / ratio.value, ratio.n, units)
+    high = scale / ratio.low if ratio.low > 0 else math.inf
+    return Interval(scale / ratio.value, scale / ratio.high, high, ratio.n)

@@ -25,9 +25,6 @@ from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
 from loopbench.protocol.names import nearest, toml_text
 
-PROFILES_VERSION = 6
-"""Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""
-
 FAULT_KINDS: dict[str, str] = {
     "wire.malformed": "every opening bracket of the reply is lost",
     "wire.truncated": "the reply ends in the middle",

@@ -261,9 +261,9 @@ class Loaded:
             raise RunError(f"{self.results.folder}: a record holds a value of another type: {error}") from None
 
 
-def _check_texts(**given: object) -> None:
+def _check_texts(**target: object) -> None:
     """Raise ValueError, which names the argument, for a name that is no text; None stands for one that was left out."""
-    for argument, value in given.items():
+    for argument, value in target.items():
         if value is not None and not isinstance(value, str):
             said = "; loopbench.why(run, loop) takes a loop as an object" if argument in ("a", "b") else ""
             raise ValueError(f"{argument}: give a name, as a text, got {shown_short(value)}{said}")

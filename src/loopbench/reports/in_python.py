@@ -96,7 +96,7 @@ def _call(line: str) -> str | None:
 
 def _settings(words: Sequence[str]) -> str | None:
     """Return the flags of `compare` as keyword arguments; None if one of them is no setting."""
-    given: dict[str, str | int | bool | list[str]] = {}
+    settings: dict[str, str | int | bool | list[str]] = {}
     rest = list(words)
     while rest:
         flag = rest.pop(0)
@@ -105,12 +105,12 @@ def _settings(words: Sequence[str]) -> str | None:
         if setting is None or (bare not in _SWITCHES and not rest):
             return None
         if bare in _SWITCHES:
-            given[setting] = flag == bare
+            settings[setting] = flag == bare
             continue
         value = rest.pop(0)
-        listed = given.setdefault(setting, []) if setting in FLAGS else None
+        listed = settings.setdefault(setting, []) if setting in FLAGS else None
         if isinstance(listed, list):
             listed.append(value)
         else:
-            given[setting] = int(value) if value.isdecimal() else value
-    return ", ".join(f"{setting}={value!r}" for setting, value in given.items())
+            settings[setting] = int(value) if value.isdecimal() else value
+    return ", ".join(f"{setting}={value!r}" for setting, value in settings.items())

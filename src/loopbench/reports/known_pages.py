@@ -32,13 +32,13 @@ def source_of(folder: Path) -> str:
 
     To be called before the run is read: what is added to it meanwhile then changes the next digest.
     """
-    made = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for part in (run_name(folder), sys.version, *_code(PACKAGE)):
-        made.update(f"{part}\n".encode())
+        sha256.update(f"{part}\n".encode())
     for path in sorted(folder.rglob("*")):
         if path != folder / PAGE and path.is_file():
-            made.update(f"{path.relative_to(folder)}\n{_digest(path)}\n".encode())
-    return made.hexdigest()
+            sha256.update(f"{path.relative_to(folder)}\n{_digest(path)}\n".encode())
+    return sha256.hexdigest()
 
 
 @cache

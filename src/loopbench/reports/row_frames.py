@@ -25,7 +25,7 @@ class SpreadRows(NamedTuple):
 
     rows: Places
     """For each row which of those that are given it is like."""
-    own: Mapping[str, Sequence[Any]]
+    own_columns: Mapping[str, Sequence[Any]]
     """Columns with a value of each row's own."""
 
 
@@ -44,22 +44,22 @@ def rows_frame(rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], spr
     columns = {name: column(cells, _with_gaps(name, types[name], rows)) for name, cells in values.items()}
     if spread is not None:
         columns = {name: cells.take(spread.rows).reset_index(drop=True) for name, cells in columns.items()}
-        columns |= {name: column(cells, dtypes[name]) for name, cells in spread.own.items()}
+        columns |= {name: column(cells, dtypes[name]) for name, cells in spread.own_columns.items()}
     return frame(columns)
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return a mapping with the mappings inside it flattened to keys of their own."""
-    made: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, item in value.items():
         if not isinstance(item, Mapping):
-            made[f"{prefix}{name}"] = item
+            columns[f"{prefix}{name}"] = item
         elif item.keys() >= {"value", "low", "high"}:
             parts = {"": "value", **{end: end.removeprefix("_") for end in _ENDS}}
-            made |= {f"{prefix}{name}{end}": item[part] for end, part in parts.items() if part in item}
+            columns |= {f"{prefix}{name}{end}": item[part] for end, part in parts.items() if part in item}
         else:
-            made |= flat(item, f"{prefix}{name}.")
-    return made
+            columns |= flat(item, f"{prefix}{name}.")
+    return columns
 
 
 def without_none(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -103,12 +103,12 @@ def _with_gaps(name: str, dtype: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _dtype(name: str, values: Sequence[Any]) -> str:
     """Return the dtype of a column that not every run has: a number if all values are numbers, else text."""
-    known = {type(value) for value in values if value is not None}
+    types = {type(value) for value in values if value is not None}
     whole = None not in values
     if name.startswith(_COUNTED):
         return "int64"
-    if known == {int}:
+    if types == {int}:
         return "int64" if whole else "Int64"
-    if known == {bool}:
+    if types == {bool}:
         return "bool" if whole else "boolean"
-    return "float64" if known <= {int, float} else "string"
+    return "float64" if types <= {int, float} else "string"

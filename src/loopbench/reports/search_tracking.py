@@ -33,20 +33,20 @@ class LoggedSearch:
     """The page that was logged to MLflow."""
 
 
-def run_logged(made: Optimization, view: SearchView, warn: Callable[[str], None]) -> LoggedSearch:
+def run_logged(optimization: Optimization, view: SearchView, warn: Callable[[str], None]) -> LoggedSearch:
     """Search and test.
 
     `warn`: takes one line, from any thread, if MLflow's store fails; the run directory is complete without it.
     Raises what `run` raises, KeyboardInterrupt and RunError among it; what happened until then is logged.
     """
-    compare = made.config.compare
+    compare = optimization.config.compare
     if not logs(compare):
-        return LoggedSearch(run(made, view, view))
+        return LoggedSearch(run(optimization, view, view))
     from .mlflow import OptimizationTracker  # takes seconds
 
-    with OptimizationTracker(made.folder, made.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
-        stopped = run(made, Watchers(view, tracker), view)
-        found = optimization_result(made.folder)
+    with OptimizationTracker(optimization.folder, optimization.manifest, compare.tracking_uri, compare.experiment, warn) as tracker:
+        stopped = run(optimization, Watchers(view, tracker), view)
+        found = optimization_result(optimization.folder)
         page = optimization_html(found)
         tracked = tracker.finish(found.to_json(), page)
     return LoggedSearch(stopped, "" if tracked is None else tracked.ui, page)

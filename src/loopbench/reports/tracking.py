@@ -28,9 +28,9 @@ def not_logged(config: CompareConfig) -> str:
     return f"not logged to MLflow, which is not installed: {how_to_install('mlflow')}; --no-mlflow leaves out this line"
 
 
-def log_results(found: Results, config: CompareConfig, page: str) -> Tracked | str | None:
+def log_results(run: Results, config: CompareConfig, page: str) -> Tracked | str | None:
     """Log a run; return the reason in one line if that fails, and None if nothing is to be logged. `page`: its report."""
-    return tracking().track_as_configured(found, config, lambda _: page) if logs(config) else None
+    return tracking().track_as_configured(run, config, lambda _: page) if logs(config) else None
 
 
 def tracking() -> ModuleType:

@@ -32,7 +32,7 @@ BEGIN = "begin"
 class LoggingProcess:
     """The process; it reads and writes lines of JSON."""
 
-    made: Fork
+    fork: Fork
     orders: BinaryIO
     answers: BinaryIO
 
@@ -49,7 +49,7 @@ class LoggingProcess:
 
     def close(self) -> None:
         """End the process, whatever it does, and wait for it."""
-        self.made.end()
+        self.fork.end()
         for pipe in (self.orders, self.answers):
             with contextlib.suppress(BrokenPipeError):  # what could not be sent
                 pipe.close()
@@ -74,13 +74,13 @@ class MlflowLog:
             return ()
         return ("MLflow: the run is there once this command has ended:", f"  {ui_command(uri_of(self.config, folder.parent))}")
 
-    def finish(self, found: Results, page: str) -> str:
+    def finish(self, run: Results, page: str) -> str:
         """Wait until the run is logged; return a warning if that fails, else an empty line.
 
         `page`: its report. Call `trials_ended` before.
         """
         if self.beside is None:
-            return _in_words(log_results(found, self.config, page))
+            return _in_words(log_results(run, self.config, page))
         self.beside.tell(page)
         return self.beside.answer()
 

@@ -14,34 +14,34 @@ from loopbench.text.output import OutputLine, Prose
 from loopbench.text.trace_text import JudgedTrace, ending
 
 
-def steps(found: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
+def steps(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
     """Yield one trial in short: its faults and what became of them, the question, a line per step, and why it was lost."""
     yield from fates(record.faults)
     yield OutputLine(f"── {record.name} ", "bold")
-    is_blank = found.is_imported and found.trace.lacks_content
+    is_blank = trace.is_imported and trace.trace.lacks_content
     if is_blank:
         yield Prose(NO_CONTENT, indent="   ")
     else:
-        yield from _course(found)
-    end = ending(found.trace.head, judged_again=found.judged_again, is_imported=found.is_imported)
+        yield from _course(trace)
+    end = ending(trace.trace.head, judged_again=trace.judged_again, is_imported=trace.is_imported)
     yield OutputLine(f"── {end.label} ", "bold")
     for line in end.text.split("\n"):
         yield Prose(line, indent="   ")
     if record.status == "scored" and not record.is_solved and not is_blank:
-        loss = explain(read_trial(found.trace, record, limit=found.limit))
+        loss = explain(read_trial(trace.trace, record, limit=trace.limit))
         yield Prose(f"{loss.cause}, step {loss.step}: {loss.detail}")
 
 
-def _course(found: JudgedTrace) -> Iterator[OutputLine | Prose]:
+def _course(trace: JudgedTrace) -> Iterator[OutputLine | Prose]:
     """Yield the question and a line per step; a dash stands for an answer or a stop that an imported trace does not tell."""
-    yield Prose(" ".join(found.trace.head.query.split()), indent="   ")
-    for number, step in enumerate(course(found.trace), start=1):
-        event = None if step.event is None else found.trace.events[step.event]
+    yield Prose(" ".join(trace.trace.head.query.split()), indent="   ")
+    for number, step in enumerate(course(trace.trace), start=1):
+        event = None if step.event is None else trace.trace.events[step.event]
         fault = "" if event is None or isinstance(event, Note) else event.fault
         struck = f" ({fault})" if fault else ""
         text, observed = step.text, shortened(step.observed)
-        if event is None and found.is_imported:
-            text, observed = text if found.trace.head.answer is not None else "–", observed or "–"
+        if event is None and trace.is_imported:
+            text, observed = text if trace.trace.head.answer is not None else "–", observed or "–"
         yield Prose(without_bytes(f"{number:2}. {text} → {observed}{struck}"), hanging="    ")
         for instruction in _instructions(event):
             yield Prose(f"it carried: {without_bytes(instruction)}", "bold magenta", indent="    ")

@@ -24,7 +24,7 @@ from loopbench.text.numbers import interval, relation
 from loopbench.text.output import UNBROKEN, OutputLine, Prose
 from loopbench.text.table import Table
 
-from .doors import Door
+from .ways_to_see_more import WaysToSeeMore
 
 Shown = OutputLine | Prose | Table
 
@@ -32,8 +32,8 @@ MIN_PAIRS = 3
 """If there are more pairs, each is shown in short, with one example in all."""
 MAX_EXAMPLES = 3
 """Examples of each cause, unless all are shown."""
-MAX_CAUSES = 3
-"""Causes of which the sums show an example."""
+MAX_CAUSES = 2
+"""Causes of which the sums show an example: those that lost most. The others take one line, so that a screen has room for all."""
 UNKNOWN = "–"
 MAX_TASKS = 6
 """Number of tasks that a line names."""
@@ -46,47 +46,48 @@ BESIDE = (
 """Why the counts of a pair and the sums may differ."""
 
 
-def sums(found: Results, reasons: Why, door: Door, *, in_full: bool = False) -> Iterator[Shown]:
+def sums(run: Results, reasons: Why, ways: WaysToSeeMore, *, in_full: bool = False) -> Iterator[Shown]:
     """Yield how many trials each arm lost to each cause, the arm that lost most first, and an example of each frequent cause.
 
     An arm that did the same as another in every trial is told as such, and its losses are counted once. `in_full`: of each cause,
     those in doubt too, and without the ways to see more.
     """
-    yield OutputLine(found.title, "bold")
+    yield OutputLine(run.title, "bold")
     if len(reasons.pairs) == 1:
-        yield from _only_pair(found.comparison, reasons, door)
+        yield from _only_pair(run.comparison, reasons, ways)
     lost = sorted((arm for arm in reasons.arms if arm.lost), key=lambda arm: -arm.lost / arm.trials)
     if not lost:
         yield OutputLine("No scored trial was lost." if any(arm.trials for arm in reasons.arms) else "No trial was scored.")
-    yield from _strangers(found, {arm.arm for arm in lost})
-    same = copies(found)
+    yield from _strangers(run, {arm.arm for arm in lost})
+    same = copies(run)
     for arm in lost:
-        known = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
-        said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {known}" if known else ""
+        losses = "; ".join(filter(None, [_counts(arm.causes, arm.kinds, arm.base_rates), how_they_ended(arm)]))
+        said = f", as it did the same as {same[arm.arm]} in every trial" if arm.arm in same else f": {losses}" if losses else ""
         yield Prose(f"{arm.arm} lost {arm.lost} of {arm.trials}{said}", hanging="  ")
     lost = [arm for arm in lost if same.get(arm.arm) not in {each.arm for each in lost}]
     total: Counter[Cause] = Counter()
     for arm in lost:
         total.update(arm.causes)
-    told = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
-    told = told if in_full else told[:MAX_CAUSES]
-    for cause in told:
-        yield from _sum_of(cause, lost, found, door)
-    if len(total) > len(told):
-        yield OutputLine(f"\nand {counted(len(total) - len(told), 'more cause')}: {door.more_causes}", "dim")
+    shown_causes = [cause for cause, _ in total.most_common() if in_full or any(_stands(arm, cause) for arm in lost)]
+    shown_causes = shown_causes if in_full else shown_causes[:MAX_CAUSES]
+    if shown_causes:
+        yield OutputLine("")
+    for cause in shown_causes:
+        yield from _sum_of(cause, lost, run, ways)
+    if others := [f"{cause} {many}" for cause, many in total.most_common() if cause not in shown_causes]:
+        yield Prose(f"other causes: {', '.join(others)}; examples: {ways.more_causes}", "dim")
     if reasons.untraced:
-        yield from _untraced(found, reasons)
+        yield from _untraced(run, reasons)
     if reasons.untraced and not total:
         for group in reasons.findings.groups:
             yield from _kinds(group, show_all=False)
     if not in_full:
-        yield OutputLine("")
-        yield Prose(door.choices, "dim")
+        yield Prose(ways.choices, "dim")
 
 
-def _strangers(found: Results, arms: Collection[str]) -> Iterator[Shown]:
+def _strangers(run: Results, arms: Collection[str]) -> Iterator[Shown]:
     """Yield to which of these arms' loops their profile does not apply, so that what they lost under it says nothing of them."""
-    if said := not_applicable([arm.info for arm in found.comparison.arms if arm.info.arm in arms]):
+    if said := not_applicable([arm.info for arm in run.comparison.arms if arm.info.arm in arms]):
         yield Prose(f"{said}.", "yellow")
 
 
@@ -101,7 +102,7 @@ def _counts(causes: Mapping[Cause, int], kinds: Kinds, rates: BaseRates) -> str:
     return "; ".join(filter(None, [told, *doubts_in_words(causes, rates)]))
 
 
-def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door) -> Iterator[Shown]:
+def _sum_of(cause: Cause, lost: Sequence[ArmLosses], run: Results, ways: WaysToSeeMore) -> Iterator[Shown]:
     """Yield what one cause lost to all arms: its kinds of fault, an example of the commonest one, and what may help.
 
     Where solved trials of every arm show it as often, only an example of it.
@@ -114,14 +115,13 @@ def _sum_of(cause: Cause, lost: Sequence[ArmLosses], found: Results, door: Door)
     main = max(kinds, key=lambda fault: (kinds[fault], fault))
     examples = [(arm, each) for arm in sure or doubted for each in arm.examples if each.loss.cause == cause]
     # An example that other arms solved tells most.
-    arm, example = max(examples, key=lambda found: (found[1].loss.fault == main, found[1].solved_by))
-    yield OutputLine("")
+    arm, example = max(examples, key=lambda run: (run[1].loss.fault == main, run[1].solved_by))
     yield Prose(_headline(cause, sum(each.causes[cause] for each in sure), kinds), "bold", hanging="  ")
     yield Prose(f"in one, step {example.loss.step}: {example.loss.detail}{_others(example)}", indent="  ")
-    yield OutputLine(f"  {door.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
-    info = next(each.info for each in found.comparison.arms if each.info.arm == arm.arm)
-    if sure and (remedy := ablation_of(info, cause, found.manifest.settings, example.loss.fault)):
-        yield from _remedy(remedy, arm, lost, door)
+    yield OutputLine(f"  {ways.show(f'{arm.arm}/{example.task}/{example.repeat}')}", "dim")
+    info = next(each.info for each in run.comparison.arms if each.info.arm == arm.arm)
+    if sure and (remedy := ablation_of(info, cause, run.manifest.settings, example.loss.fault)):
+        yield from _remedy(remedy, arm, lost, ways)
 
 
 def _stands(arm: ArmLosses, cause: Cause) -> bool:
@@ -137,19 +137,19 @@ def _headline(cause: Cause, many: int, kinds: Counter[str]) -> str:
     return f"{cause} lost {counted(many, 'trial')}{f': {shares}' if shares else ''}"
 
 
-def _remedy(remedy: ProposedAblation, arm: ArmLosses, lost: Sequence[ArmLosses], door: Door) -> Iterator[Shown]:
+def _remedy(remedy: ProposedAblation, arm: ArmLosses, lost: Sequence[ArmLosses], ways: WaysToSeeMore) -> Iterator[Shown]:
     """Yield the run that measures what may help; of a cure that is in the run, what it lost."""
     cured = next((each for each in lost if each.arm == f"{remedy.cure}/{remedy.profile}"), None)
     if cured is not None:
         numbers = f"{cured.arm} lost {cured.lost} of {cured.trials}, {arm.arm} {arm.lost} of {arm.trials}"
         yield Prose(f"{remedy.cure} reads such replies: {numbers}", "dim", indent="  ")
-        yield OutputLine(f"  where the two part: {door.why(arm.arm, cured.arm)}", "dim")
+        yield OutputLine(f"  where the two part: {ways.why(arm.arm, cured.arm)}", "dim")
         return
     asks = f"{remedy.cure} reads such replies; whether that helps" if remedy.cure else "whether an option helps"
-    yield OutputLine(f"  {asks}: {door.ablate(remedy)}", "dim")
+    yield OutputLine(f"  {asks}: {ways.ablate(remedy)}", "dim")
 
 
-def _only_pair(comparison: Comparison, reasons: Why, door: Door) -> Iterator[Shown]:
+def _only_pair(comparison: Comparison, reasons: Why, ways: WaysToSeeMore) -> Iterator[Shown]:
     """Yield how the two arms of a run stand to each other: in accuracy, in trials, and what each lost that the other solved.
 
     The lost trials have the causes that the sums below give them, so that each has one name on the screen.
@@ -168,37 +168,37 @@ def _only_pair(comparison: Comparison, reasons: Why, door: Door) -> Iterator[Sho
         told = [_counts(standing, pair.own_kinds[loser], {}), f"in doubt: {_counts(doubted, {}, {})}" if doubted else ""]
         if causes := "; ".join(filter(None, told)):
             yield Prose(f"where {winner} solved and {loser} lost {many}: {causes}", hanging="  ")
-    yield OutputLine(f"{'with examples' if pair.divergences else 'task by task'}: {door.why(pair.a, pair.b)}", "dim")
+    yield OutputLine(f"{'with examples' if pair.divergences else 'task by task'}: {ways.why(pair.a, pair.b)}", "dim")
     yield OutputLine("")
 
 
-def in_full(found: Results, reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
+def in_full(run: Results, reasons: Why, ways: WaysToSeeMore, *, show_all: bool) -> Iterator[Shown]:
     """Yield the sums, and below them the pairs, or the arms if there are no pairs, and the tasks."""
-    yield from sums(found, reasons, door, in_full=True)
-    yield from _explained(reasons, door, show_all=show_all)
+    yield from sums(run, reasons, ways, in_full=True)
+    yield from _explained(reasons, ways, show_all=show_all)
     for group in reasons.findings.groups:
         yield from _group(group, show_all=show_all)
 
 
-def why(found: Results, reasons: Why, door: Door, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
+def why(run: Results, reasons: Why, ways: WaysToSeeMore, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
-    yield OutputLine(found.title, "bold")
-    yield from _strangers(found, {arm.arm for arm in reasons.arms} | {arm for pair in reasons.pairs for arm in (pair.a, pair.b)})
-    yield from _explained(reasons, door, show_all=show_all)
+    yield OutputLine(run.title, "bold")
+    yield from _strangers(run, {arm.arm for arm in reasons.arms} | {arm for pair in reasons.pairs for arm in (pair.a, pair.b)})
+    yield from _explained(reasons, ways, show_all=show_all)
     if reasons.untraced:
-        yield from _untraced(found, reasons)
+        yield from _untraced(run, reasons)
     for group in reasons.findings.groups if with_tasks else ():
         yield from _group(group, show_all=show_all)
     if not with_tasks:
-        yield OutputLine(f"\nTasks that one arm alone solved, or none, and false successes: {door.tasks}", "dim")
+        yield OutputLine(f"\nTasks that one arm alone solved, or none, and false successes: {ways.tasks}", "dim")
 
 
-def _explained(reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
+def _explained(reasons: Why, ways: WaysToSeeMore, *, show_all: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs."""
     in_short = len(reasons.pairs) > MIN_PAIRS and not show_all
     rates = {arm.arm: arm.base_rates for arm in reasons.arms}
     for pair in reasons.pairs:
-        yield from _pair(door, pair, rates, in_short=in_short, show_all=show_all)
+        yield from _pair(ways, pair, rates, in_short=in_short, show_all=show_all)
     if any(pair.divergences for pair in reasons.pairs):
         yield OutputLine("")
         yield Prose(BESIDE, "dim")
@@ -206,16 +206,16 @@ def _explained(reasons: Why, door: Door, *, show_all: bool) -> Iterator[Shown]:
     if alone:
         yield OutputLine("\nTrials that were solved have no trace to hold the lost ones against: each by itself", "yellow")
     for arm in reasons.arms if alone or not reasons.pairs else ():
-        yield from _arm(door, arm, show_all=show_all)
+        yield from _arm(ways, arm, show_all=show_all)
     if in_short:
-        yield OutputLine(f"\nEach cause with examples: {door.why('A', 'B')}", "dim")
+        yield OutputLine(f"\nEach cause with examples: {ways.why('A', 'B')}", "dim")
 
 
-def lost(arm: str, trial: LostTrial, door: Door) -> Iterator[Shown]:
+def lost(arm: str, trial: LostTrial, ways: WaysToSeeMore) -> Iterator[Shown]:
     """Yield why one trial was lost."""
     yield OutputLine(f"{arm}/{trial.task}/{trial.repeat}: {trial.loss.cause}", "bold")
     yield Prose(f"step {trial.loss.step}: {trial.loss.detail}{_others(trial)}", indent="  ")
-    yield OutputLine(f"  {door.show(f'{arm}/{trial.task}/{trial.repeat}')}", "dim")
+    yield OutputLine(f"  {ways.show(f'{arm}/{trial.task}/{trial.repeat}')}", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,9 @@ class _Example:
         return "" if self.parts_at in (None, self.step) else f" (they part at step {self.parts_at})"
 
 
-def _pair(door: Door, pair: PairLosses, rates: Mapping[str, BaseRates], *, in_short: bool, show_all: bool) -> Iterator[Shown]:
+def _pair(
+    ways: WaysToSeeMore, pair: PairLosses, rates: Mapping[str, BaseRates], *, in_short: bool, show_all: bool
+) -> Iterator[Shown]:
     trials = pair.both + pair.neither + pair.only_a + pair.only_b
     parted = f"; they part on {counted(pair.tasks, 'task')}" if pair.tasks else ""
     yield OutputLine(f"\n{pair.a} against {pair.b}", "bold")
@@ -247,17 +249,17 @@ def _pair(door: Door, pair: PairLosses, rates: Mapping[str, BaseRates], *, in_sh
                 mine = [each for cause in pair.causes[loser] for each in [one for one in mine if one.cause == cause][:MAX_EXAMPLES]]
             examples = [_Example(each.cause, loser, each.task, each.repeat, each.step, each.detail, each.parts_at) for each in mine]
             lost = _LostTo(f"{loser} lost {many}", pair.causes[loser], pair.kinds[loser], rates.get(loser, {}))
-            yield from _causes(door, lost, examples, in_short=in_short)
+            yield from _causes(ways, lost, examples, in_short=in_short)
 
 
-def _arm(door: Door, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
+def _arm(ways: WaysToSeeMore, arm: ArmLosses, *, show_all: bool) -> Iterator[Shown]:
     examples = [
         _Example(each.loss.cause, arm.arm, each.task, each.repeat, each.loss.step, each.loss.detail)
         for each in (arm.examples if show_all else _telling(arm))
     ]
     yield OutputLine(f"\n{arm.arm}", "bold")
     lost = _LostTo(f"lost {arm.lost} of {counted(arm.trials, 'trial')}", arm.causes, arm.kinds, arm.base_rates)
-    yield from _causes(door, lost, examples, in_short=False)
+    yield from _causes(ways, lost, examples, in_short=False)
     if how := how_they_ended(arm):
         yield Prose(f"without a trace: {how}", indent="  ")
 
@@ -279,25 +281,25 @@ class _LostTo:
         counts = _counts(self.causes, self.kinds, self.rates)
         return f"{self.many}: {counts}" if counts else self.many
 
-    def heading(self, cause: Cause, shown: int, door: Door) -> str:
+    def heading(self, cause: Cause, shown: int, ways: WaysToSeeMore) -> str:
         """Return a cause, how many of its trials are shown where it is not all of them, and how many solved trials show it."""
         many = self.causes[cause]
-        first = f" (first {shown} of {many}; all: {door.all_of_a_cause})" if shown < many else ""
+        first = f" (first {shown} of {many}; all: {ways.all_of_a_cause})" if shown < many else ""
         return f"{cause}{first}{f'; of all its trials: {self.rates[cause].in_short}' if cause in self.rates else ''}"
 
 
-def _causes(door: Door, lost: _LostTo, examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
+def _causes(ways: WaysToSeeMore, lost: _LostTo, examples: Sequence[_Example], *, in_short: bool) -> Iterator[Shown]:
     yield Prose(lost.head, hanging="  ")
     last: Cause | None = None
     for example in examples[:1] if in_short else examples:
         if example.cause != last and not in_short:
             shown = sum(each.cause == example.cause for each in examples)
-            yield Prose(lost.heading(example.cause, shown, door), indent="  ", hanging="    ")
+            yield Prose(lost.heading(example.cause, shown, ways), indent="  ", hanging="    ")
         last = example.cause
         yield Prose(
             f"{example.task}, repeat {example.repeat}, step {example.step}: {example.detail}{example.parted}", indent="    "
         )
-        yield OutputLine(f"      {door.show(f'{example.arm}/{example.task}/{example.repeat}')}", "dim")
+        yield OutputLine(f"      {ways.show(f'{example.arm}/{example.task}/{example.repeat}')}", "dim")
 
 
 def _telling(arm: ArmLosses) -> Iterator[LostTrial]:
@@ -367,11 +369,11 @@ def _others(trial: LostTrial) -> str:
     return f" ({counted(trial.solved_by, 'other arm')} solved it)" if trial.solved_by else ""
 
 
-def _untraced(found: Results, reasons: Why) -> Iterator[Shown]:
+def _untraced(run: Results, reasons: Why) -> Iterator[Shown]:
     """Yield what is known of lost trials without a trace, and of errored ones, which are left out."""
     yield OutputLine("")
     if grades := grades_in_words(reasons.arms):
         yield Prose(grades, "yellow")
-    yield Prose(untraced_in_words(found, reasons), "yellow")
+    yield Prose(untraced_in_words(run, reasons), "yellow")
     if errored := errored_in_words(reasons.arms):
         yield Prose(errored)

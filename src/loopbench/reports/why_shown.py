@@ -17,9 +17,9 @@ from loopbench.text.plain_text import plain, plain_line
 from loopbench.text.table import Table
 
 from . import why_lines
-from .doors import Python
 from .notebook import block
 from .row_frames import flat, measured, rows_frame
+from .ways_to_see_more import PythonCalls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,8 +140,8 @@ class ShownWhy(Why):
 
     def _shown(self) -> Iterator[why_lines.Shown]:
         if self.is_sum:
-            return why_lines.sums(self.run, self, Python())
-        return why_lines.why(self.run, self, Python(), show_all=False, with_tasks=bool(self.untraced))
+            return why_lines.sums(self.run, self, PythonCalls())
+        return why_lines.why(self.run, self, PythonCalls(), show_all=False, with_tasks=bool(self.untraced))
 
 
 def _cause_row(arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause) -> dict[str, Any]:

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from loopbench.metrics.trial_limits import TRIAL_LIMITS
 from loopbench.runs.manifest import ArmEntry, Manifest, SuiteEntry, ToolServerEntry
+from loopbench.runs.newer import VERSION_NAMES
 
 MAX_TOLD = 3
 """Maximum number of changes that a message names; it counts the rest."""
 
 VENV = "venv"
 """The option of a foreign loop that only says where its environment is."""
-_VERSIONS = {"record": "the form of records", "policy_and_profiles": "the scripted model", TRIAL_LIMITS: "the rule of trial limits"}
 _PARTS_OF_ARMS = (
     *("version", "packages", "environment", "code", "files", "configuration", "program"),
     *("options", "model", "profile", "met", "loop"),
@@ -69,7 +68,7 @@ def _version_changes(then: Manifest, now: Manifest) -> Iterator[str]:
     for name in sorted({*then.versions, *now.versions}):
         was, is_now = then.versions.get(name), now.versions.get(name)
         if was != is_now:
-            yield f"{_VERSIONS.get(name, name)} (version {was}, now {is_now})"
+            yield f"{VERSION_NAMES.get(name, name)} (version {was}, now {is_now})"
 
 
 def _suite_changes(was: SuiteEntry, now: SuiteEntry) -> Iterator[str]:

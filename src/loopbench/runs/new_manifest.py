@@ -14,7 +14,8 @@ from loopbench.datasets.task import Suite, Task, described_tools
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from loopbench.models.local.weights import find_weights
-from loopbench.models.profiles import PROFILES_VERSION, built_in_profiles
+from loopbench.models.profiles import built_in_profiles
+from loopbench.models.profiles_version import PROFILES_VERSION
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256, short_digest
 from loopbench.protocol.installed import package_version

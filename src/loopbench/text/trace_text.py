@@ -73,7 +73,7 @@ def blocks(trace: Trace, *, full: bool = False, judged_again: bool = False, is_i
 
 def _status(run: ToolRun) -> str:
     """Return how a run of a tool ended; one that gave noise is no success, whatever the loop was told."""
-    if run.ok and not run.gave:
+    if run.ok and not run.gave_result:
         return "noise, which the loop was told is a success"
     return run.status if run.error_type is None else f"{run.status}, {run.error_type}"
 

@@ -258,7 +258,7 @@ def test_under_a_measured_profile_the_answer_begins_with_what_its_rates_rest_on(
     )
     made = recommendation(found)
     assert made is not None
-    before, verdict = made.said
+    before, verdict = made.sentences
     assert (before.is_basis, verdict.is_basis) == (True, False)
     assert before.text.startswith(
         "text-2024 holds means over models, and some of its rates come from few of them (text-2024: wire."
@@ -297,7 +297,7 @@ def test_a_run_is_proposed_only_where_the_values_differed_in_some_trial(ablated)
         "fences made no difference in any of 60 pairs of trials with form=native; with form=json read minus refuse is 0.0"
     )
     assert told.endswith(" on 60 tasks")
-    (run,) = [each for each in (recommendation(found) or pytest.fail("no recommendation")).said if each.decides]
+    (run,) = [each for each in (recommendation(found) or pytest.fail("no recommendation")).sentences if each.decides]
     assert " with form=json would " in run.text
     assert run.decides is not None
     assert all("form=json" in arm for arm in run.decides.arms)
@@ -319,5 +319,5 @@ def test_no_run_compares_settings_that_did_the_same_in_every_trial(ablated, shar
     made = recommendation(found)
     assert made is not None
     same = {frozenset(names) for names in found.results.comparison.same}
-    assert not any(frozenset(each.decides.arms) in same for each in made.said if each.decides)
-    assert sum(each.text.startswith("k made no difference in any of 60 pairs") for each in made.said) == (len(frozen) == 1)
+    assert not any(frozenset(each.decides.arms) in same for each in made.sentences if each.decides)
+    assert sum(each.text.startswith("k made no difference in any of 60 pairs") for each in made.sentences) == (len(frozen) == 1)

@@ -193,7 +193,9 @@ def test_a_size_says_how_often_each_task_runs(compared):
 
 
 def test_the_brief_difference_of_two_arms_keeps_that_it_is_paired_and_its_p(compared):
-    (brief,) = (each.brief for each in answer(compared({"a": (0.5,), "b": (0.6,)}, n=10)).said if " minus " in each.text)
+    (brief,) = (
+        each.brief for each in answer(compared({"a": (0.5,), "b": (0.6,)}, n=10)).answer_sentences if " minus " in each.text
+    )
     assert brief == "b minus a: 0.100 [-0.208, 0.445], paired over 10 common tasks (p = 1.000)"
 
 
@@ -322,7 +324,7 @@ def test_costs_stay_where_heads_can_be_folded_and_the_middle_of_a_name_left_out(
     made = answer(wind.comparison)
     rows = tuple(replace(row, loop=f"{row.loop}(decision_format=native)") for row in made.rows)
     wide = replace(made, rows=rows, columns=tuple(replace(each, profile=f"{each.profile}-median") for each in made.columns))
-    lines = _with_answer(wind, replace(wide, said=made.said[:1]), width=78)
+    lines = _with_answer(wind, replace(wide, answer_sentences=made.answer_sentences[:1]), width=78)
     first = next(number for number, line in enumerate(lines) if line.startswith("loop "))
     heads, cells = lines[first : first + 2], lines[first + 2 : first + 7]
     assert "tokens" in heads[0]
@@ -347,7 +349,7 @@ def test_into_a_pipe_cells_stand_between_tabs_with_their_whole_intervals(wind):
 def test_long_names_stand_above_their_intervals(wind):
     made = answer(wind.comparison)
     rows = tuple(replace(made.rows[n], loop=f"{made.rows[n].loop}({'option=1, ' * 8})") for n in range(2))
-    lines = _with_answer(wind, replace(made, rows=rows, said=made.said[:1]))
+    lines = _with_answer(wind, replace(made, rows=rows, answer_sentences=made.answer_sentences[:1]))
     assert len(lines) <= MAX_LINES
     for row in rows:
         place = lines.index(row.loop)
@@ -357,7 +359,9 @@ def test_long_names_stand_above_their_intervals(wind):
 def test_what_the_matrix_shows_gives_way_to_the_rows(wind):
     made = answer(wind.comparison)
     worse = f"Worse: {', '.join(f'loop{n} under flaky-tools' for n in range(12))}"
-    lines = _with_answer(wind, replace(made, said=(*made.said[:1], AnswerSentence(worse, may_be_left_out=True))))
+    lines = _with_answer(
+        wind, replace(made, answer_sentences=(*made.answer_sentences[:1], AnswerSentence(worse, may_be_left_out=True)))
+    )
     assert all(any(line.startswith(row.loop) for line in lines) for row in made.rows)
     assert not any(line.startswith("Worse") for line in lines)
 

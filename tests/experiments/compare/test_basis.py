@@ -66,7 +66,7 @@ def test_faults_of_few_models_are_those_whose_mean_is_far_above_the_median():
 
 
 def test_a_claim_under_means_names_what_few_models_do_and_the_medians(compared):
-    first, second, verdict, *_ = answer(compared([MEANS], {FINISH: [9], BARE: [5]})).said
+    first, second, verdict, *_ = answer(compared([MEANS], {FINISH: [9], BARE: [5]})).answer_sentences
     assert "text-2024: wire.fenced 13 % of replies on average, 0 % at the median" in first.text
     assert first.text.endswith(f"add --profile {MEDIANS} to see what holds for the median model")
     assert second.command == ("loopbench", "ablate", "bare", "--factor", "decision_format=json,native", "--profile", MEANS)
@@ -84,7 +84,7 @@ def test_a_claim_on_few_tasks_by_their_repeats_rests_on_the_same(compared, recor
     ]
     made = compare(repeats, [arm.info for arm in one_each.arms])
     assert not any(pair.verdict.word in ("better", "worse") for pair in made.pairs if pair.metric == "accuracy")
-    first, second, verdict, *_ = answer(made).said
+    first, second, verdict, *_ = answer(made).answer_sentences
     assert first.text.startswith(f"{MEANS} holds means over models")
     assert "write their calls in different forms" in second.text
     assert verdict.text.startswith("On these 4 tasks: adopt finish")
@@ -231,7 +231,7 @@ def test_what_the_form_makes_is_split_by_the_faults_that_text_was_lost_to(compar
 def test_where_an_arm_reads_fences_the_form_is_told_once_and_its_two_parts_make_the_whole(compared, shares):
     native, plain, reads = shares
     found = answer(compared([MEANS], {FINISH: [9], FENCES_READ: [reads], BARE: [plain], NATIVE: [native]}))
-    (told,) = [sentence for sentence in found.said if "form of calls alone" in sentence.text]
+    (told,) = [sentence for sentence in found.answer_sentences if "form of calls alone" in sentence.text]
     whole, fences, rest, _ = (float(number) for number in re.findall(r"(-?[0-9.]+) \[", told.text))
     assert (whole, fences, rest) == ((native - plain) / 10, (reads - plain) / 10, (native - reads) / 10)
     assert fences + rest == pytest.approx(whole)

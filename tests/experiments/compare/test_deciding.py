@@ -50,7 +50,7 @@ def test_the_command_in_an_answer_runs_as_it_stands(undecided, width, monkeypatc
     begun = next(place for place, line in enumerate(lines) if line.startswith("loopbench compare"))
     ended = next(place for place in range(begun, len(lines)) if not lines[place].endswith("\\"))
     typed = shlex.split("\n".join(lines[begun : ended + 1]).replace("\\\n", " "))
-    (told,) = (sentence.decides for sentence in answer(undecided.comparison).said if sentence.decides is not None)
+    (told,) = (sentence.decides for sentence in answer(undecided.comparison).answer_sentences if sentence.decides is not None)
     seen: list[Experiment] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running, "carry_out", lambda made, *_: seen.append(made))

@@ -52,7 +52,7 @@ def test_every_exposed_loop_stands_in_order_and_pairs_are_those_of_the_compariso
         assert all(place[less] < place[more] for less, more in one.apart)
         decided = [pair for pair in comparison.pairs if pair.metric == EXECUTED and pair.verdict.word in ("better", "worse")]
         assert len(one.apart) == len(decided)
-        last = answer(comparison).said[-1]
+        last = answer(comparison).answer_sentences[-1]
         defended = "; guarded(loop=NAME) defends a loop against them" if max(values) > 0 else ""
         assert (last.text, last.brief) == (f"{one.sentence}{defended}", f"{one.brief}{defended}")
         assert one.brief.count("[") == len({values[0], values[-1]})  # each share with its interval

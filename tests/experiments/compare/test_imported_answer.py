@@ -51,7 +51,7 @@ def test_the_best_minus_each_other_agent_is_told_with_intervals_and_tasks(import
     assert told.text == f"In accuracy b minus c: {interval(near, 3)}, a: {interval(far, 3)}; {over}"
     assert near.low <= 0 <= near.high
     assert far.low > 0
-    said = answer(found).said
+    said = answer(found).answer_sentences
     assert said[1] == told
     assert [each.text for each in said if not each.may_be_left_out][-1] == "Worse: a"
 
@@ -78,19 +78,19 @@ def test_two_agents_have_their_own_sentence_and_loops_of_ours_none(imported):
         assert not [*best_against_others(answer(found), found)]
     two = answer(imported(shares(20, 50)))
     assert two.sentences[1].startswith("b minus a: 0.500 [")
-    (worse,) = (each for each in answer(imported(shares(20, 50, 45), "calm")).said if each.text == "Worse: a")
+    (worse,) = (each for each in answer(imported(shares(20, 50, 45), "calm")).answer_sentences if each.text == "Worse: a")
     assert worse.may_be_left_out
 
 
 def test_a_terminal_says_of_agents_what_the_page_and_a_program_say(imported):
     for solved in (shares(20, 50, 45), shares(20, 50), shares(30, 31, 29)):
-        said = answer(imported(solved)).said
+        said = answer(imported(solved)).answer_sentences
         assert said
         assert not any(each.brief for each in said)
 
 
 def test_where_all_others_are_worse_a_narrow_terminal_does_not_say_it_twice(imported):
-    said = answer(imported(shares(10, 58, 20))).said
+    said = answer(imported(shares(10, 58, 20))).answer_sentences
     assert "better than every other agent" in said[0].text
     assert [each.may_be_left_out for each in said if each.text.startswith("Worse: ")] == [True]
 

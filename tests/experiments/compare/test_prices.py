@@ -70,7 +70,7 @@ def test_a_loop_that_solves_little_for_little_is_not_called_cheaper(spent):
 
 
 def test_where_the_orders_differ_both_are_told(spent):
-    said = answer(spent({"good": (0.9, 300), "early": (0.1, 60), "fair": (0.5, 90)})).said[0]
+    said = answer(spent({"good": (0.9, 300), "early": (0.1, 60), "fair": (0.5, 90)})).answer_sentences[0]
     assert said.text.endswith(
         "; fair costs less by the solved task (180 tokens against 333, paired ratio 0.54 [0.43, 0.69]); "
         "early spends less on a trial (60 tokens against 300)"
@@ -79,10 +79,10 @@ def test_where_the_orders_differ_both_are_told(spent):
 
 
 def test_what_costs_less_by_the_solved_task_is_undecided_unless_the_paired_ratio_shows_it(spent):
-    said = answer(spent({"good": (0.9, 300), "early": (0.1, 30), "fair": (0.5, 150)}, n=30)).said[0]
+    said = answer(spent({"good": (0.9, 300), "early": (0.1, 30), "fair": (0.5, 150)}, n=30)).answer_sentences[0]
     assert "; whether fair costs less by the solved task is undecided (300 tokens against 333, paired ratio 0.90 [0." in said.text
     assert said.brief.endswith("; whether fair costs less by the solved task is undecided")
-    dear = answer(spent({"good": (0.9, 300), "early": (0.1, 100)})).said[0]
+    dear = answer(spent({"good": (0.9, 300), "early": (0.1, 100)})).answer_sentences[0]
     assert "but more on a solved task (1,000 against 333, paired ratio 3.00 [" in dear.text
     assert dear.brief.endswith("; early spends less on a trial, but more on a solved task")
 
@@ -107,7 +107,7 @@ def test_a_loop_that_crashed_is_not_sold_as_cheaper_without_that(spent):
     crashed = next(loop["crashed"] for loop in answer_json(found)["loops"] if loop["loop"] == "bad")
     assert 0 < crashed <= 30
     assert first(found).endswith(f"; bad is cheaper (100 tokens a trial against 300), and crashed in {crashed} of 100 trials")
-    brief = answer(spent({"good": (0.9, 300), "same": (0.9, 300), "bad": (0.5, 100)}, {"bad": 30})).said[0].brief
+    brief = answer(spent({"good": (0.9, 300), "same": (0.9, 300), "bad": (0.5, 100)}, {"bad": 30})).answer_sentences[0].brief
     assert brief.endswith(f"; bad costs 67 % less, and crashed in {crashed} of 100 trials")
 
 
@@ -153,7 +153,7 @@ def test_equivalence_is_told_where_it_decides(spent):
         replace(pair, verdict=Verdict("equivalent", True)) if pair.metric == "accuracy" and {pair.a, pair.b} == equal else pair
         for pair in found.pairs
     )
-    said = answer(replace(found, pairs=pairs)).said[0]
+    said = answer(replace(found, pairs=pairs)).answer_sentences[0]
     for text in (said.text, said.brief):
         assert "beat it, and it is equivalent to dear within the margin of 0.02" in text
     assert said.text.startswith("Adopt cheap (100 tokens a trial): ")
@@ -184,7 +184,7 @@ def test_frameworks_as_they_come_are_told_and_how_they_show_errors():
 def test_verdicts_of_no_pairs_say_nothing(spent):
     found = answer(spent({"a": (0.5, 1)}))
     these = FewTasksVerdict(found.on_tasks, (), Prices(found, ()), 0.05)
-    assert list(Verdicts(found, (), Prices(found, ()), (), 0.05, TieBreaks(found, (), (), (), ()), these).told()) == []
+    assert list(Verdicts(found, (), Prices(found, ()), (), 0.05, TieBreaks(found, (), (), (), ()), these).sentences()) == []
 
 
 def test_a_shown_difference_of_costs_that_ends_at_0_is_told_as_beyond_it(spent):

@@ -114,7 +114,7 @@ def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(ow
     spent, lines = read_state(folder).spent, (folder / TRIALS).read_bytes()
     own.changed = then
     made = rescore(folder, ALLOWED)
-    assert made.found.digest == results(ran()).digest
+    assert made.results.digest == results(ran()).digest
     assert (folder / TRIALS).read_bytes().startswith(lines)
     assert read_state(folder).spent == spent
     after = {record.key: record for record in read_records(folder)}
@@ -122,7 +122,7 @@ def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(ow
     assert all(after[key].trace_at == before[key].trace_at for key in before)
     was = next(iter(before.values())).suite_digest
     notes = read_manifest_json(folder).get("rescored", [])
-    if made.found.manifest.suite.digest == was:
+    if made.results.manifest.suite.digest == was:
         assert notes == []
     else:
         assert [(note["suite"], note["trials"]) for note in notes] == [(was, made.changed)]
@@ -192,7 +192,7 @@ def test_end_states_are_judged_again_from_the_traces(own, ran):
     first = read_records(folder)[0].task
     own.changed = {first: {"end_state": {"nothing": "like it"}}}
     made = rescore(folder, ALLOWED)
-    assert (made.changed, made.found.digest) == (
+    assert (made.changed, made.results.digest) == (
         1, results(ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))).digest,
     )  # fmt: skip
 
@@ -209,7 +209,7 @@ def test_end_states_that_were_not_kept_cannot_be_judged(own, ran):
 def test_without_traces_answers_alone_are_judged(own, ran):
     folder = ran(traces="none")
     own.changed = {"all": {"expected": 7}}
-    assert rescore(folder, ALLOWED).found.digest == results(ran(traces="none")).digest
+    assert rescore(folder, ALLOWED).results.digest == results(ran(traces="none")).digest
 
 
 def test_trials_that_could_not_be_scored_are_scored_once_that_works(own, ran):
@@ -236,7 +236,7 @@ def test_answers_that_were_kept_without_their_secrets_keep_their_scores(own, ran
     folder = ran(loops=("own_judged:Leaky",))
     own.changed = {"all": {"expected": "something else", "scorer": "contains"}}
     made = rescore(folder, ALLOWED)
-    assert (made.judged, made.changed, dict(made.kept)) == (0, 0, {REDACTED: 6})
+    assert (made.judged, made.changed, dict(made.kept_scores)) == (0, 0, {REDACTED: 6})
     assert {record.accuracy for record in read_records(folder)} == {1.0}
 
 
@@ -245,7 +245,7 @@ def test_a_task_that_is_quarantined_now_leaves_the_denominator(own, ran):
     own.changed = {"arithmetic-0003": {"quarantined": "ambiguous"}}
     made = rescore(folder, ALLOWED)
     assert made.changed == 2
-    assert made.found.digest == results(ran()).digest
+    assert made.results.digest == results(ran()).digest
     own.changed = {}
     with pytest.raises(RunError, match="task arithmetic-0003 was quarantined, and is not now"):
         rescore(folder, ALLOWED)

@@ -138,7 +138,7 @@ def test_wrong_answers_given_as_done_are_told_where_they_differ(priced):
     assert not any(line.startswith("Wrong answers") for line in alike.sentences)
     one = answer(priced(shares, tokens, 0.02, {"a": (6, 1), "b": (0, 1)}))
     assert one.sentences[-1] == "Wrong answers given as done under calm, of 200 trials: a 6 [2, 13], b none [0, 4]"
-    assert one.said[-1].brief == "Wrong answers given as done, of 400 trials: a 7, b 1"
+    assert one.answer_sentences[-1].brief == "Wrong answers given as done, of 400 trials: a 7, b 1"
 
 
 def test_of_many_loops_the_fewest_and_the_most_wrong_answers_are_told(priced):
@@ -152,12 +152,12 @@ def test_the_adopted_loop_is_named_with_its_share_where_it_gave_more_wrong_answe
     shares = dict(zip("abcdef", ((0.9,), (0.6,), (0.5,), (0.5,), (0.5,), (0.5,)), strict=True))
     claims = {name: (number, 0) for name, number in zip("abcdef", (5, 3, 0, 4, 9, 1), strict=True)}
     made = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims))
-    assert made.said[0].adopts == "a"
-    told = made.said[-1]
+    assert made.answer_sentences[0].adopts == "a"
+    told = made.answer_sentences[-1]
     assert told.brief == "Wrong answers given as done, of 200: c none to e 9, a 5"
     assert told.text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 5 [2, 11], b 3 [1, 9]"
     fewer = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims | {"a": (2, 0)}))
-    assert fewer.said[-1].text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 2"
+    assert fewer.answer_sentences[-1].text == "Wrong answers given as done, of 200 trials: from c none to e 9, a 2"
 
 
 def on_few_tasks(row: AnswerRow, tasks: int) -> AnswerRow:
@@ -180,17 +180,17 @@ def test_of_few_tasks_counts_have_no_interval_and_the_sentence_says_why(priced, 
 
 def test_a_paired_test_tells_wrong_answers_apart_where_intervals_overlap(priced):
     made = answer(priced({"a": (0.9,), "b": (0.4,)}, {"a": 100, "b": 100}, 0.02, {"a": (15, 0), "b": (5, 0)}))
-    told = made.said[-1]
+    told = made.answer_sentences[-1]
     assert re.search(r"; paired: a gave more than b \(0\.050 \[0\.0\d+, 0\.\d+\], p = 0\.00\d\)$", told.text)
     assert told.brief.endswith("; paired: a more than b")
     few = answer(priced({"a": (0.9,), "b": (0.4,)}, {"a": 100, "b": 100}, 0.02, {"a": (3, 0), "b": (0, 0)}))
-    assert "paired" not in few.said[-1].text
+    assert "paired" not in few.answer_sentences[-1].text
 
 
 def test_pairs_of_the_adopted_loop_are_told_and_many_are_counted(priced):
     shares = dict.fromkeys("abcdef", (0.5,)) | {"a": (0.9,)}
     claims = {name: (number, 0) for name, number in zip("abcdef", (40, 20, 0, 0, 0, 0), strict=True)}
-    told = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims)).said[-1].text
+    told = answer(priced(shares, dict.fromkeys(shares, 100), 0.02, claims)).answer_sentences[-1].text
     paired = told.partition("; paired: ")[2]
     assert paired.count("a gave more than ") == 2
     assert paired.endswith(", and 3 more pairs")

@@ -55,7 +55,7 @@ BAD = (50, 0, 5, 0)
 
 
 def first(comparison: Comparison) -> SimpleNamespace:
-    said = answer(comparison).said[0]
+    said = answer(comparison).answer_sentences[0]
     return SimpleNamespace(full=said.text, brief=said.brief, adopts=said.adopts, or_else=said.or_else)
 
 

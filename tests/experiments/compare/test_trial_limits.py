@@ -75,7 +75,7 @@ def test_an_imported_run_has_none():
 
 def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(limited):
     assert LIMIT in limited.title
-    first, *others = limited.answer.said
+    first, *others = limited.answer.answer_sentences
     stopped = {arm.info.loop: arm.summary.stops.get("budget", 0) for arm in limited.comparison.arms}
     assert sum(stopped.values()) > 0
     assert first.is_basis
@@ -180,13 +180,15 @@ def spending(record: Callable[..., Record]) -> Callable[[Spent], tuple[Compariso
 
 def test_a_loop_that_is_ahead_below_a_budget_is_told_with_its_paired_difference(spending):
     comparison, budgets = spending({"dear": (0.9, 500, 0), "thrifty": (0.6, 100, 10)})
-    told = [each for each in answer(comparison, budgets).said if each.text.startswith("A tighter limit")]
+    told = [each for each in answer(comparison, budgets).answer_sentences if each.text.startswith("A tighter limit")]
     (only,) = told
     assert only.text.startswith(
         "A tighter limit reverses the order: with at most 110 tokens a trial thrifty is ahead of dear, by 0.600 ["
     )
     assert only.text.endswith("] (what costs more is not solved, as under --trial-budget-tokens)")
-    assert answer(comparison).said == tuple(each for each in answer(comparison, budgets).said if each != only)
+    assert answer(comparison).answer_sentences == tuple(
+        each for each in answer(comparison, budgets).answer_sentences if each != only
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_an_unpaired_lead_at_a_budget_is_not_told(spending):
         replace(at, pairs=tuple(replace(pair, verdict=replace(pair.verdict, word="undecided")) for pair in at.pairs))
         for at in budgets
     ]
-    assert answer(comparison, open_ones).said == answer(comparison).said
+    assert answer(comparison, open_ones).answer_sentences == answer(comparison).answer_sentences
 
 
 def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited, tmp_path):

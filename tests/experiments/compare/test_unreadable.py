@@ -37,7 +37,7 @@ def refused(record) -> Callable[..., Comparison]:
 
 
 def test_replies_that_could_not_be_read_are_explained_with_what_to_do(refused):
-    first = answer(refused(4)).said[0]
+    first = answer(refused(4)).answer_sentences[0]
     assert first.is_basis
     assert first.text.startswith("Replies that could not be read: bare/openai/m 40 of 40: the model does not write calls")
     assert first.text.endswith("; --loop 'bare(decision_format=native, max_steps=8)' asks for native calls")

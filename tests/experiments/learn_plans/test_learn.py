@@ -129,7 +129,9 @@ def test_an_answer_in_several_places_stays_literal_and_is_listed(tmp_path):
     other = replace(suite, open=lambda _: StatelessEnvironment((*Counter().tools[:1], Tool.from_function(echo_code, name="buy"))))
     (lesson,) = learned(ran(tmp_path, other), other).lessons
     assert lesson.plan.answer == "code-12"
-    assert [(kept.call, kept.why, kept.seen) for kept in lesson.kept] == [("answer", "in 2 places", ("c1 at code", "c2 at sold.0"))]
+    assert [(kept.call, kept.why, kept.seen) for kept in lesson.fixed_values] == [
+        ("answer", "in 2 places", ("c1 at code", "c2 at sold.0"))
+    ]
 
 
 def echo_code(code: str) -> dict[str, Any]:
@@ -277,8 +279,8 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
     (lesson,) = learned(folder, suite, check=True).lessons
     assert lesson.plan.calls[1].arguments == {"code": "code-12"}
     assert lesson.plan.calls[1].after == ("c1",)
-    assert [(kept.call, kept.argument, kept.value) for kept in lesson.kept] == [("c2", "code", "code-12")]
-    assert "on replay" in lesson.kept[0].why
+    assert [(kept.call, kept.argument, kept.value) for kept in lesson.fixed_values] == [("c2", "code", "code-12")]
+    assert "on replay" in lesson.fixed_values[0].why
 
 
 def test_what_a_fault_spoiled_is_never_learned(tmp_path):

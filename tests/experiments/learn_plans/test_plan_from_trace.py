@@ -135,7 +135,9 @@ def draft(*events: Mapping[str, Any], question: str = "What does it cost?", any_
 def last(*events: Mapping[str, Any], **more: Any) -> Any:
     """Arguments of the last call, and why values of it were kept."""
     made = draft(*events, **more)
-    return dict(made.steps[-1].arguments), [(kept.argument, kept.why) for kept in made.kept if kept.call == made.steps[-1].id]
+    return dict(made.steps[-1].arguments), [
+        (kept.argument, kept.why) for kept in made.fixed_values if kept.call == made.steps[-1].id
+    ]
 
 
 def test_a_value_in_one_place_becomes_a_reference_at_any_depth():

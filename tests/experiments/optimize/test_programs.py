@@ -65,7 +65,7 @@ def test_a_diff_turned_around_adds_what_it_removed(a, b):
         other = next(found for found in back.predictors if found.name == one.name)
         assert sorted(map(repr, one.added)) == sorted(map(repr, other.removed))
         assert sorted(map(repr, one.removed)) == sorted(map(repr, other.added))
-        assert (len(one.kept), one.reordered) == (len(other.kept), other.reordered)
+        assert (len(one.shared), one.reordered) == (len(other.shared), other.reordered)
 
 
 def marked(found: PredictorDiff, mark: str) -> list[str]:
@@ -76,8 +76,8 @@ def marked(found: PredictorDiff, mark: str) -> list[str]:
 def test_a_diff_accounts_for_every_line_and_demonstration(a, b):
     for found in program_diff(a, b).predictors:
         old, new = (side.predictors.get(found.name, Prompt("", {}, {})) for side in (a, b))
-        assert len(found.kept) + len(found.removed) == len(old.demos)
-        assert len(found.kept) + len(found.added) == len(new.demos)
+        assert len(found.shared) + len(found.removed) == len(old.demos)
+        assert len(found.shared) + len(found.added) == len(new.demos)
         more = len(new.instructions.split("\n")) - len(old.instructions.split("\n"))
         assert len(marked(found, "+")) - len(marked(found, "-")) == more
         assert bool(found.instructions) == (old.instructions != new.instructions)
@@ -179,7 +179,7 @@ def test_demonstrations_are_told_apart_by_content(tmp_path):
     a = program_named(saved(tmp_path / "a.json", decide=state("Do.", [one, two])))
     b = program_named(saved(tmp_path / "b.json", decide=state("Do.", [three, one])))
     (found,) = program_diff(a, b).predictors
-    assert (found.kept, found.removed, found.added, found.reordered) == ((one,), (two,), (three,), False)
+    assert (found.shared, found.removed, found.added, found.reordered) == ((one,), (two,), (three,), False)
     lines = [line.text for line in diff_lines(program_diff(a, b))][2:]
     assert lines == [
         "decide",

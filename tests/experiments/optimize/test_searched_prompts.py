@@ -15,9 +15,9 @@ from loopbench.experiments.optimize.candidates import Candidate, SearchCost, Sea
 from loopbench.experiments.optimize.cut_off import cut_off
 from loopbench.experiments.optimize.files import CANDIDATES
 from loopbench.experiments.optimize.result import optimization_result
-from loopbench.experiments.optimize.searched_prompts import comparing_words, programs_table
+from loopbench.experiments.optimize.searched_prompts import OTHER_ROLLOUTS, comparing_words, programs_table
 from loopbench.experiments.optimize.tables import verdicts
-from loopbench.experiments.optimize.tried import SearchTasks, TriedProgram
+from loopbench.experiments.optimize.tried import RolledOut, SearchTasks, TriedProgram, other_rollouts
 from loopbench.reports.in_python import in_python
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
@@ -94,6 +94,31 @@ def test_each_program_has_a_row_with_what_its_scores_are_of(write: Write) -> Non
     ]
     assert [row["kept"] for row in rows] == ["", "kept", ""]
     assert [(row["rollouts"], row["LM calls"]) for row in rows] == [("3", "9"), ("0", "0"), ("1", "3")]
+
+
+COSTS = st.builds(SearchCost, st.integers(1, 5), st.integers(0, 50), st.integers(0, 900))
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), COSTS), st.sets(st.sampled_from("abcdef"), min_size=1))
+def test_every_rollout_stands_in_some_row(spent, digests):
+    rows = [
+        TriedProgram(Candidate(n, digest, {}), spent.get(digest, SearchCost()), False, SearchTasks(3, 6))
+        for n, digest in enumerate(sorted(digests))
+    ]
+    others = other_rollouts(RolledOut(spent, ""), rows)
+    total = sum((row.spent for row in rows), others)
+    assert (total.trials, total.calls) == (sum(cost.trials for cost in spent.values()), sum(cost.calls for cost in spent.values()))
+
+
+def test_rollouts_of_programs_that_do_not_count_have_a_row_of_their_own(write: Write) -> None:
+    folder = write(CUT)
+    path = folder / "designs/1-bare" / CANDIDATES
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["candidates"][-1]["counts"] = False
+    path.write_text(json.dumps(data), encoding="utf-8")
+    reseal(path)
+    table = programs_table(optimization_result(folder))
+    assert [row[1:2] + row[5:] for row in table.rows[2:]] == [("–", "1", "3", OTHER_ROLLOUTS)]
 
 
 def test_json_has_the_programs_in_numbers(write: Write) -> None:

@@ -139,7 +139,7 @@ def test_the_sizes_say_first_that_they_are_not_for_the_difference_seen(pilot):
     close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
     made = sized(close, margin=0.02)
     assert made.likely is not None
-    named = next(said.decides for said in answer(close.comparison).said if said.decides is not None)
+    named = next(said.decides for said in answer(close.comparison).answer_sentences if said.decides is not None)
     assert made.likely == named
     assert report.scope(made) == f"Sizes for any difference down to the margin, not for the one seen ({named.tasks:,} tasks)"
     decided = sized(pilot({"a": solves(1), "b": solves(0)}))

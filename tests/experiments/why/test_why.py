@@ -149,7 +149,7 @@ def test_repeated_calls_are_those_of_the_trace(found):
         for event in read_trace(found.folder, record).events:
             if isinstance(event, ToolRun):
                 again += event.call.key in gave
-                gave |= {event.call.key} if event.gave else set()
+                gave |= {event.call.key} if event.gave_result else set()
         assert record.repeated_calls == again
         told += again
     assert told > 0

@@ -8,11 +8,11 @@ from .entry import CatalogueEntry, OptionLine, plugins, shown
 
 
 def entries() -> list[CatalogueEntry]:
-    made = []
+    optimizer_entries = []
     for optimizer in optimizers():
         options = tuple(OptionLine(option.name, shown(option.default), option.doc) for option in optimizer.described.values())
-        made.append(CatalogueEntry(optimizer.name, optimizer.summary, options))
+        optimizer_entries.append(CatalogueEntry(optimizer.name, optimizer.summary, options))
     own = CatalogueEntry(
         "package.module:Name", "a teleprompter of your own: a class or function that gives an object with DSPy's compile"
     )
-    return [*made, *plugins("optimizer"), own]
+    return [*optimizer_entries, *plugins("optimizer"), own]

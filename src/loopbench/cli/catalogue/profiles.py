@@ -14,11 +14,13 @@ FITS = {
 
 
 def entries() -> list[CatalogueEntry]:
-    made = []
+    profile_entries = []
     for name in built_in_profiles():
         profile = load_profile(name)
         rates = tuple(OptionLine(kind, f"{rate:g}", "chance per point") for kind, rate in profile.rates.items())
         fits = f"It fits loops {FITS[profile.measured_of]}." if profile.measured_of else ""
         by_form = "It has loops of both forms in one column." if profile.by_form else ""
-        made.append(CatalogueEntry(name, " ".join(filter(None, (profile.description, profile.evidence, fits, by_form))), rates))
-    return made
+        profile_entries.append(
+            CatalogueEntry(name, " ".join(filter(None, (profile.description, profile.evidence, fits, by_form))), rates)
+        )
+    return profile_entries

@@ -11,18 +11,18 @@ from .ablation import AblationResult
 from .recommendation import recommendation, said_of
 
 
-def ablation_answer_json(made: AblationResult) -> dict[str, Any]:
+def ablation_answer_json(result: AblationResult) -> dict[str, Any]:
     """Return the answer under the names of a comparison's, where `loops` are the settings; `choices`: the value of each factor.
 
     `recommendation` is the first sentence after those that say what it rests on; None where nothing is recommended. Costs are means
     over profiles, in `unit`.
     """
-    compared, found = answer_json(made.results.comparison), recommendation(made)
-    said = said_of(made, found)
+    compared, found = answer_json(result.results.comparison), recommendation(result)
+    sentences = said_of(result, found)
     choices = {} if found is None else {choice.factor: choice.value for choice in found.choices}
-    own = {name: value_text(value) for name, value in made.ablation.own.items()}
+    own = {name: value_text(value) for name, value in result.ablation.own.items()}
     return compared | {
-        "recommendation": next((each.in_full for each in said if not each.is_basis), None),
-        "sentences": [each.in_full for each in said],
+        "recommendation": next((each.in_full for each in sentences if not each.is_basis), None),
+        "sentences": [each.in_full for each in sentences],
         "choices": [{"factor": name, "value": value, "own": own.get(name)} for name, value in choices.items()],
     }

@@ -25,13 +25,13 @@ class OpenValues:
 
     def are_the_same_here(self, factor: str, value: str) -> bool:
         """Whether the recommended setting did the same in every trial with this value."""
-        here = self._here(factor, value)
+        here = self._pairs_with_chosen(factor, value)
         return bool(here) and all(self._did_the_same(pair) for pair in here)
 
     def deciding_pairs(self, factor: str, value: str) -> list[Pair]:
         """Return the pairs of settings that may tell a value from the chosen one: those of the recommended setting or, where it did
         the same with both, the one in which the two differ most; none where they differ nowhere, or that setting was not run."""
-        here = self._here(factor, value)
+        here = self._pairs_with_chosen(factor, value)
         if not here or not self.are_the_same_here(factor, value):
             return here
         apart = [pair for pair in self._pairs(factor, self.chosen[factor], value) if not self._did_the_same(pair)]
@@ -54,34 +54,34 @@ class OpenValues:
             if still and rest:
                 trials = counted(sum(self._trials(pair) for level in still for pair in at[level]), "pair")
                 said = f"{factor.name} made no difference in any of {trials} of trials with {other.name}={listed(still)}"
-                yield "; ".join([said, *(self._made(factor, f"{other.name}={level}", at[level]) for level in rest)])
+                yield "; ".join([said, *(self._difference_made(factor, f"{other.name}={level}", at[level]) for level in rest)])
 
-    def _made(self, factor: Factor, given: str, pairs: Sequence[Pair]) -> str:
+    def _difference_made(self, factor: Factor, other_value: str, pairs: Sequence[Pair]) -> str:
         """Return what a factor made with a value of another one: the difference of a single pair of settings, else that it did."""
         if len(pairs) > 1:
-            return f"with {given} it did"
+            return f"with {other_value} it did"
         pair = max(pairs[0], pairs[0].turned, key=lambda turned: factor.levels.index(self._values(turned.a)[factor.name]))
         last, first = (self._values(arm)[factor.name] for arm in (pair.a, pair.b))
         tasks = counted(pair.difference.n, "task")
-        return f"with {given} {last} minus {first} is {difference(pair.difference, 3)} on {tasks}"
+        return f"with {other_value} {last} minus {first} is {difference(pair.difference, 3)} on {tasks}"
 
     def _all_pairs(self, factor: Factor) -> list[Pair]:
         return [pair for one, other in combinations(factor.levels, 2) for pair in self._pairs(factor.name, one, other)]
 
-    def _here(self, factor: str, value: str) -> list[Pair]:
+    def _pairs_with_chosen(self, factor: str, value: str) -> list[Pair]:
         """Return the pairs of the recommended setting with the same one but for this value, one for each profile."""
         pairs = self._pairs(factor, self.chosen[factor], value)
         return [pair for pair in pairs if not self.elsewhere(factor, pair)]
 
     def _pairs(self, factor: str, one: str, other: str) -> list[Pair]:
         """Return the pairs of settings that differ in nothing but a factor, which has these two values."""
-        found = []
+        pairs_found = []
         for pair in self.result.results.comparison.pairs:
             if pair.metric == PRIMARY:
                 a, b = self._values(pair.a), self._values(pair.b)
                 if {a.pop(factor), b.pop(factor)} == {one, other} and a == b:
-                    found.append(pair)
-        return found
+                    pairs_found.append(pair)
+        return pairs_found
 
     def _values(self, arm: str) -> dict[str, str]:
         return value_texts(self.result.ablation.cells[arm])

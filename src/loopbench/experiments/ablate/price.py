@@ -20,13 +20,13 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
     """
     arms = result.results.comparison.arms
     unit, profiles = unit_of_cost(arms), list(dict.fromkeys(map(setting, arms)))
-    found = list(_effects(result, factor, value, instead_of))
-    if not found and unit not in result.ablation.metrics:
+    effects = list(_effects(result, factor, value, instead_of))
+    if not effects and unit not in result.ablation.metrics:
         own, other = (mean_cost(result, factor, each, profiles) for each in (value, instead_of))
         written = [with_unit(amount(each, unit), unit) for each in (own, other) if math.isfinite(each)]
         return f"{factor}={value} takes {written[0]} a trial, {instead_of} {written[1]}" if len(set(written)) == 2 else ""
-    told = []
-    for profile, difference in found:
+    parts = []
+    for profile, difference in effects:
         more = "more" if difference.value > 0 else "fewer" if unit == "tokens" else "less"
         size = difference if difference.value > 0 else difference.turned
         ends = {amount(end, unit) for end in (size.low, size.high)}
@@ -35,8 +35,8 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
         percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
         share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""
         under = f" under {profile}" if len(profiles) > 1 else ""
-        told.append(f"{with_unit(f'{gap} {more}', unit)} a trial than {instead_of}{share}{under}")
-    return f"{factor}={value} takes {', '.join(told)}" if told else ""
+        parts.append(f"{with_unit(f'{gap} {more}', unit)} a trial than {instead_of}{share}{under}")
+    return f"{factor}={value} takes {', '.join(parts)}" if parts else ""
 
 
 def _effects(result: AblationResult, factor: str, value: str, instead_of: str) -> Iterator[tuple[str, Interval]]:

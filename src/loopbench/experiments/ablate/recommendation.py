@@ -77,7 +77,7 @@ class Recommendation:
     choices: tuple[Choice, ...]
     arms: tuple[str, ...]
     """The arms of the cell with these values, one for each profile; empty where a fraction did not run it."""
-    said: tuple[AnswerSentence, ...]
+    sentences: tuple[AnswerSentence, ...]
 
 
 def recommendation(result: AblationResult) -> Recommendation | None:
@@ -104,10 +104,10 @@ def sentences(result: AblationResult) -> list[str]:
     return [sentence.in_full for sentence in said_of(result, recommendation(result))]
 
 
-def said_of(result: AblationResult, found: Recommendation | None) -> tuple[AnswerSentence, ...]:
+def said_of(result: AblationResult, recommended: Recommendation | None) -> tuple[AnswerSentence, ...]:
     """Return the sentences of a recommendation, and which settings measured profiles apply to."""
     fits, brief = ("", "") if result.results.comparison.invalid else fitting([arm.info for arm in result.results.comparison.arms])
-    return (*(() if found is None else found.said), *([AnswerSentence(fits, brief)] if fits else []))
+    return (*(() if recommended is None else recommended.sentences), *([AnswerSentence(fits, brief)] if fits else []))
 
 
 # --- which value ---
@@ -128,22 +128,22 @@ class _Choosing:
 
     def _choice(self, factor: Factor, chosen: Mapping[str, Choice]) -> Choice:
         relations = self._relations(factor, chosen)
-        own = start_of(self.result, factor)
+        start = start_of(self.result, factor)
         unbeaten = [
             value for value in factor.levels if not any(relations[a, b].word == "better" for a, b in relations if b == value)
         ]
-        value, saves = own, ""
-        if own not in factor.levels:
+        value, saves = start, ""
+        if start not in factor.levels:
             beaten = len(unbeaten) < len(factor.levels)
-            value = min(unbeaten, key=lambda each: mean_cost(self.result, factor.name, each)) if beaten and unbeaten else own
-        elif own not in unbeaten:
-            better = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "better"]
-            value = min(better or unbeaten or [own], key=lambda each: mean_cost(self.result, factor.name, each))
+            value = min(unbeaten, key=lambda each: mean_cost(self.result, factor.name, each)) if beaten and unbeaten else start
+        elif start not in unbeaten:
+            better = [each for each in unbeaten if (each, start) in relations and relations[each, start].word == "better"]
+            value = min(better or unbeaten or [start], key=lambda each: mean_cost(self.result, factor.name, each))
         else:
-            equal = [each for each in unbeaten if (each, own) in relations and relations[each, own].word == "equivalent"]
-            cheaper = [each for each in equal if self._is_cheaper(factor, each, own)]
+            equal = [each for each in unbeaten if (each, start) in relations and relations[each, start].word == "equivalent"]
+            cheaper = [each for each in equal if self._is_cheaper(factor, each, start)]
             if cheaper:
-                value, saves = min(cheaper, key=lambda each: mean_cost(self.result, factor.name, each)), own
+                value, saves = min(cheaper, key=lambda each: mean_cost(self.result, factor.name, each)), start
         against = {b: found for (a, b), found in relations.items() if a == value}
         return Choice(factor.name, value, against, saves, value in factor.levels, is_idle(self.result, factor))
 
@@ -269,7 +269,7 @@ def _loop(result: AblationResult, chosen: Sequence[Choice]) -> tuple[str, bool]:
 
 def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: OpenValues) -> Iterator[AnswerSentence]:
     """Yield which run is likely to decide soonest between a chosen value and another one, in a setting where the two differ."""
-    found = [
+    open_pairs = [
         (pair, choice, value)
         for choice in chosen
         if not choice.is_idle
@@ -277,12 +277,12 @@ def _deciding(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
         for pair in open_values.deciding_pairs(choice.factor, value)
         if pair.verdict.word == "undecided"
     ]
-    if not found or _is_still(result):
+    if not open_pairs or _is_still(result):
         return
-    if few := too_few_to_plan([pair for pair, _, _ in found], result.results.comparison.alpha):
+    if few := too_few_to_plan([pair for pair, _, _ in open_pairs], result.results.comparison.alpha):
         yield AnswerSentence(few)
         return
-    plans = [(pair.outlook, pair, choice, value) for pair, choice, value in found if pair.outlook is not None]
+    plans = [(pair.outlook, pair, choice, value) for pair, choice, value in open_pairs if pair.outlook is not None]
     if not plans:
         return
     outlook, pair, choice, value = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))

@@ -177,12 +177,12 @@ def harness_card(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: R
 
 def _options_with_values(design: Callable[..., Any], spec: Spec) -> dict[str, dict[str, Any]]:
     """Return every option of a design that has a value, typed or by default, with its line of documentation."""
-    found = {
+    values = {
         name: {"value": spec.options.get(name, option.default), "says": option.doc} for name, option in options_of(design).items()
     }
     return {
         name: option | {"value": option["value"] if _is_plain(option["value"]) else render_value(option["value"])}
-        for name, option in found.items()
+        for name, option in values.items()
         if option["value"] is not None and not isinstance(option["value"], type)
     }
 

@@ -30,7 +30,7 @@ def arm_loop(run: Results, arm: str, named: str, program: str | Path | None = No
         raise RunError(f"{run.folder}: {arm}: another tool ran this loop, and it cannot be made here")
     spec = Spec(entry.loop, entry.options)
     _check_named(run, spec, named)
-    loop = _made(run, entry, spec)
+    loop = _built_loop(run, entry, spec)
     if configuration(loop) != entry.configuration:
         raise RunError(f"{run.folder}: {arm}: this loop is set differently now; it ran as {entry.configuration}")
     return _programmed(run, entry, loop, named, program)
@@ -57,12 +57,12 @@ def _read(entry: ArmEntry, loop: Loop, path: Path) -> Loop:
     if not isinstance(loop, Optimizable):
         raise RunError(f"{path}: it does not fit {entry.arm}, whose prompts cannot be changed any more")
     try:
-        made: Loop = with_program(loop, path)
+        programmed: Loop = with_program(loop, path)
     except ValueError as error:  # which names the file
         raise RunError(str(error)) from None
-    if loop_program_digest(made) != entry.program:
+    if loop_program_digest(programmed) != entry.program:
         raise RunError(f"{path}: not the program that {entry.arm} ran with")
-    return made
+    return programmed
 
 
 def _kept_programs(folder: Path) -> list[Path]:
@@ -85,7 +85,7 @@ def _check_named(run: Results, spec: Spec, named: str) -> None:
             raise RunError(f"{run.folder}: {named!r} leads to code of your own, {name}: give its whole name to import it")
 
 
-def _made(run: Results, entry: ArmEntry, spec: Spec) -> Loop:
+def _built_loop(run: Results, entry: ArmEntry, spec: Spec) -> Loop:
     try:
         return make_loop(spec, run.manifest.suite.max_tool_steps)
     except (ValueError, OSError) as error:

@@ -10,25 +10,27 @@ from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
 
-def sentences(found: Sequence[Harness]) -> list[str]:
+def sentences(harnesses: Sequence[Harness]) -> list[str]:
     """Return a sentence for each suite: whether the loop or the model moves accuracy more."""
-    return [f"{each.suite}: {each.sentence}" if len(found) > 1 else each.sentence for each in found]
+    return [f"{each.suite}: {each.sentence}" if len(harnesses) > 1 else each.sentence for each in harnesses]
 
 
-def harness_tables(found: Sequence[Harness]) -> list[Table]:
+def harness_tables(harnesses: Sequence[Harness]) -> list[Table]:
     """Return for each suite what accuracy varies by, and how often rankings reverse."""
-    return [_table(each) for each in found]
+    return [_table(each) for each in harnesses]
 
 
-def _table(found: Harness) -> Table:
-    rows = [(part.source.replace("model", found.kind), _deviation(part), f"{100 * part.share:.1f} %") for part in found.parts]
+def _table(harness: Harness) -> Table:
+    rows = [(part.source.replace("model", harness.kind), _deviation(part), f"{100 * part.share:.1f} %") for part in harness.parts]
     rows += [
-        (f"two loops change places under another {found.kind}", f"{found.loops_reverse:.2f}", ""),
-        (f"two {found.kind}s change places under another loop", f"{found.conditions_reverse:.2f}", ""),
+        (f"two loops change places under another {harness.kind}", f"{harness.loops_reverse:.2f}", ""),
+        (f"two {harness.kind}s change places under another loop", f"{harness.conditions_reverse:.2f}", ""),
     ]
-    crossed = f"{counted(len(found.loops), 'loop')} × {len(found.conditions)} {found.kind}s × {counted(found.tasks, 'task')}"
+    crossed = (
+        f"{counted(len(harness.loops), 'loop')} × {len(harness.conditions)} {harness.kind}s × {counted(harness.tasks, 'task')}"
+    )
     return Table(
-        f"How much is the harness, {found.suite}: {crossed}",
+        f"How much is the harness, {harness.suite}: {crossed}",
         ("source", "standard deviation of accuracy, or share of pairs", "share of variance"),
         tuple(rows),
     )

@@ -32,7 +32,7 @@ class SessionSettings:
     """Fields of `CompareConfig` from `SESSION_SETTINGS` that override the manifest's; for `budget`, only the given limits."""
     retry: Retry | None = None
 
-    def over(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
+    def changes_to(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return the differences from the manifest's configuration. Raises ValueError for a setting that results depend on."""
         for name in self.settings:
             if name not in SESSION_SETTINGS:
@@ -85,7 +85,7 @@ def look_again(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: Ses
     manifest = read_manifest(folder)
     if manifest.imported is not None:
         raise RunError(f"{folder}: imported from another tool's files, so there is nothing to run")
-    changed = session.over(manifest.config)
+    changed = session.changes_to(manifest.config)
     config = config_from({**manifest.config, **changed}, f"{folder}/manifest.json", typed=session.settings)
     config = allowed_config(folder, config, allowed)
     suite, tasks, arms = resolve(config)

@@ -14,7 +14,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.metrics.judgement import Judgement
 from loopbench.metrics.record import SCORER, Record
 from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
-from loopbench.metrics.statistics import Interval
+from loopbench.metrics.statistics import Interval, interval_json
 from loopbench.metrics.summary import false_success
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.redact import MARK
@@ -52,8 +52,8 @@ class ArmRescored:
         """Return plain JSON."""
         return {
             "arm": self.arm,
-            "before": None if self.before is None else self.before.as_dict(),
-            "after": None if self.after is None else self.after.as_dict(),
+            "before": interval_json(self.before),
+            "after": interval_json(self.after),
             "changed": self.changed,
         }
 
@@ -62,12 +62,12 @@ class ArmRescored:
 class Rescored:
     """A rescored run."""
 
-    found: Results
+    results: Results
     """The run with its new scores."""
     arms: tuple[ArmRescored, ...]
     judged: int
     """Number of trials whose answers were judged."""
-    kept: Mapping[str, int]
+    kept_scores: Mapping[str, int]
     """Reason why trials keep their scores → number of trials."""
 
     @property
@@ -77,12 +77,12 @@ class Rescored:
     def to_json(self) -> dict[str, Any]:
         """Return the object that `rescore --json` prints; its names are stable."""
         return {
-            "run": str(self.found.folder.resolve()),
-            "digest": self.found.digest,
-            "trials": len(self.found.records),
+            "run": str(self.results.folder.resolve()),
+            "digest": self.results.digest,
+            "trials": len(self.results.records),
             "judged": self.judged,
             "changed": self.changed,
-            "kept": dict(self.kept),
+            "kept": dict(self.kept_scores),
             "arms": [arm.to_json() for arm in self.arms],
         }
 

@@ -21,6 +21,7 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.folders import is_test
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
+from loopbench.runs.newer import newer_versions
 from loopbench.runs.store.each_record import one_of
 from loopbench.runs.store.files import TRACES, RunError
 from loopbench.runs.store.records import read_records
@@ -204,6 +205,8 @@ def _warnings(folder: Path, manifest: Manifest, records: Sequence[Record]) -> It
     """Yield the warnings about what distorts a run's results."""
     if misled := misleading_plans(folder, manifest, records):
         yield misled
+    if newer := newer_versions(folder, manifest.versions):
+        yield newer
     yield from (f"the suite fails a check, {problem}" for problem in manifest.suite_problems)
     if damage := traces_damage(folder, manifest.sealed):
         yield f"{TRACES}: {damage}"

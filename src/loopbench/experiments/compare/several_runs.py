@@ -131,12 +131,14 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
         if arm.summary.accuracy is not None:
             members[arm.info.arm] = (short_name(arm.info), arm.summary.accuracy)
     for (suite, profile), members in groups.items():
-        own = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
-        judged_by = () if run.comparison.invalid else own
+        column_pairs = tuple(pair for pair in pairs if pair.a in members and pair.b in members)
+        judged_by = () if run.comparison.invalid else column_pairs
         other_form = {arm: NOT_APPLICABLE for arm in members if arm in strangers}
         place = places({arm: accuracy for arm, (_, accuracy) in members.items() if arm not in other_form}, judged_by) | other_form
         standings = {name: Standing(accuracy, place.get(arm)) for arm, (name, accuracy) in members.items()}
-        yield Column(run_name(run.folder), suite, profile, run.comparison.invalid, standings, own, run.comparison.limits.words)
+        yield Column(
+            run_name(run.folder), suite, profile, run.comparison.invalid, standings, column_pairs, run.comparison.limits.words
+        )
 
 
 # --- as tables ---
@@ -148,13 +150,23 @@ def tables(result: SeveralRuns) -> tuple[Table, ...]:
     cells = [[cell_text(column.places.get(loop)) for loop in result.loops] for column in result.columns]
     rows = tuple((title, *row) for title, row in zip(columns, cells, strict=True))
     matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *result.loops), rows)
-    over = _has_templates(result)
+    has_templates = _has_templates(result)
     pairs = tuple(
-        (title, *_pair(pair, column.profile, over))
+        (title, *_pair(pair, column.profile, has_templates))
         for title, column in zip(columns, result.columns, strict=True)
         for pair in column.pairs
     )
-    heads = ("compared", "a", "b", "difference", *([OTHERS] if over else []), "tasks", "p", "p (adj., all runs)", "verdict")
+    heads = (
+        "compared",
+        "a",
+        "b",
+        "difference",
+        *([OTHERS] if has_templates else []),
+        "tasks",
+        "p",
+        "p (adj., all runs)",
+        "verdict",
+    )
     return tuple(table for table in (matrix, Table("Accuracy, a minus b", heads, pairs)) if table.rows)
 
 

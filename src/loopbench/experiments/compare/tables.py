@@ -71,6 +71,10 @@ def _spent(size: Chance) -> str:
 
 FAMILY = "Bonferroni; by Holm's steps where pairs are decided both ways"
 """What a family of pairs with both tests of each comes to: a pair that differs may be the margin apart, and so goes on counting."""
+AMOUNTS_NOTE = (
+    "Brackets of amounts, such as tokens and dollars, are corrected for skewness: a few trials may cost much more than the others, "
+    "so that an interval reaches farther up than down. Those of a difference or a ratio of costs are adjusted over all pairs, too."
+)
 INVALID_RUN = "This run is invalid: none of its verdicts holds."
 
 
@@ -87,6 +91,7 @@ def notes(comparison: Comparison) -> list[str]:
         f"unless the verdict is better or worse; equivalent means within {comparison.margin:g} (accuracy), or within that share of "
         "the mean (the rest, which are secondary)."
     )
+    lines.append(AMOUNTS_NOTE)
     if any(arm.summary.over_templates is not None for arm in comparison.arms):
         lines.append(TEMPLATES_NOTE)
     for arm in comparison.arms:
@@ -218,9 +223,9 @@ def _troubles(arms: Sequence[ArmResult]) -> Table:
                     if faults.scheduled  # there are none without faults, and they are unknown for an imported run
                     else ("–", "–", "–")
                 ),
-                interval(summary.recovery, 2),
+                interval(summary.recovery, 3),
                 f"{faults.believed} of {faults.implicit}" if faults.implicit else "–",
-                interval(summary.implicit_wrong, 2),
+                interval(summary.implicit_wrong, 3),
                 "–" if summary.false_success_rate is None else str(summary.false_success),
                 *(("–" if summary.right_unseen is None else str(summary.right_unseen),) if unseen else ()),
             )
@@ -250,8 +255,8 @@ def _settings(arms: Sequence[ArmResult]) -> Mapping[str, tuple[str, str]]:
 
 def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) -> Table:
     """Return a row for each pair. `arms`: those of the pairs; left out where these are of loops over all profiles together."""
-    plans, known = any(pair.outlook is not None for pair in pairs), _settings(arms)
-    apart = (UNDER,) if any(under for _, under in known.values()) else ()
+    plans, settings = any(pair.outlook is not None for pair in pairs), _settings(arms)
+    apart = (UNDER,) if any(under for _, under in settings.values()) else ()
     of_several = ("metric",) if any(pair.metric != PRIMARY for pair in pairs) else ()  # else the title names it
     columns = (
         "a",
@@ -267,8 +272,8 @@ def _pairs(pairs: Sequence[Pair], title: str, arms: Sequence[ArmResult] = ()) ->
     )
     rows = tuple(
         (
-            *(known[arm][0] if arm in known else arm for arm in (pair.a, pair.b)),
-            *([known[pair.a][1]] if apart else []),
+            *(settings[arm][0] if arm in settings else arm for arm in (pair.a, pair.b)),
+            *([settings[pair.a][1]] if apart else []),
             *([pair.metric] if of_several else []),
             measured_difference(pair.difference, METRICS[pair.metric]),
             str(pair.difference.n),

@@ -26,7 +26,7 @@ def front_table(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: 
             measured(point.cost, METRICS[unit]),
             measured(solved.get(point.arm), METRICS[unit]),
             "yes" if point.on_front else "no",
-            f"{point.front_share:.2f}",
+            f"{point.front_share:.3f}",
         )
         for front in fronts
         for point in sorted(front.points, key=lambda point: -point.accuracy.value)
@@ -49,12 +49,12 @@ def budget_tables(budgets: Sequence[AtBudget]) -> list[Table]:
     return tables
 
 
-def _at_budget(found: AtBudget, arm: str) -> str:
+def _at_budget(at_budget: AtBudget, arm: str) -> str:
     """Return `0.117 [0.050, 0.210] worse`, compared with the arm that is the highest at this budget."""
-    best = max(found.arms, key=lambda name: found.arms[name].value)
-    pair = next((pair for pair in found.pairs if {pair.a, pair.b} == {arm, best}), None)
+    best = max(at_budget.arms, key=lambda name: at_budget.arms[name].value)
+    pair = next((pair for pair in at_budget.pairs if {pair.a, pair.b} == {arm, best}), None)
     standing_text = "highest" if arm == best else "" if pair is None else standing(pair, arm)
-    return f"{interval(found.arms[arm], 3)} {standing_text}".rstrip()
+    return f"{interval(at_budget.arms[arm], 3)} {standing_text}".rstrip()
 
 
 def reliability_table(arms: Sequence[Reliability]) -> Table:

@@ -111,10 +111,10 @@ SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl"}
 """Name of a format → ending of what is written."""
 
 
-def _file_name(record: Record, taken: set[str]) -> str:
+def _file_name(record: Record, taken_names: set[str]) -> str:
     """Return a name that any file system takes, and that no other trial has."""
     plain = _UNSAFE.sub("_", f"{record.arm}__{record.task}__{record.repeat}").lstrip(".")
-    if len(plain) > MAX_NAME or plain.lower() in taken:
+    if len(plain) > MAX_NAME or plain.lower() in taken_names:
         plain = f"{plain[: MAX_NAME - 17]}-{digest(list(record.key))[:16]}"
-    taken.add(plain.lower())
+    taken_names.add(plain.lower())
     return f"{plain}.json"

@@ -41,7 +41,7 @@ class StatedCall:
     shape: Shape
     runs: list[str] = field(default_factory=list)
     hint: Hint = ""
-    told: str = ""
+    last_error: str = ""
     """What its last run gave: the error's type and text."""
 
     @property

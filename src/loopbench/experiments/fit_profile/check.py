@@ -165,15 +165,15 @@ def run_again(
 def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, ArmEntry]:
     """Return the loops of the arms, as they were typed. Raises RunError for an arm of no loop."""
     entries = {arm.arm: arm for arm in manifest.arms if arm.arm in arms}
-    found: dict[str, ArmEntry] = {}
+    by_loop: dict[str, ArmEntry] = {}
     for text in manifest.settings.loops:
         label = parse_spec(text).label
         for name, arm in entries.items():
             if name == f"{label}/{arm.profile if arm.model == 'scripted' else arm.model}":
-                found[text] = arm
-    if lost := entries.keys() - {arm.arm for arm in found.values()}:
+                by_loop[text] = arm
+    if lost := entries.keys() - {arm.arm for arm in by_loop.values()}:
         raise RunError(f"{folder}: the manifest does not name the loop of {min(lost)}")
-    return found
+    return by_loop
 
 
 def _config(folder: Path, manifest: Manifest, loops: list[str], profile: str, scratch: Path) -> CompareConfig:

@@ -91,8 +91,8 @@ def estimate_clears(runs: Counter[RetryRun], notes: dict[str, str]) -> Clears:
     if not retried:
         notes["clears"] = "the default: no failure was tried again"
         return Clears()
-    found = clearing_chances(runs)
-    never = round(found.never if found.never > 10 * _EDGE else 0.0, 4)
+    chances = clearing_chances(runs)
+    never = round(chances.never if chances.never > 10 * _EDGE else 0.0, 4)
     cleared = sum(count for run, count in runs.items() if run.cure is not None)
     notes["clears"] = (
         f"of {retried} first failures that were tried again, {cleared} were seen to clear; the others are censored. "
@@ -100,5 +100,5 @@ def estimate_clears(runs: Counter[RetryRun], notes: dict[str, str]) -> Clears:
     )
     if retried < MIN_RETRIED:
         notes["clears"] += f"; fewer than {MIN_RETRIED}: this says little"
-    parts = {part: np.floor(share * 1e4) / 1e4 for part, share in found.parts.items()}
-    return Clears(feedback=round(1 - never, 4), after=0.0, never=never, resample=np.floor(found.resample * 1e4) / 1e4, **parts)
+    parts = {part: np.floor(share * 1e4) / 1e4 for part, share in chances.parts.items()}
+    return Clears(feedback=round(1 - never, 4), after=0.0, never=never, resample=np.floor(chances.resample * 1e4) / 1e4, **parts)

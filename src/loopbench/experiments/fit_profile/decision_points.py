@@ -218,7 +218,7 @@ class _Reading:
         stated = self._stated(call.key)
         if stated is not None:
             stated.runs.append(error)
-            stated.told = f"{error} {event.data}" if error else ""
+            stated.last_error = f"{error} {event.data}" if error else ""
             stated.hint = "unknown" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
         if error != "UnknownTool":
             self.exists.add(call.tool)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.metrics import special
-from loopbench.metrics.statistics import ALPHA, Interval, wilson
+from loopbench.metrics.statistics import ALPHA, Interval, interval_json, wilson
 from loopbench.models.faults import FLAKY_ATTEMPTS
 from loopbench.models.profiles import FAULT_KINDS, Abilities
 from loopbench.protocol.counts import counted
@@ -77,7 +77,7 @@ class RateEstimate:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
-        interval = None if self.interval is None else self.interval.as_dict()
+        interval = interval_json(self.interval)
         return {"count": self.count, "points": self.points, "interval": interval, "note": self.note}
 
 

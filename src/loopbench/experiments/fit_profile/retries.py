@@ -46,7 +46,7 @@ def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
         return FaultSigns(), ""
     made = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
     expected = frozenset(words_of(*forms.tools.get(call.tool, tuple(forms.tools) if call.hint == "unknown" else ())))
-    return FaultSigns(made, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.told
+    return FaultSigns(made, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
 
 
 def right_forms(attempts: Sequence[Attempt]) -> RightForms:

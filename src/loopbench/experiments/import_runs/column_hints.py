@@ -86,17 +86,17 @@ _OTHER_THINGS = frozenset(
 
 def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     """Return the `--map` that reads columns which are left out; empty where none can be. `columns`: meaning → column, as read."""
-    found: dict[str, str] = {}
+    readings: dict[str, str] = {}
     for meaning, column in _hinted([*names, *places_inside(names, rows)]):
-        is_free = meaning not in columns.keys() | found.keys() and column not in found.values()
+        is_free = meaning not in columns.keys() | readings.keys() and column not in readings.values()
         if is_free and _can_be(meaning, column, rows, columns):
-            found[meaning] = column
-    told = dict(list(found.items())[:MAX_TOLD])
-    hints = _cluster_hints(told, rows)
+            readings[meaning] = column
+    told_readings = dict(list(readings.items())[:MAX_TOLD])
+    hints = _cluster_hints(told_readings, rows)
     if hints:
-        told.pop("cluster")
-    if told:
-        hints.insert(0, f"to read {'it' if len(names) == 1 else 'more of them'}: {_map_of(told)}")
+        told_readings.pop("cluster")
+    if told_readings:
+        hints.insert(0, f"to read {'it' if len(names) == 1 else 'more of them'}: {_map_of(told_readings)}")
     return "".join(f"; {hint}" for hint in [*hints, *_other_money(names, rows, columns)])
 
 
@@ -131,20 +131,20 @@ def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[Row],
 
     It names what tells arms apart, too, if a table with these columns would pool them.
     """
-    found, said = dict[str, str](), list[str]()
+    maps, sentences = dict[str, str](), list[str]()
     if "task" in missing and (task := _task_column(names, rows)):
-        found["task"] = task
-        said.append(f"{shown(task)} names the tasks")
-    if "score" in missing and (column := _score_column(*opened(names, rows), found.get("task", ""))):
+        maps["task"] = task
+        sentences.append(f"{shown(task)} names the tasks")
+    if "score" in missing and (column := _score_column(*opened(names, rows), maps.get("task", ""))):
         words = dict.fromkeys(cell_text(row, column) for row in opened(names, rows)[1] if not is_nothing(row.cells.get(column)))
-        found["score"] = column
-        said.append(f"{shown(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
-    if len(found) == len(missing) and not reading.is_one_arm and "arm" not in reading.columns:
-        pooled = _pooled_then(names, rows, replace(reading, columns={**reading.columns, **found}))
+        maps["score"] = column
+        sentences.append(f"{shown(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
+    if len(maps) == len(missing) and not reading.is_one_arm and "arm" not in reading.columns:
+        pooled = _pooled_then(names, rows, replace(reading, columns={**reading.columns, **maps}))
         if pooled is not None:
-            found["arm"] = pooled.column
-            said.append(f"{shown(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
-    return f"; if {listed(said)}: {_map_of(found)}" if found else ""
+            maps["arm"] = pooled.column
+            sentences.append(f"{shown(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
+    return f"; if {listed(sentences)}: {_map_of(maps)}" if maps else ""
 
 
 def _pooled_then(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> PooledBy | None:

@@ -117,8 +117,8 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     mapped = _mapped(names, reading.columns)
     free = [name for name in names if name and name not in mapped.values()]
     by_word = {_word(name): name for name in reversed(free)}
-    found = {meaning: called[0] for meaning in COLUMNS if (called := columns_named(meaning, free))}
-    found = {meaning: name for meaning, name in (found | mapped).items() if name}
+    columns = {meaning: called[0] for meaning in COLUMNS if (called := columns_named(meaning, free))}
+    columns = {meaning: name for meaning, name in (columns | mapped).items() if name}
     by_word |= {_word(name): name for name in mapped.values() if name}
     for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
         if requested is not None:
@@ -126,18 +126,18 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
                 raise ValueError(f"{option} and --map {meaning}=… both name the column of the {meaning}; give one of them")
             if _word(requested) not in by_word:
                 raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
-            found[meaning] = by_word[_word(requested)]
+            columns[meaning] = by_word[_word(requested)]
     scores = columns_named("score", free)
-    if found.get("status") == found.get("score"):  # one column says how a trial was judged, and whether an error ended it
-        found.pop("status", None)
+    if columns.get("status") == columns.get("score"):  # one column says how a trial was judged, and whether an error ended it
+        columns.pop("status", None)
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
         there = f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {shlex.quote(scores[0])}"
         raise SeveralScoresError(there, scores[0])
-    if missing := [meaning for meaning in NEEDED if meaning not in found]:
+    if missing := [meaning for meaning in NEEDED if meaning not in columns]:
         raise NoColumnError(missing, names)
-    if "arm" not in found and "model" in found:
-        found["arm"] = found["model"]
-    return found
+    if "arm" not in columns and "model" in columns:
+        columns["arm"] = columns["model"]
+    return columns
 
 
 def names_errors(column: str) -> bool:
@@ -148,13 +148,13 @@ def names_errors(column: str) -> bool:
 def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
     """Return the columns whose names are one of a meaning, the preferred first; with a unit (`Latency (ms)`) before without."""
     ranks: dict[str, tuple[int, bool]] = {}
-    known = COLUMNS[meaning]
+    usual_names = COLUMNS[meaning]
     for name in names:
         words = words_of(name)
         bare = without_unit(meaning, words)
         for word, is_bare in (("_".join(words), True), ("_".join(bare or ()), False)):
-            if word in known:
-                ranks.setdefault(name, (known.index(word), is_bare))
+            if word in usual_names:
+                ranks.setdefault(name, (usual_names.index(word), is_bare))
     return sorted(ranks, key=lambda name: ranks[name])
 
 

@@ -42,12 +42,12 @@ class FolderTree:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        found = []
+        files = []
         for name in self._walk(self.path, ""):
-            found.append(name)
-            if len(found) > MAX_NAMES:
+            files.append(name)
+            if len(files) > MAX_NAMES:
                 raise ValueError(f"more than {MAX_NAMES} files")
-        return tuple(sorted(found))
+        return tuple(sorted(files))
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
@@ -59,10 +59,10 @@ class FolderTree:
                     yield name
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known
+        return name in self._name_set
 
     @cached_property
-    def _known(self) -> frozenset[str]:
+    def _name_set(self) -> frozenset[str]:
         return frozenset(self.names)
 
     def read(self, name: str) -> bytes:

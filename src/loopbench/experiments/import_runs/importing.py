@@ -111,16 +111,16 @@ def import_files(
     if folder is not None and is_there:
         check_replaceable(folder, wanted=request.replace)
     logs, joined = _read_and_joined(paths, request)
-    made = new_folder(runs, joined.manifest.suite.name) if folder is None else place_beside(folder) if is_there else folder
-    made.mkdir(parents=True, exist_ok=folder is None)
+    new_run = new_folder(runs, joined.manifest.suite.name) if folder is None else place_beside(folder) if is_there else folder
+    new_run.mkdir(parents=True, exist_ok=folder is None)
     try:
-        untraced = _write(made, joined)
-        sealed = joined.manifest.model_copy(update={"sealed": tally_of(made).seal()})
-        write_manifest(made, sealed)  # last: a directory without one is not a run
+        untraced = _write(new_run, joined)
+        sealed = joined.manifest.model_copy(update={"sealed": tally_of(new_run).seal()})
+        write_manifest(new_run, sealed)  # last: a directory without one is not a run
         if folder is not None and is_there:
-            take_place(made, folder)
+            take_place(new_run, folder)
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(new_run, ignore_errors=True)
         raise
     left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
     told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else _told_of_trials(log)))]
@@ -139,7 +139,7 @@ def import_files(
         apart = f"{apart}; {task_column_hint(paths, request) if are_tables else OTHER_TASKS}"
     cure = "" if request.reading.errors_as_failures else errors_may_be_failures(joined)
     reasons = dict(left_out.most_common())
-    return ImportedRun(folder or made, notes, tuple(readings), len(joined.records), reasons, apart, cure)
+    return ImportedRun(folder or new_run, notes, tuple(readings), len(joined.records), reasons, apart, cure)
 
 
 def _told_of_trials(log: ForeignLog) -> Iterator[str]:

@@ -156,12 +156,12 @@ def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, a
 
 def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     """Return the values of a column, sorted; none where they are too many to be arms, or nearly each row has its own."""
-    most, found = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
+    most, values = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
     for value in _filled(rows, name):
-        found.add(value)
-        if len(found) > most:
+        values.add(value)
+        if len(values) > most:
             return ()
-    return tuple(sorted(found))
+    return tuple(sorted(values))
 
 
 def _filled(rows: Sequence[Row], name: str) -> Iterator[str]:

@@ -96,12 +96,12 @@ def _objects(found: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]
 
 
 def _json_lines(text: str) -> tuple[Sequence[str], list[Row]]:
-    found = []
+    objects = []
     for line, raw in enumerate(text.split("\n"), 1):
         if raw.strip():
             with located(f"line {line}"):
-                found.append((f"line {line}", parse_line(raw)))
-    return _objects(found)
+                objects.append((f"line {line}", parse_line(raw)))
+    return _objects(objects)
 
 
 def _decoded(raw: bytes) -> str:

@@ -90,7 +90,7 @@ class NumbersRead:
 
 
 @dataclass(slots=True)
-class _Told:
+class _UnusualCells:
     """Cells that are not written as plain numbers, by the way in which they are written, each with what it was read as."""
 
     unit: str
@@ -131,24 +131,24 @@ def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberCol
     try:
         comma = _has_decimal_commas(values, cells, column)
         _check_units(values, odd, cells, column)
-    except _Mixed as mixed:
+    except _ContradictingCells as mixed:
         place, other = places[mixed.row], places[mixed.other]
         raise ValueError(f"{place}: {column.name} is {mixed.said.format(other=other)}") from None
     read = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
-    told = _Told(KEPT_AS.get(column.meaning, ""))
+    readings = _UnusualCells(KEPT_AS.get(column.meaning, ""))
     bare = next((value for value in values if _is_plain(value) and float(value)), None)
     if bare is not None and any(cell is not None and cell.unit == COMPOSED for cell in cells.values()):
-        told.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
+        readings.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
     for text, value in read.items():
-        told.add(cells[text], text, value)
+        readings.add(cells[text], text, value)
     found = {number: value for number, text in odd.items() if (value := read.get(text)) is not None}
     if column.factor != 1:
         found |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
-    said = ", ".join(list(told.examples.values())[:MAX_EXAMPLES])
+    said = ", ".join(list(readings.examples.values())[:MAX_EXAMPLES])
     return found, [f"column {shown(column.name)} is read so: {said}"] if said else []
 
 
-class _Mixed(Exception):
+class _ContradictingCells(Exception):
     """Two cells of a column contradict each other."""
 
     def __init__(self, row: int, other: int, said: str) -> None:
@@ -192,16 +192,16 @@ def _cell(text: str, column: NumberColumn) -> Cell | None:
     seconds = _composed(text) if column.meaning == "seconds" else None
     if seconds is not None:
         return Cell(str(seconds), COMPOSED)
-    found = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
-    if found is None:
+    match = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
+    if match is None:
         return None
-    units = [found[side].strip().lower().rstrip(".") for side in ("before", "after")]
-    said = [unit for unit in units if unit]
-    if len(said) > 1 and not all(column.units.get(unit) == 1 for unit in said):
+    units = [match[side].strip().lower().rstrip(".") for side in ("before", "after")]
+    unit_names = [unit for unit in units if unit]
+    if len(unit_names) > 1 and not all(column.units.get(unit) == 1 for unit in unit_names):
         return None
-    if any(unit not in column.units for unit in said) or (units[0] and column.meaning != "cost_usd"):
+    if any(unit not in column.units for unit in unit_names) or (units[0] and column.meaning != "cost_usd"):
         return None
-    return Cell(found["number"], said[0] if said else "")
+    return Cell(match["number"], unit_names[0] if unit_names else "")
 
 
 def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
@@ -219,22 +219,22 @@ def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
 def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None], column: NumberColumn) -> bool | None:
     """Return whether the commas of a column are decimal ones; None where its cells do not tell.
 
-    Raises _Mixed where some are, and other cells have a decimal point.
+    Raises _ContradictingCells where some are, and other cells have a decimal point.
     """
     if not any(set(cell.number) & {",", "."} for cell in cells.values() if cell and cell.unit != COMPOSED):
         return None
-    found: dict[bool, int] = {}
+    counts: dict[bool, int] = {}
     for row, value in enumerate(values):
         text = value.strip() if isinstance(value, str) else ""
         cell = cells.get(text) if text in cells else Cell(text)
         style = _style(cell.number, whole=_is_whole(cell, column)) if cell and cell.unit != COMPOSED else None
         if style is not None:
-            found.setdefault(style, row)
-    if len(found) > 1:
-        text, other = (shown(str(values[found[style]])) for style in (True, False))
+            counts.setdefault(style, row)
+    if len(counts) > 1:
+        text, other = (shown(str(values[counts[style]])) for style in (True, False))
         said = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
-        raise _Mixed(found[True], found[False], f"{said}; write all of them with a point")
-    return next(iter(found), None)
+        raise _ContradictingCells(counts[True], counts[False], f"{said}; write all of them with a point")
+    return next(iter(counts), None)
 
 
 def _style(number: str, *, whole: bool) -> bool | None:
@@ -249,8 +249,8 @@ def _style(number: str, *, whole: bool) -> bool | None:
 
 
 def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[str, Cell | None], column: NumberColumn) -> None:
-    """Raise _Mixed for a cell that says no unit beside cells with another than the field's, ValueError for one with another
-    unit than its column's name.
+    """Raise ValueError for a cell with another unit than its column's name, and _ContradictingCells for one that says no unit
+    beside cells with another than the field's.
     """
     telling: int | None = None
     for row, text in odd.items():
@@ -258,7 +258,7 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
         if cell is None or cell.unit in ("", COMPOSED):
             continue
         if column.unit is not None and column.units[cell.unit] != column.factor:
-            raise _Mixed(row, row, f"in {column.unit.word} by its name, and {_braced(shown(text))} in its cell")
+            raise _ContradictingCells(row, row, f"in {column.unit.word} by its name, and {_braced(shown(text))} in its cell")
         if column.unit is None and column.units[cell.unit] != 1 and column.meaning in KEPT_AS:
             telling = row if telling is None else telling
     if telling is None:
@@ -267,7 +267,7 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
         cell = cells.get(odd[row]) if row in odd else Cell(str(value).strip()) if _is_plain(value) else None
         if cell is not None and not cell.unit and cell.number.strip("0.,"):
             said = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
-            raise _Mixed(row, telling, f"{said}; write the unit of each")
+            raise _ContradictingCells(row, telling, f"{said}; write the unit of each")
 
 
 def _braced(text: str) -> str:

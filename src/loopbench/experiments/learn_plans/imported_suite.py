@@ -62,13 +62,13 @@ def _calls(traces: Iterable[Trace]) -> list[Mapping[str, Any]]:
 
     A call has its first result in the first trace that made it; one that failed and got through when it was made again, that one.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    calls: dict[str, Mapping[str, Any]] = {}
     for trace in traces:
-        own: dict[str, Mapping[str, Any]] = {}
+        own_calls: dict[str, Mapping[str, Any]] = {}
         for event in trace.events:
             if isinstance(event, ToolRun) and not event.never_ran and isinstance(event.call.arguments, dict):
                 call = {"tool": event.call.tool, "arguments": event.call.arguments, "result": event.result, "failed": not event.ok}
-                if own.setdefault(event.call.key, call)["failed"] and event.ok:
-                    own[event.call.key] = call
-        found = own | found
-    return list(found.values())
+                if own_calls.setdefault(event.call.key, call)["failed"] and event.ok:
+                    own_calls[event.call.key] = call
+        calls = own_calls | calls
+    return list(calls.values())

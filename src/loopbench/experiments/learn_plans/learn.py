@@ -67,7 +67,7 @@ class Lesson:
     trial: str
     """ARM/TASK/REPEAT."""
     plan: Plan
-    kept: tuple[FixedValue, ...]
+    fixed_values: tuple[FixedValue, ...]
     """The values that could have been references."""
 
     @property
@@ -108,7 +108,7 @@ class LearnedSuite:
             "literal": [
                 {"task": lesson.task, "call": k.call, "argument": k.argument, "value": k.value, "why": k.why, "seen": list(k.seen)}
                 for lesson in self.lessons
-                for k in lesson.kept
+                for k in lesson.fixed_values
             ],
             "not_learned": [{"task": task, "reason": reason} for task, reason in self.not_learned.items()],
         }
@@ -233,7 +233,7 @@ class _PlanLearner:
         refuted: tuple[FixedValue, ...] = ()
         for answer, fixed_values in _answers(task, record, draft):
             if _is_right(task, answer, values, state):
-                return plan_of(draft.steps, answer, task.query), (*draft.kept, *fixed_values, *refuted)
+                return plan_of(draft.steps, answer, task.query), (*draft.fixed_values, *fixed_values, *refuted)
             refuted = refuted or (draft.sources.refuted(answer, DRIFTED) if self.check else ())
         state_too = "" if task.end_state is None else ", or not the end state"
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")

@@ -87,7 +87,7 @@ class PlanDraft:
 
     steps: tuple[PlanStep, ...]
     sources: Sources
-    kept: tuple[FixedValue, ...]
+    fixed_values: tuple[FixedValue, ...]
 
     @property
     def references(self) -> int:
@@ -101,7 +101,7 @@ class PlanDraft:
         more = [
             FixedValue(call, dotted(path), leaf, why, (shown(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)
         ]
-        return replace(self, steps=steps, kept=(*self.kept, *more))
+        return replace(self, steps=steps, fixed_values=(*self.fixed_values, *more))
 
 
 def successful_calls(events: Sequence[TraceEvent]) -> tuple[TrialCall, ...]:

@@ -39,14 +39,14 @@ def _by_verdict(gain: Gain, test: Pair, keep: str, alpha: float) -> str:
     word, within = test.verdict.word, f"within {test.margin:g}"
     if word == "better":
         small = f", {within}" if test.verdict.within_margin else ""
-        return f"{adopt}: they gain {interval(test.difference, 3)}{small}{_told(costs, 'and take')}"
+        return f"{adopt}: they gain {interval(test.difference, 3)}{small}{_costs_clause(costs, 'and take')}"
     if word == "worse":
-        return f"{keep}: the new ones lose {interval(test.difference.turned, 3)}{_told(costs, 'and take')}"
+        return f"{keep}: the new ones lose {interval(test.difference.turned, 3)}{_costs_clause(costs, 'and take')}"
     if word == "equivalent" and costs and all(cost.times.high < 1 for cost in costs):
-        return f"{adopt}: they are equivalent {within}{_told(costs, 'and take')}"
+        return f"{adopt}: they are equivalent {within}{_costs_clause(costs, 'and take')}"
     if word == "equivalent":
-        return f"{keep}: the new ones are equivalent {within}{_told(costs, 'and take')}"
-    return f"{keep}: no gain is shown{_told(costs, 'and the new ones take')}; {what_decides(test, alpha)}"
+        return f"{keep}: the new ones are equivalent {within}{_costs_clause(costs, 'and take')}"
+    return f"{keep}: no gain is shown{_costs_clause(costs, 'and the new ones take')}; {what_decides(test, alpha)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,6 @@ def _costs(gain: Gain) -> list[_Cost]:
     return [] if gain.token_ratio is None else [_Cost(gain.token_ratio, "tokens")]
 
 
-def _told(costs: Sequence[_Cost], verb: str) -> str:
+def _costs_clause(costs: Sequence[_Cost], verb: str) -> str:
     """Return costs as a clause; empty where none is known."""
     return f", {verb} {' and '.join(map(str, costs))}" if costs else ""

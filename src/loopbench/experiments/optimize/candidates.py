@@ -39,6 +39,9 @@ class SearchCost:
         return cls(int(data["trials"]), int(data["calls"]), int(data["tokens"]), data["cost_usd"])
 
 
+NO_COST = SearchCost()
+
+
 def mean_of(scores: Mapping[str, float]) -> float | None:
     """Return the mean of scores by task; None if there are none."""
     return sum(scores.values()) / len(scores) if scores else None
@@ -156,8 +159,8 @@ _PLAIN = ("design", "status", "reason", "digest", "chosen", "candidates", "befor
 class Watcher(Protocol):
     """An observer of an optimization, called once at a time; a resumed run reports its replayed rollouts again."""
 
-    def began(self, design: str, own: Candidate) -> None:
-        """Handle the start of a design's optimization; `own`: its own program."""
+    def began(self, design: str, initial: Candidate) -> None:
+        """Handle the start of a design's optimization; `initial`: its own program."""
 
     def tried(self, design: str, candidate: Candidate) -> None:
         """Handle a program from when it counts as tried; rollouts of it may have been told before."""
@@ -168,5 +171,5 @@ class Watcher(Protocol):
     def proposed(self, design: str, proposals: SearchCost) -> None:
         """Handle the optimizer's own request; `proposals` is the cost so far."""
 
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        """Handle the end of a design's optimization; `kept`: the candidate whose program is in optimized.json."""
+    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+        """Handle the end of a design's optimization; `final`: the candidate whose program is in optimized.json."""

@@ -120,12 +120,12 @@ class LoopUnderTest(LoopProgram):
     @classmethod
     def of(cls, student: LoopProgram) -> Self:
         """Return a copy of the student."""
-        made = student.deepcopy()
-        made.__class__ = cls
-        made._compiled = False  # DSPy takes a compiled program for frozen
-        made._fuse = _Fuse()
-        made.set_lm(None)
-        return made  # type: ignore[no-any-return]
+        student_copy = student.deepcopy()
+        student_copy.__class__ = cls
+        student_copy._compiled = False  # DSPy takes a compiled program for frozen
+        student_copy._fuse = _Fuse()
+        student_copy.set_lm(None)
+        return student_copy  # type: ignore[no-any-return]
 
     def end(self) -> None:
         """Let no rollout begin any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""

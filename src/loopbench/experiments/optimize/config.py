@@ -124,12 +124,12 @@ def load_optimize_config(file: Path | None, flags: Mapping[str, Any]) -> Optimiz
     searched = data.pop("search", {})
     if not isinstance(searched, dict):
         raise ValueError(f"{source}: search: it must be a table")
-    given = {name: value for name, value in flags.items() if value not in (None, ())}
-    search = {name: given.pop(name) for name in [*given] if name in SearchConfig.model_fields}
-    typed = dict(given)
-    if "provider" in given and isinstance(data.get("provider"), dict):
-        given["provider"] = data["provider"] | given["provider"]
-    compare = config_from({**_COMPARE_DEFAULTS, **data, **given}, source, typed=typed, flags=_FLAGS)
+    typed_flags = {name: value for name, value in flags.items() if value not in (None, ())}
+    search = {name: typed_flags.pop(name) for name in [*typed_flags] if name in SearchConfig.model_fields}
+    typed = dict(typed_flags)
+    if "provider" in typed_flags and isinstance(data.get("provider"), dict):
+        typed_flags["provider"] = data["provider"] | typed_flags["provider"]
+    compare = config_from({**_COMPARE_DEFAULTS, **data, **typed_flags}, source, typed=typed, flags=_FLAGS)
     return optimize_config_from({"compare": compare, "search": {**searched, **search}}, source, typed=search.keys())
 
 

@@ -29,12 +29,12 @@ def cut_off(ended: SearchEnd, tried: Sequence[TriedProgram], last: str, budget: 
         return ""
     ran = {task: score for task, score in program.candidate.dev.items() if task in ended.after}
     missing = program.tasks.dev - len(program.candidate.dev)
-    kept = solved({task: ended.after[task] for task in ran})
-    if missing < 1 or solved(ran) <= kept:
+    kept_score = solved({task: ended.after[task] for task in ran})
+    if missing < 1 or solved(ran) <= kept_score:
         return ""
     larger = shlex.quote(budget_text(_larger(budget, ended.search, program.spent, missing)))
     stopped = f"the budget ended the search before program {program.number} had run all {program.tasks.dev} dev tasks"
-    ahead = f"it had solved {solved(ran):g} of the {len(ran)} that it ran, the kept program {kept:g} of these"
+    ahead = f"it had solved {solved(ran):g} of the {len(ran)} that it ran, the kept program {kept_score:g} of these"
     return f"{ended.design}: {stopped}; {ahead}; a new run with --budget {larger} is likely to finish it"
 
 

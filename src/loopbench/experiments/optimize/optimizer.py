@@ -97,8 +97,7 @@ class OwnOptimizer:
 
     name: str
     target: Callable[..., Any]
-    given: Mapping[str, Any]
-    """The options as typed."""
+    typed_options: Mapping[str, Any]
 
     changes: ClassVar[frozenset[Part]] = BOTH
     proposes: ClassVar[bool] = True
@@ -110,7 +109,7 @@ class OwnOptimizer:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        options: dict[str, Any] = to_jsonable_python(dict(self.given), fallback=str)
+        options: dict[str, Any] = to_jsonable_python(dict(self.typed_options), fallback=str)
         return options
 
     @property
@@ -122,7 +121,7 @@ class OwnOptimizer:
 
     def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
         settings = {name: value(workshop) for name, value in _PROVIDED.items()}
-        teleprompter = self.target(**_accepted(self.target, settings), **self.given)
+        teleprompter = self.target(**_accepted(self.target, settings), **self.typed_options)
         compiling: Any = getattr(teleprompter, "compile", None)
         if not callable(compiling):
             raise TypeError(f"it is a {type(teleprompter).__name__}, which has no compile(student, trainset=…)")
@@ -137,7 +136,7 @@ def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[
     return {name: value for name, value in offered.items() if name in inspect.signature(function).parameters}
 
 
-def _own(name: str, target: Any, options: Mapping[str, Any]) -> OwnOptimizer:
+def _own_optimizer(name: str, target: Any, options: Mapping[str, Any]) -> OwnOptimizer:
     label = f"optimizer {name}"
     if not callable(target) or (inspect.isclass(target) and not hasattr(target, "compile")):
         raise ValueError(
@@ -170,13 +169,13 @@ def optimizer_named(spec: Spec) -> Optimizer:
     if spec.program is not None:
         raise ValueError(f"optimizer {name}: @{spec.program} is for loops: an optimizer begins with the loop's program")
     if ":" in name:
-        return _own(name, own_object("optimizer", name), spec.options)
+        return _own_optimizer(name, own_object("optimizer", name), spec.options)
     by_name = {kind.name.lower(): kind for kind in built_in()}
     if name.lower() in by_name:
         return _built_in(by_name[name.lower()], spec.options)
     plugins = {point.name: point for point in plugins_of(GROUP)}
     if name in plugins:
-        return _own(name, _loaded(plugins[name]), spec.options)
+        return _own_optimizer(name, _loaded(plugins[name]), spec.options)
     hint = nearest(name, [*(kind.name for kind in built_in()), *sorted(plugins)])
     raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
 

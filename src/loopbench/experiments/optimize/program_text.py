@@ -137,7 +137,7 @@ class PredictorDiff:
     """The status: added if only b has the predictor, removed if only a has it."""
     instructions: tuple[str, ...]
     """The unified diff without the lines that name files; empty if equal."""
-    kept: tuple[Demo, ...]
+    shared: tuple[Demo, ...]
     """The demonstrations of both, equal in all fields."""
     added: tuple[Demo, ...]
     removed: tuple[Demo, ...]
@@ -150,7 +150,7 @@ class PredictorDiff:
             "status": self.status,
             "instructions": list(self.instructions),
             "demos": {
-                "kept": len(self.kept),
+                "kept": len(self.shared),
                 "added": [dict(demo) for demo in self.added],
                 "removed": [dict(demo) for demo in self.removed],
                 "reordered": self.reordered,
@@ -192,14 +192,14 @@ _NO_PROMPT = Prompt("", {}, {})
 def _predictor_diff(name: str, a: Prompt | None, b: Prompt | None) -> PredictorDiff:
     old, new = a or _NO_PROMPT, b or _NO_PROMPT
     in_a, in_b = _shared(old.demos, new.demos), _shared(new.demos, old.demos)
-    kept, kept_in_b = tuple(demo for demo, is_shared in in_a if is_shared), tuple(demo for demo, is_shared in in_b if is_shared)
-    reordered = [*map(_key, kept)] != [*map(_key, kept_in_b)]
+    shared, kept_in_b = tuple(demo for demo, is_shared in in_a if is_shared), tuple(demo for demo, is_shared in in_b if is_shared)
+    reordered = [*map(_key, shared)] != [*map(_key, kept_in_b)]
     added, removed = (tuple(demo for demo, is_shared in demos if not is_shared) for demos in (in_b, in_a))
     instructions = _unified(old.instructions, new.instructions)
     status: Status = "changed" if instructions or added or removed or reordered else "equal"
     if a is None or b is None:
         status = "added" if a is None else "removed"
-    return PredictorDiff(name, status, instructions, kept, added, removed, reordered)
+    return PredictorDiff(name, status, instructions, shared, added, removed, reordered)
 
 
 def _shared(demos: Sequence[Demo], others: Sequence[Demo]) -> list[tuple[Demo, bool]]:
@@ -244,9 +244,9 @@ def diff_lines(diff: ProgramDiff) -> Iterator[DiffLine]:
         yield DiffLine("head", f"{one_line(predictor.name)}{only}")
         for text in predictor.instructions:
             yield DiffLine(_KINDS.get(text[:1], "same"), text)
-        if predictor.kept or predictor.added or predictor.removed:
+        if predictor.shared or predictor.added or predictor.removed:
             order = ", in another order" if predictor.reordered else ""
-            counts = f"{len(predictor.removed)} removed, {len(predictor.added)} added, {len(predictor.kept)} kept{order}"
+            counts = f"{len(predictor.removed)} removed, {len(predictor.added)} added, {len(predictor.shared)} kept{order}"
             yield DiffLine("place", f"@@ demonstrations: {counts} @@")
         yield from _demo_lines("removed", "-", predictor.removed)
         yield from _demo_lines("added", "+", predictor.added)

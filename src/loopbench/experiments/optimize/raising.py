@@ -84,9 +84,9 @@ def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
     if it is hopeless or has never given a score; `warn` gets a line where it raised now and then.
     """
     attributes = getattr(teleprompter, "__dict__", {})
-    own = {name: attributes[name] for name in METRICS if callable(attributes.get(name))}
+    own_methods = {name: attributes[name] for name in METRICS if callable(attributes.get(name))}
     raising = Raising()
-    attributes.update({name: _Watched(metric, raising).asked() for name, metric in own.items()})
+    attributes.update({name: _Watched(metric, raising).asked() for name, metric in own_methods.items()})
     try:
         yield
     except BudgetSpent:
@@ -97,7 +97,7 @@ def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
             raise Uncaught(f"in the metric, which {raising.without_score}") from error
         raise
     finally:
-        attributes.update(own)
+        attributes.update(own_methods)
     _check_scores(raising)
     if raising.raised:
         warn(f"its metric {raising}, which count 0, first with {raising.first}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.experiments.compare.results import Results, before_and_after, results
 from loopbench.metrics.gains import Amortised, Arms, Cost, DevGain, Gain, Gains, Use, amortised, dev_gain, gains, use_of
-from loopbench.metrics.statistics import ALPHA, Interval
+from loopbench.metrics.statistics import ALPHA, Interval, interval_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 from loopbench.runs.config import BudgetConfig
@@ -17,12 +17,12 @@ from loopbench.runs.folders import TEST
 from loopbench.runs.store.files import MANIFEST, RunError, read_document
 
 from .advice import advice
-from .candidates import SearchCost, SearchEnd
+from .candidates import NO_COST, SearchCost, SearchEnd
 from .cut_off import cut_off
 from .files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS, saved_digest
 from .log import log_digest, read_log
 from .manifest import OptimizationManifest, SplitOpening, read_optimization_manifest
-from .tried import TriedProgram, rolled_out, tasks_of, tried_programs
+from .tried import TriedProgram, other_rollouts, rolled_out, tasks_of, tried_programs
 
 EVERYTHING_RAN = "all trials are there, what MLflow lacks may be added"
 """What to say of a run that was cut off after its last trial."""
@@ -46,7 +46,7 @@ class DesignResult:
     design: str
     """The loop as typed, canonical."""
     folder: Path
-    own: str
+    initial_digest: str
     """The digest of its initial program."""
     ended: SearchEnd | None
     """None if it has not been optimized yet."""
@@ -59,6 +59,8 @@ class DesignResult:
     """Whether to adopt its new prompts, in a sentence; empty without a whole and valid test."""
     tried: tuple[TriedProgram, ...] = ()
     """The programs that its search tried, its own first; empty while it is not done."""
+    other_rollouts: SearchCost = NO_COST
+    """Those of programs that do not count as tried."""
     cut_off: str = ""
     """That the budget ended its search before a program that was ahead had run all dev tasks, in a sentence; else empty."""
 
@@ -75,7 +77,7 @@ class DesignResult:
     @property
     def is_unchanged(self) -> bool:
         """Whether the final program is the initial one."""
-        return self.ended is not None and self.ended.digest == self.own
+        return self.ended is not None and self.ended.digest == self.initial_digest
 
     @property
     def optimism(self) -> Interval | None:
@@ -99,7 +101,7 @@ class DesignResult:
             "dev": None if self.dev is None else self.dev.to_json(),
             "test": None if self.gain is None else self.gain.to_json(),
             "optimism": None if self.optimism is None else self.optimism.value,
-            "optimism_interval": None if self.optimism is None else self.optimism.as_dict(),
+            "optimism_interval": interval_json(self.optimism),
             "advice": self.advice,
             "cut_off": self.cut_off,
             "programs": [program.to_json() for program in self.tried],
@@ -217,11 +219,11 @@ def optimization_result(folder: Path) -> OptimizationResult:
 class _DesignFiles:
     """The files of a design."""
 
-    def __init__(self, design: str, folder: Path, own: str) -> None:
+    def __init__(self, design: str, folder: Path, initial_digest: str) -> None:
         """Read the files. Raises RunError for unreadable ones."""
         self.design = design
         self.folder = folder
-        self.own = own
+        self.initial_digest = initial_digest
         self.ended = _ended(folder / ENDED)
         self.rollouts = folder / ROLLOUTS
         self.candidates = folder / CANDIDATES
@@ -259,7 +261,7 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
         return DesignResult(
             design=files.design,
             folder=files.folder,
-            own=files.own,
+            initial_digest=files.initial_digest,
             ended=None,
             dev=None,
             gain=None if gained is None else gained.gains[place],
@@ -268,23 +270,24 @@ def _design(files: _DesignFiles, place: int, tested: _Tested, manifest: Optimiza
         )
     alpha = ALPHA if gained is None else gained.alpha
     clusters = {} if gained is None else _clusters(files.rollouts)
-    gain, said = None if gained is None else gained.gains[place], ""
+    gain, advice_text = None if gained is None else gained.gains[place], ""
     if gain is not None and test is not None and test.is_complete and not test.comparison.invalid:
-        unchanged = ended.digest == files.own
-        said = advice(gain, ended, is_unchanged=unchanged, alpha=alpha)
+        unchanged = ended.digest == files.initial_digest
+        advice_text = advice(gain, ended, is_unchanged=unchanged, alpha=alpha)
     search, rollouts = manifest.settings.search, rolled_out(files.rollouts)
     tried = tried_programs(files.candidates, rollouts, ended, tasks_of(manifest))
     return DesignResult(
         design=files.design,
         folder=files.folder,
-        own=files.own,
+        initial_digest=files.initial_digest,
         ended=ended,
         dev=dev_gain(ended.before, ended.after, clusters, alpha),
         gain=gain,
         cost=None if test is None or arms is None else _cost(ended, arms[place], test, search.amortize),
         warnings=ended.warnings,
-        advice=said,
+        advice=advice_text,
         tried=tried,
+        other_rollouts=other_rollouts(rollouts, tried),
         cut_off=cut_off(ended, tried, rollouts.last, search.budget),
     )
 
@@ -336,7 +339,7 @@ def _check_arms(test: Results, arms: Sequence[Arms], programs: Mapping[str, str]
     """Raise RunError for an arm whose design or program is not the one that the test split was opened for."""
     program_of = {arm.arm: arm.program for arm in test.manifest.arms}
     for arm, design in zip(arms, designs, strict=True):
-        if program_of[arm.before] not in (None, design.own):
+        if program_of[arm.before] not in (None, design.initial_digest):
             raise RunError(f"{test.folder}: arm {arm.before} ran another program than the design's own")
         if program_of[arm.after] != programs[arm.design]:
             raise RunError(f"{test.folder}: arm {arm.after} ran another program than the test split was opened for")

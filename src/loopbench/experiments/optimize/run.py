@@ -165,7 +165,7 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
     """Run one compile, and score its initial and final programs on dev."""
     loop = design.arm.loop
     student = LoopProgram(loop, runner=rollouts)
-    own = rollouts.candidate(student.program)
+    initial = rollouts.candidate(student.program)
     logged: list[str] = []
     status: Status = "finished"
     reason = ""
@@ -191,7 +191,7 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
         write_text(design.folder / FAILURE, redact("".join(traceback.format_exception(failure))))
     if status == "finished" and (used_up := rollouts.setting.meter.exhausted):
         status, reason = "budget", used_up
-    before = rollouts.dev_scores(loop, own.program)
+    before = rollouts.dev_scores(loop, initial.program)
     after = rollouts.dev_scores(loop, final.program)
     if rollouts.scorer.is_hopeless:
         status, reason = "failed", f"{rollouts.scorer.first} (it {rollouts.scorer})"

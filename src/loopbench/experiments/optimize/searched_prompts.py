@@ -21,23 +21,33 @@ from .tried import TriedProgram, kept_program, solved
 UNKNOWN = "–"
 MAX_SHOWN = 300
 """Characters of a program's new instructions that a table shows; the whole text is in the design's `candidates.json`."""
+OTHER_ROLLOUTS = "(rollouts of programs that do not count as tried: steps within the optimizer, and what the budget cut off)"
 COLUMNS = ("design", "program", "kept", "solved on dev", "solved on train", "rollouts", "LM calls", "what is new in it")
 
 
 def programs_table(result: OptimizationResult) -> Table:
-    """Return a row for each program that a search tried; no rows while none is done."""
-    rows = tuple(_row(design, program) for design in result.designs for program in design.tried)
+    """Return a row for each program that a search tried, and one for its other rollouts; no rows while none is done."""
+    rows = tuple(row for design in result.designs for row in _rows(design))
     return Table("Programs that each search tried; a score of a part of the tasks is not that of all of them", COLUMNS, rows)
 
 
+def _rows(design: DesignResult) -> Iterator[tuple[str, ...]]:
+    for program in design.tried:
+        yield _row(design, program)
+    other = design.other_rollouts
+    if other.trials:
+        empty = (UNKNOWN, "", UNKNOWN, UNKNOWN)
+        yield design.design, *empty, str(other.trials), str(other.calls), OTHER_ROLLOUTS
+
+
 def _row(design: DesignResult, program: TriedProgram) -> tuple[str, ...]:
-    made, tasks = program.candidate, program.tasks
+    candidate, tasks = program.candidate, program.tasks
     return (
         design.design,
         str(program.number),
         "kept" if program.is_kept else "",
-        _score(made.dev, tasks.dev),
-        _score(made.train, tasks.train),
+        _score(candidate.dev, tasks.dev),
+        _score(candidate.train, tasks.train),
         str(program.spent.trials),
         str(program.spent.calls),
         _news(design.tried[0], program),
@@ -52,11 +62,11 @@ def _score(scores: Mapping[str, float], tasks: int) -> str:
     return f"{solved(scores):g} of {len(scores)}{missing}"
 
 
-def _news(own: TriedProgram, program: TriedProgram) -> str:
+def _news(initial: TriedProgram, program: TriedProgram) -> str:
     """Return what a program has that the design's own one has not."""
-    if program.number == own.number:
+    if program.number == initial.number:
         return "(the design's own)"
-    diff = _diff(own, program)
+    diff = _diff(initial, program)
     news = " · ".join(filter(None, map(_news_of, diff.predictors))) or "(nothing)"
     return news if len(news) <= MAX_SHOWN else f"{news[:MAX_SHOWN]}…"
 
@@ -74,18 +84,18 @@ def _news_of(predictor: PredictorDiff) -> str:
 
 def kept_diff(design: DesignResult) -> ProgramDiff | None:
     """Return how the prompts that a search kept differ from the old ones; None if its programs are not known."""
-    kept = kept_program(design.tried)
-    return None if kept is None else _diff(design.tried[0], kept)
+    final = kept_program(design.tried)
+    return None if final is None else _diff(design.tried[0], final)
 
 
-def _diff(own: TriedProgram, program: TriedProgram) -> ProgramDiff:
+def _diff(initial: TriedProgram, program: TriedProgram) -> ProgramDiff:
     """Return how a program differs from the design's own, without secrets."""
-    return program_diff(_named(own, "old prompts"), _named(program, f"program {program.number}"))
+    return program_diff(_named(initial, "old prompts"), _named(program, f"program {program.number}"))
 
 
 def _named(program: TriedProgram, name: str) -> NamedProgram:
-    made = program.candidate.program
-    return NamedProgram(name, {each: replace(prompt, instructions=redact(prompt.instructions)) for each, prompt in made.items()})
+    prompts = program.candidate.program
+    return NamedProgram(name, {each: replace(prompt, instructions=redact(prompt.instructions)) for each, prompt in prompts.items()})
 
 
 def comparing_words(result: OptimizationResult, design: DesignResult) -> Sequence[str]:

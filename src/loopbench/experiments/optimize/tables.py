@@ -47,11 +47,11 @@ UNCHANGED = "same program"
 def _overfitting(result: OptimizationResult) -> str:
     """Return by how much the gain on dev exceeds that on test, of the designs that have another program."""
     known = [(design.design, design.optimism) for design in result.designs if not design.is_unchanged and design.status != "failed"]
-    each = [f"{design} {_told(optimism)}" for design, optimism in known if optimism is not None]
+    each = [f"{design} {_optimism_in_words(optimism)}" for design, optimism in known if optimism is not None]
     return f"Overfitting, gain on dev tasks less gain on test tasks: {'; '.join(each)}" if each else ""
 
 
-def _told(optimism: Interval) -> str:
+def _optimism_in_words(optimism: Interval) -> str:
     apart = "" if optimism.low > 0 or optimism.high < 0 else ", not told apart from 0"
     return f"{signed_interval(optimism, 3)}{apart}"
 

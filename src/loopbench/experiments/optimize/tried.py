@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.runs.store.files import RunError, read_document
 
-from .candidates import Candidate, SearchCost, SearchEnd
+from .candidates import NO_COST, Candidate, SearchCost, SearchEnd
 from .log import read_log
 from .manifest import OptimizationManifest
 
@@ -47,16 +47,16 @@ class TriedProgram:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON. Of each split: the sum of scores, and the tasks that they are of, of how many in all."""
-        made = self.candidate
+        candidate = self.candidate
         return {
-            "program": made.number,
-            "digest": made.digest,
+            "program": candidate.number,
+            "digest": candidate.digest,
             "kept": self.is_kept,
-            "dev_solved": solved(made.dev),
-            "dev_scored": len(made.dev),
+            "dev_solved": solved(candidate.dev),
+            "dev_scored": len(candidate.dev),
             "dev_tasks": self.tasks.dev,
-            "train_solved": solved(made.train),
-            "train_scored": len(made.train),
+            "train_solved": solved(candidate.train),
+            "train_scored": len(candidate.train),
             "train_tasks": self.tasks.train,
             "rollouts": self.spent.trials,
             "calls": self.spent.calls,
@@ -100,16 +100,24 @@ def tried_programs(path: Path, rollouts: RolledOut, ended: SearchEnd, tasks: Sea
     Raises RunError for one that cannot be read.
     """
     try:
-        found = [Candidate.from_json(item, {}) for item in read_document(path)["candidates"]]
+        candidates = [Candidate.from_json(item, {}) for item in read_document(path)["candidates"]]
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
     return tuple(
         TriedProgram(each, rollouts.spent.get(each.digest, SearchCost()), each.number == ended.chosen, tasks)
-        for each in found
+        for each in candidates
         if each.counts or each.number == ended.chosen
     )
+
+
+def other_rollouts(rollouts: RolledOut, tried: Sequence[TriedProgram]) -> SearchCost:
+    """Return the cost of the rollouts of all programs that do not count as tried, such as one that the budget cut off at its first
+    task; none where the programs are not known."""
+    digests = {program.candidate.digest for program in tried}
+    others = [cost for digest, cost in rollouts.spent.items() if digest not in digests] if tried else []
+    return sum(others, NO_COST)
 
 
 def kept_program(tried: Sequence[TriedProgram]) -> TriedProgram | None:

@@ -14,9 +14,9 @@ class Watchers(Unwatched):
     def __init__(self, *watchers: Watcher) -> None:
         self.watchers = watchers
 
-    def began(self, design: str, own: Candidate) -> None:
+    def began(self, design: str, initial: Candidate) -> None:
         for watcher in self.watchers:
-            watcher.began(design, own)
+            watcher.began(design, initial)
 
     def tried(self, design: str, candidate: Candidate) -> None:
         for watcher in self.watchers:
@@ -30,9 +30,9 @@ class Watchers(Unwatched):
         for watcher in self.watchers:
             watcher.proposed(design, proposals)
 
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
         for watcher in self.watchers:
-            watcher.ended(design, ended, kept)
+            watcher.ended(design, ended, final)
 
 
 SILENT = Watchers()

@@ -90,8 +90,8 @@ class SuiteTrial:
         if exchange.reply is not None and exchange.reply.usage is not None:
             self.usage += exchange.reply.usage
 
-    def recount(self, given: Usage, sent: Usage) -> None:
-        self.usage = replace(self.usage, output_tokens=self.usage.output_tokens - given.output_tokens + sent.output_tokens)
+    def recount(self, usage: Usage, sent: Usage) -> None:
+        self.usage = replace(self.usage, output_tokens=self.usage.output_tokens - usage.output_tokens + sent.output_tokens)
 
     def listed(self) -> ToolListing:
         """Return the tools as an MCP server of them lists them now."""

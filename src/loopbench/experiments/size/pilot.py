@@ -130,39 +130,72 @@ class Pilot:
 def read_pilot(run: Results, request: SizeRequest, second: Results | None) -> Pilot:
     """Read a pilot. Raises ValueError for a bad argument, runs that do not match, or a pilot without the metric."""
     request.check()
-    runs = [run] if second is None else [run, second]
-    scored = {
-        arm.info.arm: [[r for r in each.records if r.arm == arm.info.arm and r.status == "scored"] for each in runs]
-        for arm in run.comparison.arms
-    }
-    metric, scores = METRICS[request.metric], request.metric in SHARES
-    values = {arm: task_values([r for trials in by_run for r in trials], metric) for arm, by_run in scored.items()}
-    values = {arm: measured for arm, measured in values.items() if measured.values}
-    if not values:
-        raise RunError(f"{run.folder}: {request.metric} is unknown in every trial")
-    if not scores and not any(any(measured.means.values()) for measured in values.values()):
-        raise RunError(f"{run.folder}: {request.metric} is 0 in every trial, and ratios of 0 say nothing")
-    loops = {arm: same_loop(measured if scores else as_shares(measured), scores=scores) for arm, measured in values.items()}
-    known_loops = {arm: loop_spread for arm, loop_spread in loops.items() if loop_spread is not None}
-    if not known_loops:
-        raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
+    scored = _scored_by_run([run] if second is None else [run, second])
+    values = _values(run, scored, request.metric)
+    loops = _loop_spreads(run, values, scores=request.metric in SHARES)
     settings, same = run.manifest.settings, _same(run, second)
-    compared = {names: own for names, own in _pairs(run, values, scores).items() if names not in same}
-    alone = {} if compared or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in known_loops}
     return Pilot(
         request=request,
         alpha=settings.alpha if request.alpha is None else request.alpha,
         compare_margin=settings.margin,
         repeats=_repeats(run),
         values=values,
-        loops=known_loops,
-        pairs=compared or alone,
+        loops=loops,
+        pairs=_pair_spreads(run, values, [*loops], same, scores=request.metric in SHARES),
         same=same,
-        second={} if second is None else {arm: _difference(request.metric, *scored[arm]) for arm in known_loops},
-        price=_price([[r for trials in by_run for r in trials] for arm, by_run in scored.items() if arm in values]),
-        in_flight=_in_flight(run.manifest.settings),
+        second={} if second is None else {arm: _difference(request.metric, *scored[arm]) for arm in loops},
+        price=_price([_all_of(by_run) for arm, by_run in scored.items() if arm in values]),
+        in_flight=_in_flight(settings),
         supply=_supply(run),
     )
+
+
+RecordsByRun = Sequence[Sequence[Record]]
+"""An arm's scored records, those of each run by themselves."""
+
+
+def _scored_by_run(runs: Sequence[Results]) -> dict[str, RecordsByRun]:
+    """Return arm of the first run → its scored records in each of the runs."""
+    return {
+        arm.info.arm: [
+            [record for record in run.records if record.arm == arm.info.arm and record.status == "scored"] for run in runs
+        ]
+        for arm in runs[0].comparison.arms
+    }
+
+
+def _all_of(by_run: RecordsByRun) -> list[Record]:
+    return [record for records in by_run for record in records]
+
+
+def _values(run: Results, scored: Mapping[str, RecordsByRun], metric: str) -> dict[str, TaskValues]:
+    """Return arm → its values of a metric, without arms of which none is known. Raises RunError where no arm has any."""
+    by_arm = {arm: task_values(_all_of(by_run), METRICS[metric]) for arm, by_run in scored.items()}
+    known = {arm: values for arm, values in by_arm.items() if values.values}
+    if not known:
+        raise RunError(f"{run.folder}: {metric} is unknown in every trial")
+    if metric not in SHARES and not any(any(values.means.values()) for values in known.values()):
+        raise RunError(f"{run.folder}: {metric} is 0 in every trial, and ratios of 0 say nothing")
+    return known
+
+
+def _loop_spreads(run: Results, values: Mapping[str, TaskValues], *, scores: bool) -> dict[str, Spread]:
+    """Return arm → the spread between its own runs. Raises RunError where no arm has tasks enough for one."""
+    spreads = {arm: same_loop(of_arm if scores else as_shares(of_arm), scores=scores) for arm, of_arm in values.items()}
+    known = {arm: loop_spread for arm, loop_spread in spreads.items() if loop_spread is not None}
+    if not known:
+        raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
+    return known
+
+
+def _pair_spreads(
+    run: Results, values: Mapping[str, TaskValues], arms: Sequence[str], same: Sequence[tuple[str, str]], *, scores: bool
+) -> dict[tuple[str, str], Spread]:
+    """Return the spreads of compared arms that are not the same; where no arms are compared, of each arm with another design."""
+    compared = {names: pair_spread for names, pair_spread in _pairs(run, values, scores).items() if names not in same}
+    if compared or same:
+        return compared
+    return {(arm, ANOTHER): _with_another(values[arm], scores) for arm in arms}
 
 
 def _repeats(run: Results) -> int:

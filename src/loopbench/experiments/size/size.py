@@ -120,4 +120,4 @@ def _pairs_within(same: SameLoops, run: Results) -> list[tuple[str, str]]:
 
 
 def _likely(run: Results) -> DecidingRun | None:
-    return next((said.decides for said in run.answer.said if said.decides is not None), None)
+    return next((said.decides for said in run.answer.answer_sentences if said.decides is not None), None)

@@ -299,14 +299,14 @@ def _agent_step(event: ModelExchange, number: int) -> _WrittenStep:
 def _add_result(run: ToolRun, written: Sequence[_WrittenStep]) -> None:
     """Add what came of a run to the latest step with such a call; if there is none, to the last step, beside its calls."""
     opened = [(one, call) for one in reversed(written) for call in one.open if call[1].tool == run.call.tool]
-    found = next((item for item in opened if item[1][1].key == run.call.key), opened[0] if opened else None)
+    opened_call = next((item for item in opened if item[1][1].key == run.call.key), opened[0] if opened else None)
     result: dict[str, Any] = {"content": run.data}
     extra: dict[str, Any] = {} if run.status == UNTOLD else {"is_error": not run.ok}
     if run.error_type is not None:
         extra["error_type"] = run.error_type
     step = written[-1].step
-    if found is not None:
-        one, call = found
+    if opened_call is not None:
+        one, call = opened_call
         one.open.remove(call)
         step, result = one.step, {"source_call_id": call[0], **result}
     else:

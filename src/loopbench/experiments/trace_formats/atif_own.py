@@ -19,7 +19,7 @@ EXTRA, OWN = "extra", "loopbench"
 def with_own(document: Mapping[str, Any], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None) -> dict[str, Any]:
     """Return the document with what it does not say of the trial."""
     extra = document.get(EXTRA)
-    own = own_part(document.get("steps"), _told(document), trace, record, arm, task)
+    own = own_part(document.get("steps"), _events_told(document), trace, record, arm, task)
     return {**document, EXTRA: {**(extra if isinstance(extra, Mapping) else {}), OWN: own}}
 
 
@@ -37,8 +37,8 @@ def own_of(document: Mapping[str, Any]) -> OwnTrial | str | None:
     """Return the trial that `with_own` put into a document, as `own_trial` does."""
     extra = document.get(EXTRA)
     own = extra.get(OWN) if isinstance(extra, Mapping) else None
-    return None if own is None else own_trial(own, document.get("steps"), _told(document))
+    return None if own is None else own_trial(own, document.get("steps"), _events_told(document))
 
 
-def _told(document: Mapping[str, Any]) -> tuple[TraceEvent, ...]:
+def _events_told(document: Mapping[str, Any]) -> tuple[TraceEvent, ...]:
     return events_of(read_trajectory(document).items)

@@ -77,13 +77,13 @@ def _messages(data: Mapping[str, Any]) -> Iterable[Message]:
     parts = objects_at(data, "parts", "a part")
     results = [part for part in parts if part.get("type") == "tool_call_response"]
     if results:
-        yield from (Message("tool", as_text(_given(part)), call_id=str(part.get("id") or "")) for part in results)
+        yield from (Message("tool", as_text(_result_of(part)), call_id=str(part.get("id") or "")) for part in results)
         return
     calls = tuple(_call(part) for part in parts if part.get("type") == "tool_call")
     yield Message(role, _text(parts), calls)
 
 
-def _given(part: Mapping[str, Any]) -> Any:
+def _result_of(part: Mapping[str, Any]) -> Any:
     return part["response"] if "response" in part else part.get("result")  # `result` in earlier revisions
 
 

@@ -99,7 +99,7 @@ def _of_message(message: Mapping[str, Any], resolve: Resolve) -> Iterator[Conver
         yield ModelTurn(text, _calls(message), _reasoning(message.get("content"), resolve))
     elif role == "tool":
         error = message.get("error")
-        yield _given(text, message.get("tool_call_id"), message.get("function"), mapping(error, "error") if error else {})
+        yield _call_result(text, message.get("tool_call_id"), message.get("function"), mapping(error, "error") if error else {})
     elif role in ("system", "user"):
         yield SaidToModel("system" if role == "system" else "user", text)
 
@@ -138,10 +138,10 @@ def _result(event: Mapping[str, Any], resolve: Resolve) -> CallResult:
     text = _text(event.get("result"), resolve) or resolve(str(error.get("message") or ""))
     if event.get("failed") and not error:
         error = {"type": "unknown"}
-    return _given(text, event.get("id"), event.get("function"), error, event.get("arguments"))
+    return _call_result(text, event.get("id"), event.get("function"), error, event.get("arguments"))
 
 
-def _given(text: str, call_id: Any, tool: Any, error: Mapping[str, Any], arguments: Any = None) -> CallResult:
+def _call_result(text: str, call_id: Any, tool: Any, error: Mapping[str, Any], arguments: Any = None) -> CallResult:
     message, kind = str(error.get("message") or ""), str(error.get("type") or "")
     if kind == "parsing":  # no tool ran: there is none of that name, or the arguments do not fit
         kind = "UnknownTool" if NOT_FOUND in message else "InvalidArguments"

@@ -97,9 +97,9 @@ def cost_of(root: Mapping[str, Any], spans: Sequence[ReadSpan]) -> float | None:
 def feedback_of(run: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean of each feedback on a run, by name."""
     stats = run.get("feedback_stats")
-    found = {}
+    feedback = {}
     for name, told in stats.items() if isinstance(stats, Mapping) else ():
         mean = told.get("avg") if isinstance(told, Mapping) else None
         if isinstance(mean, int | float) and not isinstance(mean, bool):
-            found[str(name)] = float(mean)
-    return found
+            feedback[str(name)] = float(mean)
+    return feedback

@@ -23,13 +23,13 @@ def read_mlflow_span(span: Mapping[str, Any]) -> ReadSpan:
     """Read a span. Raises ValueError."""
     attributes = {name: _parsed(value) for name, value in object_at(span, "attributes").items()}
     status = span.get("status")
-    told = mapping(status, "status") if isinstance(status, Mapping) else {"code": status or span.get("status_code")}
+    status_fields = mapping(status, "status") if isinstance(status, Mapping) else {"code": status or span.get("status_code")}
     usage = attributes.get("mlflow.chat.tokenUsage")
     beside = {
         "spanId": as_text(span.get("span_id")),
         "parentSpanId": as_text(span.get("parent_span_id", span.get("parent_id"))),
         "name": as_text(span.get("name")),
-        "status": {"code": FAILED if "ERROR" in str(told.get("code")) else 0, "message": _message(span, told)},
+        "status": {"code": FAILED if "ERROR" in str(status_fields.get("code")) else 0, "message": _message(span, status_fields)},
     }
     return plain_span(
         _KINDS.get(str(attributes.get("mlflow.spanType")).upper(), ""),
@@ -64,9 +64,9 @@ def _message(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
 
 def scores_of_assessments(info: Mapping[str, Any]) -> dict[str, float]:
     """Return the feedback on a trace that is a number or a truth value, by name. Raises ValueError."""
-    found = {}
+    scores = {}
     for item in objects_at(info, "assessments", "an assessment"):
         value = object_at(item, "feedback").get("value")
         if isinstance(value, bool | int | float):
-            found[as_text(item.get("assessment_name", item.get("name")))] = float(value)
-    return found
+            scores[as_text(item.get("assessment_name", item.get("name")))] = float(value)
+    return scores

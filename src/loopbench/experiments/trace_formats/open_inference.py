@@ -34,13 +34,13 @@ def read_messages(attributes: Mapping[str, Any], prefix: str) -> tuple[Message, 
 
 def _parts(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Return the attributes below each index, in the order of the indices."""
-    found: dict[int, dict[str, Any]] = {}
+    parts: dict[int, dict[str, Any]] = {}
     for key, value in attributes.items():
         if key.startswith(prefix) and (match := _KEY.fullmatch(key.removeprefix(prefix))) is not None:
             if int(match[1]) > MAX_INDEX:
                 raise ValueError(f"{prefix}{match[1]}: an index above {MAX_INDEX}")
-            found.setdefault(int(match[1]), {})[match[2]] = value
-    return [found[place] for place in sorted(found)]
+            parts.setdefault(int(match[1]), {})[match[2]] = value
+    return [parts[place] for place in sorted(parts)]
 
 
 def _message(part: Mapping[str, Any]) -> Message:

@@ -196,14 +196,14 @@ def children_content(spans: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 def scores_of(span: Mapping[str, Any]) -> dict[str, float]:
     """Return the scores that a span's events name. Raises ValueError."""
-    found = {}
+    scores = {}
     for event in objects_at(span, "events", "an event"):
         if event.get("name") == "gen_ai.evaluation.result":
             values = read_attributes(event)
             value = values.get("gen_ai.evaluation.score.value")
             if isinstance(value, int | float):
-                found[as_text(values.get("gen_ai.evaluation.name"))] = float(value)
-    return found
+                scores[as_text(values.get("gen_ai.evaluation.name"))] = float(value)
+    return scores
 
 
 def each_span(data: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:

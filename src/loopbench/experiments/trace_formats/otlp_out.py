@@ -33,19 +33,19 @@ STEP_NS = 1_000
 
 def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
     """Return the spans of a trial as an item of `resourceSpans`. `task`: what the import that it is of knows of its task."""
-    made = _Spans(digest([record.arm, record.task, record.repeat, record.seed, record.started_at])[:32], arm.model)
-    made.now = max(round(record.started_at * 1e9), 0)
-    start = made.now
+    spans = _Spans(digest([record.arm, record.task, record.repeat, record.seed, record.started_at])[:32], arm.model)
+    spans.now = max(round(record.started_at * 1e9), 0)
+    start = spans.now
     for event in trace.events:
         if isinstance(event, ModelExchange):
-            made.chat(event)
+            spans.chat(event)
         elif isinstance(event, ToolRun):
-            made.tool(event)
-    own = own_part(children_content(made.spans), told_events(made.spans), trace, record, arm, task)
-    root = made.root(trace, record, arm, start) | {"attributes": attributes_of(_about(trace, record, arm) | {TRIAL: _json(own)})}
+            spans.tool(event)
+    own = own_part(children_content(spans.spans), told_events(spans.spans), trace, record, arm, task)
+    root = spans.root(trace, record, arm, start) | {"attributes": attributes_of(_about(trace, record, arm) | {TRIAL: _json(own)})}
     scope = {"name": "loopbench", "version": package_version("loopbench")}
     resource = {"attributes": attributes_of({"service.name": "loopbench"})}
-    return {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [root, *made.spans]}]}
+    return {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [root, *spans.spans]}]}
 
 
 def _about(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
@@ -150,14 +150,14 @@ class _Spans:
 
     def tool(self, run: ToolRun) -> None:
         """Add a run of a tool with its result."""
-        found = next((item for item in self.open if item[1].key == run.call.key), None)
-        if found is not None:
-            self.open.remove(found)
+        opened_call = next((item for item in self.open if item[1].key == run.call.key), None)
+        if opened_call is not None:
+            self.open.remove(opened_call)
         values = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": run.call.tool,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": (found[0] or None) if found is not None else None,
+            "gen_ai.tool.call.id": (opened_call[0] or None) if opened_call is not None else None,
             "gen_ai.tool.call.arguments": _json(run.call.arguments),
             "gen_ai.tool.call.result": run.data,
             "error.type": None if run.ok else run.error_type or "error",

@@ -39,13 +39,13 @@ def _any_value(value: Any) -> dict[str, Any]:
 
 def read_attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
-    found = {}
+    attributes = {}
     for item in objects_at(span, "attributes", "an attribute"):
         key = item.get("key")
         if not isinstance(key, str):
             raise ValueError("an attribute has no key")
-        found[key] = read_value(mapping(item.get("value"), f"the value of {key}"))
-    return found
+        attributes[key] = read_value(mapping(item.get("value"), f"the value of {key}"))
+    return attributes
 
 
 def read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:

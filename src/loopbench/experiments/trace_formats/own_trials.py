@@ -96,23 +96,23 @@ class OwnTrial:
 
 
 def own_part(
-    content: Any, told: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
+    content: Any, events: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
 ) -> dict[str, Any]:
     """Return what is to be kept beside a document.
 
-    `content`: what of the document the trace is read from. `told`: the events that are read from it.
+    `content`: what of the document the trace is read from. `events`: the events that are read from it.
     """
     return {
         "form": FORM,
         "content": _digest(content),
         "arm": {"loop": arm.loop, "options": arm.options, "model": arm.model, "profile": arm.profile},
         "record": {name: value for name, value in record.to_json().items() if name != "trace_at"},
-        "trace": difference(Trace(TraceHead(), tuple(told)).to_json(), trace.to_json()),
+        "trace": difference(Trace(TraceHead(), tuple(events)).to_json(), trace.to_json()),
         **({} if task is None else {"task": task.to_json()}),
     }
 
 
-def own_trial(own: Any, content: Any, told: Sequence[TraceEvent]) -> OwnTrial | str | None:
+def own_trial(own: Any, content: Any, events: Sequence[TraceEvent]) -> OwnTrial | str | None:
     """Return the trial of which `own` is kept beside a document; None if nothing is, and a text if it does not fit.
 
     Raises ValueError if it fits and is damaged.
@@ -124,7 +124,7 @@ def own_trial(own: Any, content: Any, told: Sequence[TraceEvent]) -> OwnTrial | 
     if own.get("content") != _digest(content):
         return CHANGED
     try:
-        trace = Trace.from_json(patched(Trace(TraceHead(), tuple(told)).to_json(), own.get("trace")))
+        trace = Trace.from_json(patched(Trace(TraceHead(), tuple(events)).to_json(), own.get("trace")))
         record = Record.from_json({**mapping(own.get("record"), "the record"), "trace_at": None})
         task = ImportedTask.from_json(own.get("task"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -66,7 +66,7 @@ class SpanTrials:
     """The trials read so far."""
 
     reading: ReadingOptions
-    made: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
+    builder: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
     keys: dict[str, None] = field(default_factory=dict)
     """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
     are_scores: dict[str, bool] = field(default_factory=dict)
@@ -82,36 +82,40 @@ class SpanTrials:
     def __post_init__(self) -> None:
         self.fields = TraceFields(self.reading)
 
-    def add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
+    def add(self, trace_id: str, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace) -> None:
         """Add a trace; one that has lost its root waits for the others. Raises ValueError for what is wrong in it."""
-        if has_lost_root(spans) and not self._is_agents(spans, told):
-            self.rootless.append((trace_id, spans, told))
+        if has_lost_root(spans) and not self._is_agents(spans, trace_facts):
+            self.rootless.append((trace_id, spans, trace_facts))
         else:
-            self._add(trace_id, spans, told)
+            self._add(trace_id, spans, trace_facts)
 
-    def _is_agents(self, spans: Sequence[ReadSpan], told: ToldOfTrace) -> bool:
+    def _is_agents(self, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace) -> bool:
         """Tell whether an agent's span says which task it was, though what called the agent is not in the trace."""
         root, place = root_of(spans), self.reading.columns.get("task")
-        return root.kind == "agent" and (not place or value_at(dict(told.beside) | dict(root.attributes), place) is not None)
+        return root.kind == "agent" and (not place or value_at(dict(trace_facts.beside) | dict(root.attributes), place) is not None)
 
-    def _add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
+    def _add(self, trace_id: str, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace) -> None:
         root = root_of(spans)
         own = own_of(root, [span for span in spans if span is not root])
         if isinstance(own, str):
-            self.made.notes.append(f"trace {trace_id}: {own}")
+            self.builder.notes.append(f"trace {trace_id}: {own}")
         if isinstance(own, OwnTrial):
             arm, trial, suite, question = own.arm, own.trial, own.record.suite, own.question
         else:
-            arm, trial, suite, question = self._foreign(trace_id, spans, told)
-        self.made.add(arm, trial, self.made.asked.get(trial.task) or question, suite)  # prompts may hold the time: the first counts
+            arm, trial, suite, question = self._foreign(trace_id, spans, trace_facts)
+        self.builder.add(
+            arm, trial, self.builder.asked.get(trial.task) or question, suite
+        )  # prompts may hold the time: the first counts
 
-    def _foreign(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> tuple[ForeignArm, ForeignTrial, str, str]:
+    def _foreign(
+        self, trace_id: str, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace
+    ) -> tuple[ForeignArm, ForeignTrial, str, str]:
         reading, root = self.reading, root_of(spans)
-        values = dict(told.beside) | dict(root.attributes)
+        values = dict(trace_facts.beside) | dict(root.attributes)
         arm = _arm(spans, root, values, mapped(values, "arm", reading))
-        named = mapped(values, "task", reading) if "task" in reading.columns else told.task
+        named = mapped(values, "task", reading) if "task" in reading.columns else trace_facts.task
         if named is None:
-            self.made.own_tasks.add(trace_id)
+            self.builder.own_tasks.add(trace_id)
             self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
         for place, value in fields_of(values).items():
             self.are_scores[place] = self.are_scores.get(place, True) and is_score(value)
@@ -120,7 +124,7 @@ class SpanTrials:
         events = events_of(items)
         untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
         query = _query(values) or _first_asked(items)
-        value = self._score(values, told.scores)
+        value = self._score(values, trace_facts.scores)
         if value is None and not root.error and not self.absent:
             self.absent = self._no_score(trace_id, values)
         suite = mapped(values, "suite", reading)
@@ -128,13 +132,13 @@ class SpanTrials:
         trial = ForeignTrial(
             arm.name,
             task,
-            self.made.next_repeat(arm.name, task),
+            self.builder.next_repeat(arm.name, task),
             status="scored" if value is not None else "errored" if root.error else "excluded",
             reason="" if value is not None else _failure(root) if root.error else self._excluded(named),
             score=value,
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
             answer=answer_of(answer or None),
-            cost_usd=told.cost_usd,
+            cost_usd=trace_facts.cost_usd,
             seconds=root.seconds,
             started_at=root.start / 1e9,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
@@ -179,8 +183,8 @@ class SpanTrials:
         if self.keys and "task" not in self.reading.columns:
             more = ", …" if len(self.keys) > MAX_KEYS else ""
             named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
-            self.made.notes.append(f"{self._with_places(NO_TASK)}, so that no two agents share any; {named}")
-        self.made.notes.extend(self.fields.notes())
+            self.builder.notes.append(f"{self._with_places(NO_TASK)}, so that no two agents share any; {named}")
+        self.builder.notes.extend(self.fields.notes())
         log = self._log(by)
         if not self.absent or any(trial.status == "scored" for trial in log.trials):
             return log
@@ -191,7 +195,7 @@ class SpanTrials:
 
     def _log(self, by: str) -> ForeignLog:
         """Return the trials so far, whose reasons name the places of task and score that are plain by now."""
-        log = self.made.log(by)
+        log = self.builder.log(by)
         said = {reason: self._with_places(reason) for reason in (NO_SCORE, NEITHER)}
         told = (
             replace(trial, reason=said.get(trial.reason, trial.reason)) if trial.ours is None else trial for trial in log.trials
@@ -209,20 +213,20 @@ class SpanTrials:
 
     def _settle_rootless(self) -> None:
         """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
-        if not len(self.made):
+        if not len(self.builder):
             for trace_id, spans, told in self.rootless:
                 with located(f"trace {trace_id}"):
                     self._add(trace_id, spans, told)
         elif self.rootless:
-            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.made) + len(self.rootless)
+            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.builder) + len(self.rootless)
             lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
             said = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
-            self.made.notes.append(f"{said}; left out: {names_in_a_line(names)}")
+            self.builder.notes.append(f"{said}; left out: {names_in_a_line(names)}")
 
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:
             return trial
-        reason = self._excluded(None if trial.task in self.made.own_tasks else trial.task)
+        reason = self._excluded(None if trial.task in self.builder.own_tasks else trial.task)
         return replace(trial, status="excluded", reason=self._with_places(reason))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from loopbench.experiments.fit_profile.gaps import MeasureGap
-from loopbench.metrics.statistics import ALPHA, Interval
+from loopbench.metrics.statistics import ALPHA, Interval, interval_json
 from loopbench.protocol.counts import counted
 from loopbench.runs.store.files import RunError, read_document
 
@@ -101,26 +101,25 @@ class Validity:
     @property
     def verdict(self) -> str:
         """One sentence that begins with the worst there is to say."""
-        told = f"The run tells {len(self.pairs):,} of {counted(self.pairs_in_all, 'pair')} of loops apart"
+        told_apart = f"The run tells {len(self.pairs):,} of {counted(self.pairs_in_all, 'pair')} of loops apart"
         if self.units < (needed := units_needed(self.pairs_in_all, self.alpha)):
             few = (
                 f"{counted(self.units, 'independent task')} cannot tell any of {counted(self.pairs_in_all, 'pair')} of loops apart"
             )
-            told = f"{few}, whatever they scored: that takes {needed} or more"
+            told_apart = f"{few}, whatever they scored: that takes {needed} or more"
         if self.misplaced:
             wrong = "; ".join(f"{pair.better} is better than {pair.worse}" for pair in self.misplaced[:MAX_NAMED])
-            return (
-                f"Poor: the tunnel misplaces loops. {told}, and {len(self.misplaced)} of them are in another order there ({wrong})."
-            )
+            misplaced = f"{len(self.misplaced)} of them are in another order there ({wrong})"
+            return f"Poor: the tunnel misplaces loops. {told_apart}, and {misplaced}."
         off = ", ".join(gap.loop for gap in self.off if gap.measure == "accuracy")
         level = f"the accuracy of {off} is off" if off else "no accuracy is beyond its interval"
         if self.units < units_needed(len(self.gaps), self.alpha):
             level = "so few tasks cannot show an accuracy to be off"
         if not self.pairs or self.tau is None or self.tau.low <= 0:
-            return f"Weak: nothing speaks against the order of the loops, and little for it. {told}, and {level}."
+            return f"Weak: nothing speaks against the order of the loops, and little for it. {told_apart}, and {level}."
         if off:
-            return f"Order right, level wrong: {level}. {told}, and the tunnel has them in the same order."
-        return f"Good: {level}. {told}, and the tunnel has them in the same order."
+            return f"Order right, level wrong: {level}. {told_apart}, and the tunnel has them in the same order."
+        return f"Good: {level}. {told_apart}, and the tunnel has them in the same order."
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -132,7 +131,7 @@ class Validity:
             "held_out_units": self.units,
             "loops": [loop.as_dict() for loop in self.loops],
             "differences": [gap.as_dict() for gap in self.gaps],
-            "tau": None if self.tau is None else self.tau.as_dict(),
+            "tau": interval_json(self.tau),
             "pairs": [pair.as_dict() for pair in self.pairs],
             "pairs_in_all": self.pairs_in_all,
             "unknown_errors": dict(self.unknown_errors),

@@ -76,14 +76,14 @@ def digest_of(prediction: Mapping[str, Any]) -> str:
 
     Raises ValueError for a version that is not known, or a profile that is no TOML; KeyError.
     """
-    told = {key: value for key, value in prediction.items() if key != "digest"}
-    version = told.get("version", 1)
+    content = {key: value for key, value in prediction.items() if key != "digest"}
+    version = content.get("version", 1)
     if version not in (1, VERSION):
         raise ValueError(f"version {version!r}, and this tool knows 1 and {VERSION}")
     if version == 1:
-        return digest(told)
-    values = {key: value for key, value in tomllib.loads(told["profile"]).items() if key != "description"}
-    return digest(told | {"profile": values})
+        return digest(content)
+    values = {key: value for key, value in tomllib.loads(content["profile"]).items() if key != "description"}
+    return digest(content | {"profile": values})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,13 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         written = read_document(file)
         profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
         held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
-        version, known = written.get("version", 1), digest_of(written)
+        version, expected_digest = written.get("version", 1), digest_of(written)
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: no prediction of this tool ({error}); loopbench validate RUN --ahead N writes one") from None
     had = clusters_of(each_record(folder))
     if lost := [task for task in held_out if task not in had]:
         raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run loopbench compare with more --tasks")
-    if written.get("digest") != known:
+    if written.get("digest") != expected_digest:
         raise RunError(f"{file}: the digest is not that of the prediction, which was edited")
     predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), allow)
     again = replace(predicted.prediction, version=version)

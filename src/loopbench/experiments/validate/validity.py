@@ -114,15 +114,15 @@ def _told_apart(sides: _Sides, alpha: float) -> tuple[PairOrder, ...]:
     names = list(sides.arms)
     pairs = list(combinations(range(len(names)), 2))
     flips = [PairedFlip(sides.real[a] - sides.real[b], sides.clusters) for a, b in pairs]
-    found = []
+    pairs_apart = []
     for (a, b), decided in zip(pairs, judge_family([(flip, 0.0) for flip in flips], alpha), strict=True):
         if decided.p_holm < alpha:
             gap = decided.difference
             if gap.value < 0:
                 a, b, gap = b, a, gap.turned
             predicted = float(sides.predicted[a].mean() - sides.predicted[b].mean())
-            found.append(PairOrder(names[a], names[b], gap, predicted))
-    return tuple(found)
+            pairs_apart.append(PairOrder(names[a], names[b], gap, predicted))
+    return tuple(pairs_apart)
 
 
 def _unknown(real: Sequence[Record], tunnel: Sequence[Record]) -> dict[str, int]:

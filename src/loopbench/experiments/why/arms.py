@@ -19,16 +19,16 @@ def arms_named(run: Results, name: str) -> list[str]:
     """
     infos = [arm.info for arm in run.comparison.arms]
     arms = [info.arm for info in infos]
-    found = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
-    if found:
-        return found
+    matching = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
+    if matching:
+        return matching
     loops = meant(name, list(dict.fromkeys(map(short_name, infos))))
     if len(loops) == 1:
         return [info.arm for info in infos if short_name(info) == loops[0]]
-    found = meant(name, arms)
-    if len(found) > 1:
-        raise RunError(f"{run.folder}: {name!r} matches {len(found)} arms: {several(found)}")
-    return found
+    matching = meant(name, arms)
+    if len(matching) > 1:
+        raise RunError(f"{run.folder}: {name!r} matches {len(matching)} arms: {several(matching)}")
+    return matching
 
 
 def _unversioned(run: Results, arm: str) -> str | None:

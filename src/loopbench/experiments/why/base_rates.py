@@ -80,12 +80,12 @@ def base_rates(traces: Traces, records: Sequence[Record], named: Mapping[str, Ma
     """
     asked = {arm for arm, causes in named.items() if not set(causes) <= set(LOST_ONLY)}
     solved = where(records, lambda record: record.arm in asked and record.status == "scored" and record.is_solved)
-    known = Counter(record.arm for record in _traced(solved))
+    traced = Counter(record.arm for record in _traced(solved))
     shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in asked}
     most = max(MAX_SOLVED // len(asked), MIN_SOLVED) if asked else 0
-    for record in _spread(_traced(solved), known, most):
+    for record in _spread(_traced(solved), traced, most):
         shown[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
-    return {arm: _rates(causes, shown.get(arm, Counter()), known[arm]) for arm, causes in named.items()}
+    return {arm: _rates(causes, shown.get(arm, Counter()), traced[arm]) for arm, causes in named.items()}
 
 
 def _rates(named: Mapping[Cause, int], shown: Counter[Cause], known: int) -> BaseRates:

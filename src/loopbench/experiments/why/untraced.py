@@ -19,18 +19,18 @@ MAX_ENDS = 5
 """Ends of lost trials that are told of an arm, the most frequent first."""
 
 
-def untraced_in_words(found: Results, why: Why) -> str:
+def untraced_in_words(run: Results, why: Why) -> str:
     """Return of how many lost trials the step that lost them is not known, and how many of them say nothing of their end."""
     one, several = "lost trial has no trace: the step that lost it is", "lost trials have no trace: the steps that lost them are"
-    said = f"{counted(why.untraced, one, several)} not known"
+    text = f"{counted(why.untraced, one, several)} not known"
     silent = sum(arm.ended.get("", 0) for arm in why.arms)
     if silent:
         who = f"{silent} of them" if silent < why.untraced else "it" if silent == 1 else "they"
-        said = f"{said}, nor how {who} ended"
-    imported = found.manifest.imported
+        text = f"{text}, nor how {who} ended"
+    imported = run.manifest.imported
     if imported is not None and imported.format == TABLE:
-        said = f"{said}. A table may tell how a trial ended, in columns error and stop; for the step, import traces"
-    return f"{said}."
+        text = f"{text}. A table may tell how a trial ended, in columns error and stop; for the step, import traces"
+    return f"{text}."
 
 
 def errored_in_words(arms: Sequence[ArmLosses]) -> str:

@@ -195,12 +195,12 @@ def why(
 
 def _task_named(run: Results, task: str) -> str:
     """Return the id of the task that is meant. Raises RunError."""
-    found = meant(task, list(dict.fromkeys(record.task for record in alike(run.records))))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    task_ids = meant(task, list(dict.fromkeys(record.task for record in alike(run.records))))
+    if len(task_ids) == 1:
+        return task_ids[0]
+    if not task_ids:
         raise RunError(f"{run.folder}: no trial of a task {task!r}")
-    raise RunError(f"{run.folder}: {task!r} matches {len(found)} tasks: {several(found)}")
+    raise RunError(f"{run.folder}: {task!r} matches {len(task_ids)} tasks: {several(task_ids)}")
 
 
 def comparable(run: Results) -> list[tuple[str, str]]:
@@ -268,7 +268,7 @@ class _Tally(Generic[Example]):
 
     causes: Counter[Cause] = field(default_factory=Counter)
     faults: Counter[tuple[Cause, str]] = field(default_factory=Counter)
-    kept: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
+    kept_examples: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
 
     def add(self, why: tuple[Cause, str], example: Example, most: int | None, *, telling: int = 0) -> None:
         """Count a cause and its kind of fault.
@@ -278,7 +278,7 @@ class _Tally(Generic[Example]):
         cause, _ = why
         self.causes[cause] += 1
         self.faults[why] += 1
-        examples = self.kept.setdefault(cause, [])
+        examples = self.kept_examples.setdefault(cause, [])
         examples.append((telling, example))
         if most is not None:
             examples.sort(key=lambda kept: -kept[0])
@@ -297,7 +297,7 @@ class _Tally(Generic[Example]):
 
     @property
     def examples(self) -> list[Example]:
-        return [example for cause in self.counted for _, example in self.kept[cause]]
+        return [example for cause in self.counted for _, example in self.kept_examples[cause]]
 
 
 class _Collected:
@@ -384,7 +384,7 @@ class _Collected:
     def _pair(self, pair: tuple[str, str]) -> PairLosses:
         counts = self._counts[pair]
         tallies = {arm: self._parted.get((*pair, arm), _Tally[Divergence]()) for arm in pair}
-        own = {arm: self._own.get((*pair, arm), _Tally[LostTrial]()) for arm in pair}
+        own_tallies = {arm: self._own.get((*pair, arm), _Tally[LostTrial]()) for arm in pair}
         return PairLosses(
             a=pair[0],
             b=pair[1],
@@ -396,8 +396,8 @@ class _Collected:
             causes={arm: tally.counted for arm, tally in tallies.items()},
             divergences=tuple(example for tally in tallies.values() for example in tally.examples),
             kinds={arm: tally.kinds for arm, tally in tallies.items()},
-            own_causes={arm: tally.counted for arm, tally in own.items()},
-            own_kinds={arm: tally.kinds for arm, tally in own.items()},
+            own_causes={arm: tally.counted for arm, tally in own_tallies.items()},
+            own_kinds={arm: tally.kinds for arm, tally in own_tallies.items()},
         )
 
     def arm_losses(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:

@@ -19,7 +19,7 @@ from ..families import PairDecision, judge_family
 from ..paired import PairedFlip
 from ..pairs import MARGIN
 from ..record import Record
-from ..statistics import ALPHA, Floats, Interval, Verdict, verdict
+from ..statistics import ALPHA, Floats, Interval, Verdict, interval_json, verdict
 from ..summary import GAINS, METRICS, PRIMARY, SHARES, task_values
 from .layout import Cell, Contrast, Factor, Layout
 from .odds import NoOdds, odds_ratios
@@ -94,7 +94,7 @@ class Effect:
             "margin": self.margin,
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
-            "odds_ratio": None if self.odds_ratio is None else self.odds_ratio.as_dict(),
+            "odds_ratio": interval_json(self.odds_ratio),
             "aliases": list(self.aliases),
             "conditional": [found.to_json() for found in self.conditional],
         }
@@ -154,7 +154,7 @@ class _Observed:
     """Task → cell → one value per repeat."""
     means: Floats
     """Tasks × cells."""
-    known: int
+    known_trials: int
     """Tasks with a value in at least one cell."""
 
     @property
@@ -162,19 +162,19 @@ class _Observed:
         return all(value in (0.0, 1.0) for task in self.values for cell in task for value in cell)
 
     def left_out(self) -> list[str]:
-        missing = self.known - len(self.clusters)
-        known, where = counted(self.known, "task"), "not scored in every cell and"
+        missing = self.known_trials - len(self.clusters)
+        known, where = counted(self.known_trials, "task"), "not scored in every cell and"
         found = counted(missing, f"of {known} was {where} counts in no effect.", f"of {known} were {where} count in no effect.")
         return [found] if missing else []
 
 
 def _observed(metric: str, cells: Sequence[Sequence[Record]]) -> _Observed:
-    found = [task_values(records, METRICS[metric]) for records in cells]
-    known = {task for cell in found for task in cell.values}
-    tasks = [task for task in found[0].values if all(task in cell.values for cell in found)]
-    values = tuple(tuple(cell.values[task] for cell in found) for task in tasks)
+    cell_values = [task_values(records, METRICS[metric]) for records in cells]
+    known = {task for cell in cell_values for task in cell.values}
+    tasks = [task for task in cell_values[0].values if all(task in cell.values for cell in cell_values)]
+    values = tuple(tuple(cell.values[task] for cell in cell_values) for task in tasks)
     means = np.array([[math.fsum(cell) / len(cell) for cell in task] for task in values], dtype=np.float64)
-    return _Observed(tuple(found[0].clusters[task] for task in tasks), values, means, len(known))
+    return _Observed(tuple(cell_values[0].clusters[task] for task in tasks), values, means, len(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,17 +191,17 @@ class _Tested:
 
 
 def _test(
-    metric: str, profile: str, found: _Observed, contrast: Contrast, odds_ratio: Interval | None, alpha: float, margin: float
+    metric: str, profile: str, observed: _Observed, contrast: Contrast, odds_ratio: Interval | None, alpha: float, margin: float
 ) -> _Tested:
-    means = found.means
+    means = observed.means
     bound = margin if metric in SHARES else margin * float(means.mean())
-    flips = [_flip(metric, found, given.weights) for given in contrast.conditional]
+    flips = [_flip(metric, observed, given.weights) for given in contrast.conditional]
     conditional = tuple(decision for flip in flips for decision in judge_family([(flip, bound)], alpha))
-    return _Tested(contrast, metric, profile, _flip(metric, found, contrast.weights), bound, odds_ratio, conditional)
+    return _Tested(contrast, metric, profile, _flip(metric, observed, contrast.weights), bound, odds_ratio, conditional)
 
 
-def _flip(metric: str, found: _Observed, weights: Floats) -> PairedFlip:
-    return PairedFlip(_contrasts(found.means, weights), found.clusters, reach=_reach(weights) if metric in SHARES else None)
+def _flip(metric: str, observed: _Observed, weights: Floats) -> PairedFlip:
+    return PairedFlip(_contrasts(observed.means, weights), observed.clusters, reach=_reach(weights) if metric in SHARES else None)
 
 
 def _contrasts(means: Floats, weights: Floats) -> Floats:
@@ -260,25 +260,27 @@ def _at(factor: Factor, level: int) -> str:
 # --- odds ratios ---
 
 
-def _odds(found: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Interval | None], list[str]]:
+def _odds(observed: _Observed, design: Layout, alpha: float) -> tuple[Sequence[Interval | None], list[str]]:
     """Return one odds ratio per contrast; where there are none, why. A model without interactions is fitted where the one with them
     has no finite estimate."""
     none: list[Interval | None] = [None] * len(design.contrasts)
-    if not found.clusters:
+    if not observed.clusters:
         return none, []
-    if not found.is_binary:
+    if not observed.is_binary:
         return none, ["no odds ratios: scores are graded."]
-    solved = np.array([[math.fsum(cell) for cell in task] for task in found.values])
-    trials = np.array([[float(len(cell)) for cell in task] for task in found.values])
+    solved = np.array([[math.fsum(cell) for cell in task] for task in observed.values])
+    trials = np.array([[float(len(cell)) for cell in task] for task in observed.values])
     mains = [contrast for contrast in design.contrasts if contrast.kind == "main"]
     try:
         codes = [contrast.code for contrast in design.contrasts]
-        return odds_ratios(solved, trials, design.matrix, codes, found.clusters, alpha), []
+        return odds_ratios(solved, trials, design.matrix, codes, observed.clusters, alpha), []
     except NoOdds as error:
         reason = _why(solved.sum(axis=0) / trials.sum(axis=0), design) or str(error)
     try:
         columns = design.main_columns
-        ratios = odds_ratios(solved, trials, design.matrix[:, :columns], [c.code[:columns] for c in mains], found.clusters, alpha)
+        ratios = odds_ratios(
+            solved, trials, design.matrix[:, :columns], [c.code[:columns] for c in mains], observed.clusters, alpha
+        )
     except NoOdds:
         return none, [f"no odds ratios: {reason}."]
     return [*ratios, *none[len(ratios) :]], [

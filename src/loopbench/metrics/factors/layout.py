@@ -119,14 +119,14 @@ def layout(factors: Sequence[Factor], cells: Sequence[Cell]) -> Layout:
                 raise ValueError(f"these cells cannot tell {_product(factors, (f, g))} from effects of single factors")
             aliases.setdefault(known, []).append(f"{sign}{_product(factors, (f, g))}")
     inverse = np.asarray(np.linalg.pinv(blocks.matrix), dtype=np.float64)
-    made = []
+    factors_of_layout = []
     for changes in _changes(factors, blocks.places):
         named = tuple(change.factor for change in changes)
         code = blocks.code({named: _code(factors, changes)})
         kind: Literal["main", "interaction"] = "main" if len(changes) == 1 else "interaction"
-        given = () if kind == "main" or named in aliases else _given(factors, changes, blocks, inverse)
-        made.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ())), given))
-    return Layout(tuple(factors), tuple(cells), blocks.matrix, main_columns, tuple(made))
+        given = () if kind == "main" or named in aliases else _conditionals(factors, changes, blocks, inverse)
+        factors_of_layout.append(Contrast(kind, changes, code, code @ inverse, tuple(aliases.get(named, ())), given))
+    return Layout(tuple(factors), tuple(cells), blocks.matrix, main_columns, tuple(factors_of_layout))
 
 
 def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) -> Iterator[tuple[Change, ...]]:
@@ -143,7 +143,7 @@ def _changes(factors: Sequence[Factor], known: Mapping[tuple[int, ...], slice]) 
                     yield (Change(f, 0, a), Change(g, 0, b))
 
 
-def _given(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks, inverse: Floats) -> tuple[Given, ...]:
+def _conditionals(factors: Sequence[Factor], changes: Sequence[Change], blocks: _Blocks, inverse: Floats) -> tuple[Given, ...]:
     """Return either of two changes at both levels of the other."""
     conditionals = []
     for change, other in (changes, changes[::-1]):

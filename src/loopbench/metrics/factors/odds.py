@@ -52,12 +52,12 @@ def odds_ratios(
         raise NoOdds("outcomes are separated")
     params, covariance = _fit(_summed(solved, units, g), _summed(trials, units, g), matrix)
     quantile = float(special.stdtrit(g - 1, 1 - alpha / 2))
-    made: list[Interval | None] = []
+    ratios: list[Interval | None] = []
     for contrast in contrasts:
         value = float(contrast @ params)
         error = math.sqrt(max(float(contrast @ covariance @ contrast), 0.0) * g / (g - 1))
-        made.append(None if error < _NO_SPREAD else _ratio(value, quantile * error, len(solved)))
-    return tuple(made)
+        ratios.append(None if error < _NO_SPREAD else _ratio(value, quantile * error, len(solved)))
+    return tuple(ratios)
 
 
 def _ratio(value: float, half: float, n: int) -> Interval:
@@ -74,7 +74,7 @@ def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
     pure, mixed = matrix[always | never] * signs[:, None], matrix[~(always | never)]
     if not len(pure):
         return False
-    found = scipy.optimize.linprog(
+    solution = scipy.optimize.linprog(
         -pure.sum(axis=0),
         A_ub=-pure,
         b_ub=np.zeros(len(pure)),
@@ -83,7 +83,7 @@ def is_separated(solved: Floats, trials: Floats, matrix: Floats) -> bool:
         bounds=(-1.0, 1.0),
         method="highs",
     )
-    return bool(-found.fun > _NO_DIRECTION)
+    return bool(-solution.fun > _NO_DIRECTION)
 
 
 def _summed(counts: Floats, units: NDArray[np.int64], g: int) -> Floats:

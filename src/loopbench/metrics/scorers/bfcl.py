@@ -33,18 +33,18 @@ def bfcl(checker: str = "strict") -> Scorer:
 
 def _calls_are_right(judgement: Judgement, official: bool) -> bool:
     expected, state = judgement.task.expected, judgement.state
-    made, refused = (_listed(state, key) for key in ("calls", "refused"))
+    calls, refused = (_listed(state, key) for key in ("calls", "refused"))
     if expected == ANY_CALL:
-        return bool(made or refused)
+        return bool(calls or refused)
     if expected == []:
-        return not made and not refused
+        return not calls and not refused
     functions: Any = judgement.task.world.get("functions", ()) if isinstance(judgement.task.world, Mapping) else ()
     language = language_of(judgement.task.labels.get("category", ""))
     if official:
-        return officially_right(expected, made, functions, language)
+        return officially_right(expected, calls, functions, language)
     if language != "python":
-        made = [_read(call, functions, language) for call in made]
-    return same_calls(expected, {"calls": made, "refused": refused})
+        calls = [_read(call, functions, language) for call in calls]
+    return same_calls(expected, {"calls": calls, "refused": refused})
 
 
 def _listed(state: Any, key: str) -> list[Any]:

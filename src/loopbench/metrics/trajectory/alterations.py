@@ -138,7 +138,7 @@ def _recovering(ask: ModelExchange) -> Iterator[TracedCall]:
 
 def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -> Iterator[Alteration]:
     key, before = run.call.key, matching.last.get(run.call.key)
-    is_retry = before is not None and not before.gave and key in matching.since_reply
+    is_retry = before is not None and not before.gave_result and key in matching.since_reply
     matching.last[key] = run
     matching.since_reply.add(key)
     same = [each for each in matching.open if each.call.key == key]
@@ -154,7 +154,7 @@ def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -
         matching.take(meant[0])
         if not _is_fitting(run, meant[0].call):
             yield Alteration("altered call", _altered_text(run.call, meant[0]), place)
-    elif before is not None and before.gave:
+    elif before is not None and before.gave_result:
         yield Alteration(
             "added call", f"the loop called {call_text(run.call)} again by itself, though it had given a result", place
         )
@@ -164,13 +164,13 @@ def _of_run(trial: TracedTrial, matching: _Matching, place: int, run: ToolRun) -
 
 def _run_before_next_reply(trial: TracedTrial, place: int) -> frozenset[str]:
     """Return keys of the calls that still run for the same reply after an event."""
-    found = set()
+    places = set()
     for event in trial.events[place + 1 :]:
         if isinstance(event, ModelExchange) and event.role in CHOOSING and not event.scope:
             break
         if isinstance(event, ToolRun):
-            found.add(event.call.key)
-    return frozenset(found)
+            places.add(event.call.key)
+    return frozenset(places)
 
 
 def _was_unreadable(trial: TracedTrial, place: int) -> bool:
@@ -187,7 +187,7 @@ def _altered_text(called: TracedCall, written: _WrittenCall) -> str:
 def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
     """Whether a run is of the written call all the same: it gave a result, and what was written was only added to or parsed."""
     ran, wrote = run.call.arguments, written.arguments
-    if run.call.tool != written.tool or not run.gave or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
+    if run.call.tool != written.tool or not run.gave_result or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
         return False
     return all(name in ran and _is_read_as(value, ran[name]) for name, value in wrote.items())
 
@@ -204,7 +204,7 @@ def _is_read_as(written: Any, ran: Any) -> bool:
 def _dropped(trial: TracedTrial, matching: _Matching) -> Iterator[Alteration]:
     """Return calls that could have run and that the loop went on without: for good, or, where its steps ran out, at the cost of
     one."""
-    taken = {step.call.key for step in trial.other_course if step.call is not None and step.gave}
+    taken = {step.call.key for step in trial.other_course if step.call is not None and step.gave_result}
     for each in matching.passed_over:
         is_good = each.call.key in taken or (
             trial.is_scripted and each.by.fault not in WRONG_CALLS and not each.by.fault.startswith("wire.")
@@ -235,7 +235,7 @@ def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
 def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
     """Return the error valve that ended a run right after a call that had given a result."""
     place, last = next(((at, run) for at, run in reversed(list(enumerate(trial.events))) if not isinstance(run, Note)), (0, None))
-    if trial.head.stop == StopReason.ERROR_VALVE.value and isinstance(last, ToolRun) and last.gave:
+    if trial.head.stop == StopReason.ERROR_VALVE.value and isinstance(last, ToolRun) and last.gave_result:
         detail = f"the error valve ended the run when {call_text(last.call)} had given {quoted(last.result)}"
         yield Alteration("lost observation", detail, place)
 
@@ -243,7 +243,7 @@ def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
 def _never_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
     """Whether the next request of the same kind, or else any later one, lacks even the beginning of a result; false without one."""
     later = list(trial.asks(place))
-    is_known = run.gave or (trial.is_scripted and not run.fault)  # of an error another rule says that it was not shown
+    is_known = run.gave_result or (trial.is_scripted and not run.fault)  # of an error another rule says that it was not shown
     if not is_known or not any(ask.role in PLANNING for _, ask in later):
         return False
     decider = trial.decider(place)
@@ -276,12 +276,12 @@ def _beside_own_receipt(prompt: Prompt, run: ToolRun) -> list[tuple[Sighting, st
 
 def _beside_receipts(prompt: Prompt) -> dict[str, list[Sighting]]:
     """Return what stands beside the marks of receipts, by CALL.CONTENT."""
-    found: dict[str, list[Sighting]] = {}
+    sightings: dict[str, list[Sighting]] = {}
     for message in prompt:
         for call, seen in _sightings(message).items():
             for one in seen:
-                found.setdefault(f"{call}.{one.content}", []).append(one)
-    return found
+                sightings.setdefault(f"{call}.{one.content}", []).append(one)
+    return sightings
 
 
 _sightings = lru_cache(maxsize=1024)(sightings)

@@ -116,7 +116,7 @@ def ended_unread(trial: TracedTrial) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _RuleFinding:
     """What a rule has to say."""
 
     cause: Cause
@@ -125,13 +125,13 @@ class _Found:
     """What it is about; empty: the end."""
 
 
-def _step(trial: TracedTrial, found: _Found) -> int:
+def _step(trial: TracedTrial, found: _RuleFinding) -> int:
     """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
     about = set(found.events)
     return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
 
 
-def _fault(trial: TracedTrial, found: _Found) -> str:
+def _fault(trial: TracedTrial, found: _RuleFinding) -> str:
     """Return the kind of fault that most of the events have that the cause is about, the latest among equals; empty without any."""
     kinds = [event.fault for place in found.events if not isinstance(event := trial.events[place], Note) and event.fault]
     often = Counter(kinds)
@@ -141,60 +141,60 @@ def _fault(trial: TracedTrial, found: _Found) -> str:
 # --- what the end tells ---
 
 
-def _budget(trial: TracedTrial) -> _Found | None:
+def _budget(trial: TracedTrial) -> _RuleFinding | None:
     place, last = trial.last_ask
     stop = trial.head.stop
     if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
         stop = last.error[0]
     if stop not in SPENT:
         return None
-    return _Found("budget", f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
+    return _RuleFinding("budget", f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
 
 
-def _broken(trial: TracedTrial) -> _Found | None:
+def _broken(trial: TracedTrial) -> _RuleFinding | None:
     cause: Cause = "crash" if (stop := trial.head.stop) == StopReason.CRASHED else "termination"
-    return _Found(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
+    return _RuleFinding(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
 
 
 def _reason(trial: TracedTrial) -> str:
     return f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
 
 
-def _obeyed(trial: TracedTrial) -> _Found | None:
+def _obeyed(trial: TracedTrial) -> _RuleFinding | None:
     for place, event in enumerate(trial.events):
         if isinstance(event, ToolRun) and event.fault in ("inject.answer", "inject.stop") and trial.is_open(event.fault):
             return _of_fault(trial, place, event)
     return None
 
 
-def _altered(trial: TracedTrial) -> _Found | None:
+def _altered(trial: TracedTrial) -> _RuleFinding | None:
     """Return the first thing that the loop altered: what came after it may have come from it."""
     found = alterations(trial)
     if not found:
         return None
     first = found[0]
     also = sum(each.cause == first.cause for each in found) - 1
-    return _Found(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
+    return _RuleFinding(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
 
 
-def _early(trial: TracedTrial) -> _Found | None:
+def _early(trial: TracedTrial) -> _RuleFinding | None:
     chosen = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING]
     if not chosen:
         return None
     place, last = chosen[-1]
     if last.fault not in ENDED_EARLY or not trial.is_open(last.fault):
         return None
-    return _Found("termination", f"answered at {reply(last.number)}, before its work was done", [place])
+    return _RuleFinding("termination", f"answered at {reply(last.number)}, before its work was done", [place])
 
 
-def _misread(trial: TracedTrial) -> _Found | None:
+def _misread(trial: TracedTrial) -> _RuleFinding | None:
     """Return the divergence of a trial whose last reply was spoiled, and which missed nothing but the answer."""
     for place, ask in reversed(list(trial.asks())):
         if ask.error is None and ask.wire_error is None:
             is_decisive = trial.is_finished or (trial.other_course and not _left(trial))
             if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
                 said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted(trial.head.answer)}"
-                return _Found("parse", said, [place])
+                return _RuleFinding("parse", said, [place])
             return None
     return None
 
@@ -202,22 +202,22 @@ def _misread(trial: TracedTrial) -> _Found | None:
 # --- what blocked it ---
 
 
-def _blocked(trial: TracedTrial) -> _Found | None:
+def _blocked(trial: TracedTrial) -> _RuleFinding | None:
     found = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
     return None if trial.is_finished else _worst(trial, list(found))
 
 
-def _gave_up(trial: TracedTrial) -> _Found | None:
+def _gave_up(trial: TracedTrial) -> _RuleFinding | None:
     return _worst(trial, _lasting(trial, setbacks(trial, trial.last_new))) if trial.is_finished else None
 
 
-def _again(trial: TracedTrial) -> _Found | None:
+def _again(trial: TracedTrial) -> _RuleFinding | None:
     """Return what was done again: a seat that was booked twice, or what the steps of an unfinished trial went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
     return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
 
 
-def _never_put_right(trial: TracedTrial) -> _Found | None:
+def _never_put_right(trial: TracedTrial) -> _RuleFinding | None:
     found = setbacks(trial, -1)
     found = _lasting(trial, found) if trial.is_finished else [setback for setback in found if setback.kind not in _LATER]
     return _worst(trial, [setback for setback in found if setback.kind != "not run" or setback.fault])
@@ -227,33 +227,33 @@ _LATER = frozenset({"unfit", "repeated", "no call"})
 """Setbacks that are not the cause as long as there is another."""
 
 
-def _unfit(trial: TracedTrial) -> _Found | None:
+def _unfit(trial: TracedTrial) -> _RuleFinding | None:
     """Return what a scripted model said when it had nothing that fits the form."""
     return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
 
 
-def _lasting(trial: TracedTrial, found: Sequence[Setback]) -> list[Setback]:
+def _lasting(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[Setback]:
     """Return the setbacks without those that the loop got past by going on."""
     last, _ = trial.last_ask
-    return [setback for setback in found if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
+    return [setback for setback in setbacks if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
 
 
 def _is_at(setback: Setback, last: int | None) -> bool:
     return setback.kind in ("unreadable", "misread") and setback.event == last
 
 
-def _worst(trial: TracedTrial, found: Sequence[Setback]) -> _Found | None:
+def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> _RuleFinding | None:
     """Return the cause that most of the setbacks have, the latest among equals."""
-    if not found:
+    if not setbacks:
         return None
-    causes = [_cause(trial, setback) for setback in found]
+    causes = [_cause(trial, setback) for setback in setbacks]
     often = Counter(causes)
     cause = max(reversed(causes), key=lambda cause: often[cause])
-    mine = [setback for setback, its in zip(found, causes, strict=True) if its == cause]
+    mine = [setback for setback, its in zip(setbacks, causes, strict=True) if its == cause]
     what = Counter(setback.what for setback in mine)
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    return _Found(cause, in_words(trial, same), [setback.event for setback in same])
+    return _RuleFinding(cause, in_words(trial, same), [setback.event for setback in same])
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -269,7 +269,7 @@ def _cause(trial: TracedTrial, setback: Setback) -> Cause:
 # --- what a scripted model's faults tell ---
 
 
-def _faults(trial: TracedTrial) -> _Found | None:
+def _faults(trial: TracedTrial) -> _RuleFinding | None:
     for place, event in enumerate(trial.events):
         if isinstance(event, Note) or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
             continue
@@ -278,30 +278,30 @@ def _faults(trial: TracedTrial) -> _Found | None:
     return None
 
 
-def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> _Found:
+def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> _RuleFinding:
     if event.fault == "calls.too_early":
-        said = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
-        return _Found("fault not recovered", said, [place])
+        detail = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
+        return _RuleFinding("fault not recovered", detail, [place])
     if isinstance(event, ToolRun):
         if event.fault == "tool.lies":
-            said = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
-            return _Found("fault not recovered", said, [place])
+            detail = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
+            return _RuleFinding("fault not recovered", detail, [place])
         if event.fault.startswith("inject."):
-            said = f"the result of {call_text(event.call)} carried an instruction ({event.fault}), and the model obeyed it"
-            return _Found("obeyed instruction", said, [place])
+            detail = f"the result of {call_text(event.call)} carried an instruction ({event.fault}), and the model obeyed it"
+            return _RuleFinding("obeyed instruction", detail, [place])
         key = event.call.key
         runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
-        said = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
-        return _Found("fault not recovered", said, runs)
+        detail = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
+        return _RuleFinding("fault not recovered", detail, runs)
     if event.fault in WRONG_CALLS:
         call = f" called {call_text(event.calls[0])}" if event.calls else ""
-        return _Found("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
+        return _RuleFinding("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
     if event.fault in ENDED_EARLY:
-        return _Found("termination", f"{reply(event.number)} left out work that was to be done", [place])
+        return _RuleFinding("termination", f"{reply(event.number)} left out work that was to be done", [place])
     if event.fault == "weakness.answer":
-        return _Found("answer form", f"{reply(event.number)} stated the answer in another form", [])
+        return _RuleFinding("answer form", f"{reply(event.number)} stated the answer in another form", [])
     why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return _Found("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
+    return _RuleFinding("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
 
 
 def _made_by(trial: TracedTrial, place: int) -> list[int]:
@@ -313,38 +313,38 @@ def _made_by(trial: TracedTrial, place: int) -> list[int]:
 # --- what the other course tells ---
 
 
-def _argument(trial: TracedTrial) -> _Found | None:
+def _argument(trial: TracedTrial) -> _RuleFinding | None:
     if not trial.is_finished:
         return None
     alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
-    own = {step.call.key for step in trial.course if step.call is not None}
+    own_calls = {step.call.key for step in trial.course if step.call is not None}
     others = [step for place, step in enumerate(trial.other_course) if place in alone and _could_run(step)]
     for place, step in enumerate(trial.course):
         if place not in trial.unmatched or step.call is None or step.event is None:
             continue
-        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own]
+        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
         if meant and not any(_gave_the_same(trial, step, other) for other in meant):
             said = f"called {step.text}, where the other course called {meant[0].text}"
-            return _Found("tool argument", said, [step.event])
+            return _RuleFinding("tool argument", said, [step.event])
     return None
 
 
 def _could_run(step: TracedStep) -> bool:
     """Whether a step is a call whose arguments can be read, and that gave a result."""
-    return step.call is not None and step.gave and isinstance(step.call.arguments, Mapping)
+    return step.call is not None and step.gave_result and isinstance(step.call.arguments, Mapping)
 
 
 def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
     """Whether two calls told the model the same, so that arguments made no difference; not where an end state is judged."""
     tells = _TELLING.search(step.observed) is not None  # a bare `ok` tells nothing of what was done
-    return step.gave and tells and step.observed == other.observed and END_STATE not in trial.head.scores
+    return step.gave_result and tells and step.observed == other.observed and END_STATE not in trial.head.scores
 
 
 _TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
 """A result that tells something: a number, or several words."""
 
 
-def _lost(trial: TracedTrial) -> _Found | None:
+def _lost(trial: TracedTrial) -> _RuleFinding | None:
     """Return what the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
     latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
     if not latest or trial.head.stop not in _ANSWERED:
@@ -352,15 +352,15 @@ def _lost(trial: TracedTrial) -> _Found | None:
     shown = [message for place in latest.values() for message in trial.prompts[place]]
     place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
     if trial.head.query and not shows(shown, trial.head.query):
-        return _Found("lost observation", f"the prompt of {reply(number)} no longer showed the question")
+        return _RuleFinding("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.events[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave:
+        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave_result:
             continue
         if any(trial.is_shown(run, asked) for asked in latest.values()):
             continue
         said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
-        return _Found("lost observation", said)
+        return _RuleFinding("lost observation", said)
     return None
 
 
@@ -368,23 +368,23 @@ _ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
 _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
 
 
-def _ended(trial: TracedTrial) -> _Found | None:
+def _ended(trial: TracedTrial) -> _RuleFinding | None:
     last = reply(trial.replies)
     stop = trial.head.stop
     if not stop:
         said = f"the trace does not say how the run ended{f' after {last}' if trial.replies else ''}{_used_up(trial)}"
-        return _Found("other", NO_CONTENT if trial.trace.lacks_content else said)
+        return _RuleFinding("other", NO_CONTENT if trial.trace.lacks_content else said)
     if not trial.is_finished:
         how = gave_up_early(trial) if trial.steps_left else _STOPS.get(stop, f"the run ended with stop {stop}")
         at = f" at {last}" if trial.replies else ""
-        return _Found(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
+        return _RuleFinding(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
     left, fewer = _left(trial), len(trial.other) - len(trial.course)
     if left and all(step.call is None for step in trial.course):
-        return _Found("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
+        return _RuleFinding("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
     if left:
-        return _Found("termination", f"answered at {last} and never called {left[0].text}")
+        return _RuleFinding("termination", f"answered at {last} and never called {left[0].text}")
     if fewer > 0 and not trial.other_course:
-        return _Found("termination", f"answered at {last}, {counted(fewer, 'step', 'steps')} before the other course")
+        return _RuleFinding("termination", f"answered at {last}, {counted(fewer, 'step', 'steps')} before the other course")
     return None
 
 
@@ -425,11 +425,11 @@ def _used_up(trial: TracedTrial) -> str:
     return f"; met on the way: {', '.join(kinds)}" if kinds else ""
 
 
-def _other(trial: TracedTrial) -> _Found | None:
-    return _Found("other", f"answered {quoted(trial.head.answer)}")
+def _other(trial: TracedTrial) -> _RuleFinding | None:
+    return _RuleFinding("other", f"answered {quoted(trial.head.answer)}")
 
 
-_RULES: Sequence[Callable[[TracedTrial], _Found | None]] = (
+_RULES: Sequence[Callable[[TracedTrial], _RuleFinding | None]] = (
     _budget,
     _broken,
     _obeyed,

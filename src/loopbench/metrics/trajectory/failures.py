@@ -52,7 +52,7 @@ class TracedTrial:
     """The other course itself, where more than its signatures is known."""
     limit: int | None = None
     """The step limit that was set for a loop which may end by itself before it; None where none was, or where nobody knows."""
-    known: dict[Callable[[TracedTrial], Any], Any] = field(default_factory=dict, compare=False, repr=False)
+    memory: dict[Callable[[TracedTrial], Any], Any] = field(default_factory=dict, compare=False, repr=False)
     """What `once` has read: the same against any other course."""
 
     def against(self, other: Sequence[TracedStep]) -> TracedTrial:
@@ -73,9 +73,9 @@ class TracedTrial:
 
     def once(self, read: Callable[[TracedTrial], Fact]) -> Fact:
         """Return what a function reads off the trace and the record alone; it is called once, whatever the other course is."""
-        if read not in self.known:
-            self.known[read] = read(self)
-        fact: Fact = self.known[read]
+        if read not in self.memory:
+            self.memory[read] = read(self)
+        fact: Fact = self.memory[read]
         return fact
 
     @property
@@ -167,29 +167,29 @@ def _asked(trial: TracedTrial) -> list[tuple[int, ModelExchange]]:
 
 def _repeated(trial: TracedTrial) -> frozenset[int]:
     runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun)]
-    first = {event.call.key: place for place, event in reversed(runs) if event.gave}
+    first = {event.call.key: place for place, event in reversed(runs) if event.gave_result}
     return frozenset(place for place, event in runs if first.get(event.call.key, place) < place)
 
 
 def _last_new(trial: TracedTrial) -> int:
-    runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun) and event.gave]
+    runs = [(place, event) for place, event in enumerate(trial.events) if isinstance(event, ToolRun) and event.gave_result]
     first = {(event.call.key, event.result): place for place, event in reversed(runs)}
     return max(first.values(), default=-1)
 
 
 def _deciders(trial: TracedTrial) -> list[ModelExchange | None]:
-    found: list[ModelExchange | None] = []
-    made: dict[str, ModelExchange] = {}
+    deciders: list[ModelExchange | None] = []
+    by_call: dict[str, ModelExchange] = {}
     last: ModelExchange | None = None
     for event in trial.events:
         if isinstance(event, ModelExchange):
-            found.append(event)
+            deciders.append(event)
             if event.role in CHOOSING:
                 last = event
-                made.update((call.key, event) for call in event.calls)
+                by_call.update((call.key, event) for call in event.calls)
         else:
-            found.append(made.get(event.call.key, last) if isinstance(event, ToolRun) else last)
-    return found
+            deciders.append(by_call.get(event.call.key, last) if isinstance(event, ToolRun) else last)
+    return deciders
 
 
 # --- what went wrong ---
@@ -256,7 +256,7 @@ def _same_request(one: ModelExchange, other: ModelExchange) -> bool:
 
 
 def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
-    put_right = {step.call.key for step in trial.course if step.call is not None and step.gave}
+    put_right = {step.call.key for step in trial.course if step.call is not None and step.gave_result}
     made: set[str] = set()
     for number, step in enumerate(trial.course):
         if step.call is None or step.event is None:
@@ -271,7 +271,7 @@ def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
         if step.event in trial.repeated or (was_made and mark in OVERLOOKED and isinstance(run, ToolRun)):
             if mark in OVERLOOKED or number in trial.unmatched:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
-        elif not step.gave and step.call.key not in put_right and not _is_as_it_should_be(trial, number):
+        elif not step.gave_result and step.call.key not in put_right and not _is_as_it_should_be(trial, number):
             kind: Kind = "failed run" if isinstance(run, ToolRun) and not run.never_ran else "not run"
             yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, ToolRun) else mark)
 
@@ -305,7 +305,7 @@ def _is_spoiled(trial: TracedTrial, step: TracedStep) -> bool:
 def wasted(trial: TracedTrial) -> tuple[int, int]:
     """Return replies that could not be read, and calls that failed or could not be run and should not have, put right or not."""
     unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
-    calls = ((number, step) for number, step in enumerate(trial.course) if step.call is not None and not step.gave)
+    calls = ((number, step) for number, step in enumerate(trial.course) if step.call is not None and not step.gave_result)
     return unreadable, sum(not _is_as_it_should_be(trial, number) for number, _ in calls)
 
 
@@ -336,7 +336,9 @@ def was_cut_out(trial: TracedTrial, place: int) -> bool:
     run = trial.events[place]
     assert isinstance(run, ToolRun)
     before = enumerate(trial.events[:place])
-    given = [(at, event) for at, event in before if isinstance(event, ToolRun) and event.call.key == run.call.key and event.gave]
+    given = [
+        (at, event) for at, event in before if isinstance(event, ToolRun) and event.call.key == run.call.key and event.gave_result
+    ]
     if not given:
         return False
     at, last = given[-1]

@@ -27,15 +27,15 @@ def prompts(happened: Iterable[TraceEvent]) -> list[Prompt]:
     A trace keeps of a request what the last one of its role and scope had not shown yet.
     """
     shown: dict[tuple[str, str], tuple[str, ...]] = {}
-    found: list[Prompt] = []
+    prompts_found: list[Prompt] = []
     for event in happened:
         if not isinstance(event, ModelExchange):
-            found.append(())
+            prompts_found.append(())
             continue
         key = (event.role, event.scope)
         shown[key] = (*shown.get(key, ())[: max(event.same, 0)], *event.texts)
-        found.append(shown[key])
-    return found
+        prompts_found.append(shown[key])
+    return prompts_found
 
 
 def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:

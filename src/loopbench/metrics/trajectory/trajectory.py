@@ -47,7 +47,7 @@ class TracedStep:
     """Index in the trace's events, in the order in which they happened; None for the end."""
     call: TracedCall | None = field(default=None, compare=False)
     """What was called."""
-    gave: bool = field(default=False, compare=False)
+    gave_result: bool = field(default=False, compare=False)
     """The call gave a result."""
 
 
@@ -57,15 +57,15 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
     What may happen at once, tools' runs and requests with a scope, stands in the order of scopes and of the calls in their replies:
     the order in which it ended says nothing.
     """
-    found: list[_Found] = []
-    turn: list[_Found] = []
+    attributed: list[_UnplacedStep] = []
+    turn: list[_UnplacedStep] = []
     for item in _attributed(trace.events):
         if not item.at_once:
-            found.extend(_in_order(turn))
+            attributed.extend(_in_order(turn))
             turn = []
         turn.append(item)
-    found.extend(_in_order(turn))
-    return (*(item.step for item in found if item.kind is not None), _last(trace.head))
+    attributed.extend(_in_order(turn))
+    return (*(item.step for item in attributed if item.kind is not None), _last(trace.head))
 
 
 def signatures(line: str) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class _Slot:
 
 
 @dataclass(slots=True, eq=False)
-class _Found:
+class _UnplacedStep:
     """A step before its place is known; without a kind: a request that is not a step, and only parts the turns."""
 
     at_once: bool
@@ -117,19 +117,19 @@ class _Found:
     text: str = ""
     observed: str = ""
     call: TracedCall | None = None
-    gave: bool = False
+    gave_result: bool = False
 
     @property
     def step(self) -> TracedStep:
         assert self.kind is not None
-        return TracedStep(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave)
+        return TracedStep(self.kind, self.text, self.observed, _signature(self.content), self.event, self.call, self.gave_result)
 
 
-def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
+def _attributed(happened: Sequence[TraceEvent]) -> list[_UnplacedStep]:
     """Return all that happened, in time; tools' runs with the reply that decided on them, and calls that no tool has run."""
-    found: list[_Found] = []
+    steps_found: list[_UnplacedStep] = []
     replies = Counter[str]()
-    waiting: dict[str, list[_Found]] = {}
+    waiting: dict[str, list[_UnplacedStep]] = {}
     """Scope → calls that were decided on and that no tool has run yet."""
     slots: dict[str, _Slot] = {}
     """Call → the slot of its last run: the loop may run it again by itself."""
@@ -139,21 +139,21 @@ def _attributed(happened: Sequence[TraceEvent]) -> list[_Found]:
             chooses = event.role in CHOOSING
             replies[event.scope] += chooses
             slot = _Slot(_natural(event.scope), replies[event.scope])
-            found.append(_of_ask(event, place, slot, goes_on=place < last_work))
+            steps_found.append(_of_ask(event, place, slot, goes_on=place < last_work))
             if not event.scope:  # scopes are parts that run at once: a request outside of all comes after them
                 waiting = {} if chooses else {"": waiting.get("", [])}
             if chooses:
                 decided = [_of_call(call, None, place, replace(slot, place=number)) for number, call in enumerate(event.calls, 1)]
                 waiting.setdefault(event.scope, []).extend(decided)
-                found.extend(decided)
+                steps_found.extend(decided)
         elif isinstance(event, ToolRun):
             taken = _take(event.call, waiting)
             if taken is not None:
-                found.remove(taken)
+                steps_found.remove(taken)
             slot = taken.slot if taken is not None else slots.get(event.call.key, _UNDECIDED)
             slots[event.call.key] = slot
-            found.append(_of_call(event.call, event, place, slot))
-    return found
+            steps_found.append(_of_call(event.call, event, place, slot))
+    return steps_found
 
 
 def _is_work(event: TraceEvent) -> bool:
@@ -169,7 +169,7 @@ _UNDECIDED = _Slot(((1 << 62, ""),))
 """The last slot, for a run that no reply has decided on."""
 
 
-def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | None:
+def _take(call: TracedCall, waiting: Mapping[str, list[_UnplacedStep]]) -> _UnplacedStep | None:
     """Return the waiting call that a run is of: the same, else one of the same tool, whose arguments the loop has changed."""
     every = [item for items in waiting.values() for item in items]
     same = [item for item in every if item.call is not None and item.call.key == call.key]
@@ -183,10 +183,10 @@ def _take(call: TracedCall, waiting: Mapping[str, list[_Found]]) -> _Found | Non
     return taken
 
 
-def _in_order(turn: list[_Found]) -> list[_Found]:
+def _in_order(turn: list[_UnplacedStep]) -> list[_UnplacedStep]:
     """Return the steps of one turn by their slots; equal calls of several slots, whose runs cannot be told apart, by what came of
     them."""
-    by_call: dict[str, list[_Found]] = {}
+    by_call: dict[str, list[_UnplacedStep]] = {}
     for item in turn:
         if item.call is not None:
             by_call.setdefault(item.call.key, []).append(item)
@@ -198,26 +198,26 @@ def _in_order(turn: list[_Found]) -> list[_Found]:
     return sorted(turn, key=lambda item: (item.at_once, item.slot, item.content if item.slot == _UNDECIDED else ""))
 
 
-def _of_ask(ask: ModelExchange, place: int, slot: _Slot, *, goes_on: bool) -> _Found:
+def _of_ask(ask: ModelExchange, place: int, slot: _Slot, *, goes_on: bool) -> _UnplacedStep:
     """Return the step that a request made. `goes_on`: decisions or runs followed, so that an answer in it was none."""
-    made = _Found(bool(ask.scope), place, slot)
+    step = _UnplacedStep(bool(ask.scope), place, slot)
     if ask.error is not None:
         kind, message = ask.error
-        made.kind, made.content = "failed", canonical(["failed", group(ask), kind])
-        made.text, made.observed = group(ask), f"{kind}: {shortened(message)}"
+        step.kind, step.content = "failed", canonical(["failed", group(ask), kind])
+        step.text, step.observed = group(ask), f"{kind}: {shortened(message)}"
     elif ask.wire_error is not None:
-        made.kind, made.content = "unreadable", canonical(["unreadable", group(ask)])
-        made.text, made.observed = group(ask), shortened(ask.wire_error)
+        step.kind, step.content = "unreadable", canonical(["unreadable", group(ask)])
+        step.text, step.observed = group(ask), shortened(ask.wire_error)
     elif ask.role == DECIDING and ask.move_kind == "text":
-        made.kind, made.content = "other", canonical(["text"])
-        made.text, made.observed = "no call", shortened(ask.reply_text)
+        step.kind, step.content = "other", canonical(["text"])
+        step.text, step.observed = "no call", shortened(ask.reply_text)
     elif ask.role in CHOOSING and ask.move_kind == "answer" and goes_on:
-        made.kind, made.content = "other", canonical(["stated", render_value(ask.value)])
-        made.text, made.observed = f"answer {shortened(render_value(ask.value))}", "the run went on"
-    return made
+        step.kind, step.content = "other", canonical(["stated", render_value(ask.value)])
+        step.text, step.observed = f"answer {shortened(render_value(ask.value))}", "the run went on"
+    return step
 
 
-def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> _Found:
+def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> _UnplacedStep:
     observed = NOT_RUN
     came: list[object] = [NOT_RUN]
     if ran is not None:
@@ -225,7 +225,7 @@ def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: _Slot) -> 
         observed = gave if ran.ok or gave.startswith(failed) else f"{failed}{gave}"
         came = came if ran.never_ran else [ran.ok, ran.error_type or "", ran.result]
     content = canonical(["call", call.tool, call.arguments, *came])
-    return _Found(True, place, slot, "call", content, call_text(call), observed, call, ran is not None and ran.gave)
+    return _UnplacedStep(True, place, slot, "call", content, call_text(call), observed, call, ran is not None and ran.gave_result)
 
 
 def _last(ended: TraceHead) -> TracedStep:

@@ -63,12 +63,12 @@ def arms_section(comparison: Comparison, *, in_full: bool = True) -> PageSection
     if templates.rows:
         grid = Grid(templates.title, templates.columns, templates.rows)
         blocks.append(Folded("Accuracy on tasks of other templates", (Paragraph(TEMPLATES_NOTE, "quiet"), grid)))
-    told = {
+    notes_and_tables = {
         "Context: what prompts keep": (CONTEXT_NOTE, context(comparison.arms)),
         "Calls: what becomes of those that the model makes": (CALLS_NOTE, calls(comparison.arms)),
         "Injection: how far instructions in results come": (INJECTION_NOTE, injection(comparison.arms)),
     }
-    for title, (note, table) in told.items():
+    for title, (note, table) in notes_and_tables.items():
         if table.rows:
             grid = Grid(table.title, table.columns, table.rows)
             blocks.append(Folded(title, (Paragraph(note, "quiet"), grid)))
@@ -78,8 +78,8 @@ def arms_section(comparison: Comparison, *, in_full: bool = True) -> PageSection
 def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     """Return a table with a row per arm, without columns in which nothing is known."""
     measures = in_table_order(measures_of("arms"))
-    told = ("false success", "right though never shown", "scored", "errored", "excluded")
-    columns = ("arm", *headings(measures, arms), *told)
+    details = ("false success", "right though never shown", "scored", "errored", "excluded")
+    columns = ("arm", *headings(measures, arms), *details)
     rows = []
     for arm in arms:
         summary = arm.summary
@@ -89,12 +89,12 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
         unseen = summary.right_unseen if is_told else UNKNOWN
         counts = (false_success, unseen, summary.scored, summary.errored, summary.excluded)
         rows.append((arm.info.arm, *numbers, *map(str, counts)))
-    known = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
-    cut = tuple(tuple(row[index] for index in known) for row in rows)
-    first = next(columns[index] for index in known if columns[index] in told)
+    known_columns = [index for index in range(len(columns)) if any(row[index] != UNKNOWN for row in rows)]
+    cut = tuple(tuple(row[index] for index in known_columns) for row in rows)
+    first = next(columns[index] for index in known_columns if columns[index] in details)
     return Grid(
         f"Means per trial with intervals in brackets; the columns from {first} on count trials",
-        tuple(columns[index] for index in known),
+        tuple(columns[index] for index in known_columns),
         cut,
     )
 

@@ -223,18 +223,18 @@ def _tasks(group: GroupFindings, infos: Sequence[ArmInfo]) -> Iterator[Block]:
     means = any(arm.wasted_steps is not None for arm in ordered)
     wasted = "; wasted steps are those beyond the shortest trial that solved the task" if means else ""
     caption = f"Counts of tasks, then means per trial{wasted}"
-    yield _known(caption, columns, rows)
+    yield _without_unknown(caption, columns, rows)
     if group.notable:
         arms = [arm.arm for arm in ordered]
         names = tuple(arm.removesuffix(f"/{group.profile}") for arm in arms)
         listed = sorted(group.notable, key=lambda task: (*(kind not in task.kinds for kind in _KINDS), task.task))[:MAX_TASKS]
         heads = ("task", "is", *names, "false success", "wasted steps", "repeated calls")
         caption = f"Tasks worth a look, {len(listed)} of {len(group.notable)}; solved trials of each arm"
-        grid = _known(caption, heads, tuple(_task(task, arms) for task in listed))
+        grid = _without_unknown(caption, heads, tuple(_task(task, arms) for task in listed))
         yield Folded(f"Tasks worth a look ({len(group.notable)})", (grid,))
 
 
-def _known(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Grid:
+def _without_unknown(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Grid:
     """Return a table without the columns in which nothing is known of any row."""
     known = [place for place in range(len(columns)) if any(row[place] != UNKNOWN for row in rows)]
     return Grid(caption, tuple(columns[place] for place in known), tuple(tuple(row[place] for place in known) for row in rows))

@@ -218,9 +218,9 @@ def spread(wanted: Sequence[float], apart: float, end: float) -> list[float]:
 # --- ablations ---
 
 
-def effects(found: Sequence[Effect]) -> Markup:
+def effects(effects: Sequence[Effect]) -> Markup:
     """Return a chart of effects on one metric, with intervals. Raises ValueError for effects on several metrics, or on none."""
-    metrics = {effect.metric for effect in found}
+    metrics = {effect.metric for effect in effects}
     if len(metrics) != 1:
         raise ValueError(f"a chart of effects shows one metric, not {len(metrics)}")
     (metric,) = metrics
@@ -229,8 +229,8 @@ def effects(found: Sequence[Effect]) -> Markup:
     def row(effect: Effect) -> ChartRow:
         return ChartRow(effect.term, effect.difference, signed(effect.difference, digits), effect.verdict.word)
 
-    by_profile = group_by(found, lambda effect: effect.profile)
+    by_profile = group_by(effects, lambda effect: effect.profile)
     groups = _groups({profile: list(map(row, members)) for profile, members in by_profile.items()})
-    margin = max(effect.margin for effect in found)
+    margin = max(effect.margin for effect in effects)
     axis = Axis(f"change of {METRICS[metric].label}", margin, PLAIN_LEGEND)
     return interval_rows(f"Effects on {METRICS[metric].label}", f"{_in_words(groups)}.", groups, axis)

@@ -102,16 +102,16 @@ def _decided(budgets: Sequence[AtBudget]) -> Grid | None:
     return Grid("Pairs that are told apart at a budget, adjusted over pairs and budgets", columns, rows) if rows else None
 
 
-def harness_section(found: Sequence[Harness]) -> PageSection | None:
+def harness_section(harnesses: Sequence[Harness]) -> PageSection | None:
     """Return the section on how much is the loop and how much the model; None where they are not crossed."""
-    said = Items(tuple(f"{sentence}." for sentence in sentences(found)), "verdicts")
-    grids = [Grid(table.title, table.columns, table.rows) for table in harness_tables(found)]
+    said = Items(tuple(f"{sentence}." for sentence in sentences(harnesses)), "verdicts")
+    grids = [Grid(table.title, table.columns, table.rows) for table in harness_tables(harnesses)]
     return section_or_none("harness", "How much is the harness?", [said, *grids] if grids else [])
 
 
-def reliability_section(found: Sequence[Reliability], infos: Sequence[ArmInfo]) -> PageSection | None:
+def reliability_section(reliabilities: Sequence[Reliability], infos: Sequence[ArmInfo]) -> PageSection | None:
     """Return the section on how arms do when they try again; None without repeats."""
-    arms = in_order(found, infos)
+    arms = in_order(reliabilities, infos)
     if not arms:
         return None
     most = max(arm.repeats for arm in arms)
@@ -133,9 +133,9 @@ CONSISTENCY = (
 )
 
 
-def confidence_section(found: Sequence[Calibration], infos: Sequence[ArmInfo]) -> PageSection | None:
+def confidence_section(calibrations: Sequence[Calibration], infos: Sequence[ArmInfo]) -> PageSection | None:
     """Return the section on whether arms know when they are right; None if none reports confidence."""
-    arms = in_order(found, infos)
+    arms = in_order(calibrations, infos)
     if not arms:
         return None
     rows = tuple(

@@ -95,8 +95,8 @@ def _recovered_text(recovered: int, hurt: int, absorbed: int) -> str:
 
 def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageSection | None:
     """Return the section on how many steps trials took, solved or not; None if none was scored."""
-    known = where(records, lambda record: record.status == "scored" and "steps" not in record.unknown)
-    rows = [row for arm in arms if (row := _steps(arm.info.arm, known)) is not None]
+    known_records = where(records, lambda record: record.status == "scored" and "steps" not in record.unknown)
+    rows = [row for arm in arms if (row := _steps(arm.info.arm, known_records)) is not None]
     if not rows:
         return None
     is_ours = not are_imported(arm.info for arm in arms)
@@ -105,7 +105,7 @@ def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageS
     columns = ("arm", "solved", "median steps", "not solved", "median steps", "90 % within", "most")
     infos = [arm.info for arm in arms]
     grid = Grid("Steps of the scored trials", columns, tuple(rows))
-    return PageSection("steps", "Steps per trial", (Figure(steps(known, infos), read), grid))
+    return PageSection("steps", "Steps per trial", (Figure(steps(known_records, infos), read), grid))
 
 
 def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:

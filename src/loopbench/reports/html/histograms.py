@@ -34,10 +34,10 @@ Bars = Mapping[int, tuple[int, int]]
 def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
     """Return a chart of how many steps the scored trials of each arm took: solved ones filled, the others in outline."""
     scored = group_by((record for record in alike(records) if record.status == "scored"), lambda record: record.arm)
-    known = {info.arm: histogram(scored[info.arm]) for info in arms if info.arm in scored}
-    frame = _Frame.around(list(known.values()))
+    histograms = {info.arm: histogram(scored[info.arm]) for info in arms if info.arm in scored}
+    frame = _Frame.around(list(histograms.values()))
     names = chart_names(arms)
-    groups = [(name, [info for info in members if info.arm in known]) for name, members in groupby(arms, key=group_name)]
+    groups = [(name, [info for info in members if info.arm in histograms]) for name, members in groupby(arms, key=group_name)]
     shown = [(name, members) for name, members in groups if members]
     drawn: list[Markup] = []
     y = 4.0
@@ -46,13 +46,13 @@ def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
             y += _HEADING
             drawn.append(element("text", middle_cut(name, LABEL_CHARS), x=0, y=y - 9, class_="heading"))
         for info in members:
-            lines = [*label_lines(names[info.arm]), in_words(known[info.arm])]
+            lines = [*label_lines(names[info.arm]), in_words(histograms[info.arm])]
             high = max(_BARS, _LINE * len(lines))
-            drawn.append(element("g", *frame.histogram(lines, known[info.arm], y, high)))
+            drawn.append(element("g", *frame.histogram(lines, histograms[info.arm], y, high)))
             y += high + _GAP
         drawn.extend(frame.axis(y - _GAP))
         y += _AXIS
-    described = "; ".join(f"{arm}: {in_words(bars)}" for arm, bars in known.items())
+    described = "; ".join(f"{arm}: {in_words(bars)}" for arm, bars in histograms.items())
     return chart("Steps of the trials of each arm", f"Histograms. {described}.", y + 42, *drawn, *_legend(y))
 
 
@@ -79,11 +79,13 @@ class _Frame:
     """Trials in the fullest bin of any arm."""
 
     @classmethod
-    def around(cls, known: Sequence[Bars]) -> _Frame:
-        longest = max((taken for bars in known for taken in bars), default=0)
+    def around(cls, steps_known: Sequence[Bars]) -> _Frame:
+        longest = max((taken for bars in steps_known for taken in bars), default=0)
         width = math.ceil((longest + 1) / MAX_BINS)
         empty = cls(width, longest // width + 1, 1)
-        return cls(width, empty.bins, max((sum(counts) for bars in known for counts in empty.binned(bars).values()), default=1))
+        return cls(
+            width, empty.bins, max((sum(counts) for bars in steps_known for counts in empty.binned(bars).values()), default=1)
+        )
 
     def binned(self, bars: Bars) -> dict[int, tuple[int, int]]:
         """Return by bin how many trials were solved, and how many were not."""

@@ -59,10 +59,10 @@ def report_html(results: Results, *, with_fork: bool = False) -> str:
         return render(Page(run_title(results), _subtitle(results), sections(results, losses=losses)))
 
 
-def _losses_as_text(found: Results) -> str:
+def _losses_as_text(run: Results) -> str:
     """Return the sections that are made from traces, as JSON."""
-    made = _present(_loss_sections(replace(found, comparison=ranked(found.comparison)), ""))
-    made = _under_limits(found.comparison.limits, made)
+    made = _present(_loss_sections(replace(run, comparison=ranked(run.comparison)), ""))
+    made = _under_limits(run.comparison.limits, made)
     section = _environment().get_template("blocks.html.jinja").module.section  # type: ignore[attr-defined]  # a macro
     return json.dumps([(each.id, each.title, section(each, 2)) for each in made])
 
@@ -72,26 +72,26 @@ def _losses_of_text(text: str) -> tuple[PageSection, ...]:
     return tuple(PageSection(anchor, title, html=trusted(html)) for anchor, title, html in json.loads(text))
 
 
-def _subtitle(found: Results) -> str:
+def _subtitle(run: Results) -> str:
     """Return what a run compared, unless its title says so, its size and its directory."""
-    named = f"{compared(found)}. " if found.manifest.settings.name else ""
-    return f"{named}{found.title}. Run {run_name(found.folder)}"
+    named = f"{compared(run)}. " if run.manifest.settings.name else ""
+    return f"{named}{run.title}. Run {run_name(run.folder)}"
 
 
-def collection_html(found: SeveralRuns) -> str:
+def collection_html(several: SeveralRuns) -> str:
     """Return the page of several runs: an overview, then each run, folded."""
-    title = f"{counted(len(found.runs), 'run')}, {counted(len(found.loops), 'loop')}"
-    overview = _present((overview_section(found), all_pairs_section(found)))
-    chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(found.runs, 1))
-    subtitle = "; ".join(dict.fromkeys(run.title for run in found.runs))
+    title = f"{counted(len(several.runs), 'run')}, {counted(len(several.loops), 'loop')}"
+    overview = _present((overview_section(several), all_pairs_section(several)))
+    chapters = tuple(_chapter(run, f"run-{place}") for place, run in enumerate(several.runs, 1))
+    subtitle = "; ".join(dict.fromkeys(run.title for run in several.runs))
     return render(Page(title, subtitle, overview, chapters))
 
 
-def validity_html(folder: Path, found: Validity) -> str:
+def validity_html(folder: Path, validity: Validity) -> str:
     """Return the page of a validation of the run in a folder."""
-    halves = f"fitted to {counted(found.fitted_tasks, 'task')}, held against {counted(found.held_out_tasks, 'other')}"
+    halves = f"fitted to {counted(validity.fitted_tasks, 'task')}, held against {counted(validity.held_out_tasks, 'other')}"
     subtitle = f"Run {run_name(folder)}: {halves}"
-    blocks = tuple(validity_blocks(found))
+    blocks = tuple(validity_blocks(validity))
     return render(Page("Does the tunnel predict this run?", subtitle, (PageSection("validity", VALIDITY, blocks),)))
 
 
@@ -111,26 +111,26 @@ def _present(sections: Iterable[PageSection | None], prefix: str = "") -> tuple[
     return tuple(replace(section, id=f"{prefix}-{section.id}") if prefix else section for section in present)
 
 
-def optimization_html(found: OptimizationResult) -> str:
+def optimization_html(result: OptimizationResult) -> str:
     """Return the page of an optimization: what it gained, then the comparison on the test tasks."""
-    test = () if found.test is None else sections(found.test, "test")
+    test = () if result.test is None else sections(result.test, "test")
     tested = tuple(replace(section, title=f"Test: {section.title}") for section in test)
-    named = f"{optimized(found.manifest)}. " if found.manifest.settings.compare.name else ""
-    subtitle = f"{named}{found.title}. Run {run_name(found.folder)}"
-    return render(Page(optimization_title(found.manifest), subtitle, (*optimization_sections(found), *tested)))
+    named = f"{optimized(result.manifest)}. " if result.manifest.settings.compare.name else ""
+    subtitle = f"{named}{result.title}. Run {run_name(result.folder)}"
+    return render(Page(optimization_title(result.manifest), subtitle, (*optimization_sections(result), *tested)))
 
 
-def sections(found: Results, prefix: str = "", losses: Callable[[], str | None] = lambda: None) -> tuple[PageSection, ...]:
+def sections(run: Results, prefix: str = "", losses: Callable[[], str | None] = lambda: None) -> tuple[PageSection, ...]:
     """Return the sections of a run, the verdict first, empty ones left out. `prefix`: begins all ids.
 
     `losses`: waits for what `_losses_as_text` has made elsewhere; None where nothing has.
     """
-    ablation = ablation_result(found)
-    verdict = verdict_section(found, None if ablation is None else conclusions(ablation))
-    views, harnesses, found = found.views, found.harness, replace(found, comparison=ranked(found.comparison))
-    comparison, records = found.comparison, found.records
+    ablation = ablation_result(run)
+    verdict = verdict_section(run, None if ablation is None else conclusions(ablation))
+    views, harnesses, run = run.views, run.harness, replace(run, comparison=ranked(run.comparison))
+    comparison, records = run.comparison, run.records
     infos = [arm.info for arm in comparison.arms]
-    manifest, validity = manifest_section(found), validity_section(found.folder)
+    manifest, validity = manifest_section(run), validity_section(run.folder)
     before = (
         verdict,
         None if ablation is None else effects_section(ablation),
@@ -145,24 +145,26 @@ def sections(found: Results, prefix: str = "", losses: Callable[[], str | None] 
         steps_section(records, comparison.arms),
     )
     text = losses()
-    lost = _loss_sections(found, prefix) if text is None else _losses_of_text(text)
+    lost = _loss_sections(run, prefix) if text is None else _losses_of_text(text)
     return _under_limits(comparison.limits, _present((*before, *lost, validity, manifest), prefix))
 
 
-def _under_limits(limits: TrialLimits, found: tuple[PageSection, ...]) -> tuple[PageSection, ...]:
+def _under_limits(limits: TrialLimits, sections: tuple[PageSection, ...]) -> tuple[PageSection, ...]:
     """Return the sections of a run whose tables say under which limits of its own to each trial they hold."""
-    return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in found) if limits.words else found
+    return tuple(replace(each, blocks=with_captions(each.blocks, limits.title)) for each in sections) if limits.words else sections
 
 
-def _loss_sections(found: Results, prefix: str) -> tuple[PageSection | None, ...]:
+def _loss_sections(run_results: Results, prefix: str) -> tuple[PageSection | None, ...]:
     """Return the sections that are made from traces, or one that says why they cannot be read."""
-    infos = [arm.info for arm in found.comparison.arms]
-    found = replace(found, folder=found.folder.resolve())
+    infos = [arm.info for arm in run_results.comparison.arms]
+    run_results = replace(run_results, folder=run_results.folder.resolve())
     try:
-        losses = find_losses(found, prefix)
+        losses = find_losses(run_results, prefix)
         return why_section(losses), tasks_section(losses.why, infos), traces_section(losses)
     except RunError as error:
-        text = str(error).replace(str(found.folder), run_name(found.folder))  # the page does not depend on where the run is
+        text = str(error).replace(
+            str(run_results.folder), run_name(run_results.folder)
+        )  # the page does not depend on where the run is
         return (PageSection("why", "Why trials were lost", (Banner("The traces of this run cannot be read", (text,)),)),)
 
 

@@ -17,19 +17,19 @@ _HOW = (
 )
 
 
-def program_check_html(found: ProgramReport, demanded: Sequence[Requirement] = ()) -> str:
+def program_check_html(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> str:
     """Return the page of a check."""
-    counts = Counter(finding.outcome for finding in found.findings)
+    counts = Counter(finding.outcome for finding in report.findings)
     subtitle = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     sections = (
-        PageSection("faults", "One fault at a time", tuple(_overview(found, demanded))),
-        PageSection("requests", "What the model was told", tuple(_requests(found))),
+        PageSection("faults", "One fault at a time", tuple(_overview(report, demanded))),
+        PageSection("requests", "What the model was told", tuple(_requests(report))),
     )
-    return render(Page(f"{found.title}: one fault at a time", subtitle, sections))
+    return render(Page(f"{report.title}: one fault at a time", subtitle, sections))
 
 
-def _overview(found: ProgramReport, demanded: Sequence[Requirement]) -> Iterator[Block]:
-    unmet = found.unmet(demanded)
+def _overview(report: ProgramReport, demanded: Sequence[Requirement]) -> Iterator[Block]:
+    unmet = report.unmet(demanded)
     if unmet:
         lines = tuple(one.missing(finding) for one, finding in unmet)
         yield Banner("Demanded outcomes are missing", lines)
@@ -37,7 +37,7 @@ def _overview(found: ProgramReport, demanded: Sequence[Requirement]) -> Iterator
     wants = {one.fault: one.says for one in demanded}
     columns = ("fault", "what happens", "outcome", *(["demanded"] if demanded else []), "how it ended", "requests", "calls")
     rows = []
-    for finding in found.findings:
+    for finding in report.findings:
         name = PageLink(finding.fault, f"fault-{finding.fault}") if finding.shown else Code(finding.fault)
         more = [wants.get(finding.fault, UNKNOWN)] if demanded else []
         counts = (str(finding.requests), str(finding.calls))
@@ -46,9 +46,9 @@ def _overview(found: ProgramReport, demanded: Sequence[Requirement]) -> Iterator
     yield Items(tuple(f"{outcome}: {means}" for outcome, means in OUTCOMES.items()), "quiet")
 
 
-def _requests(found: ProgramReport) -> Iterator[Block]:
+def _requests(report: ProgramReport) -> Iterator[Block]:
     yield Paragraph("The lines of the first telling request after the fault that no undisturbed run has.", "quiet")
-    for finding in found.findings:
+    for finding in report.findings:
         if finding.shown:
             yield Folded(_summary(finding), (Code(finding.shown),), f"fault-{finding.fault}")
 

@@ -25,9 +25,9 @@ def side_by_side(traces: tuple[Trace, Trace], run: str) -> SideBySide:
     return SideBySide((_side_view(traces[0], first, second, run), _side_view(traces[1], second, first, run)))
 
 
-def _side_view(trace: Trace, own: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
+def _side_view(trace: Trace, steps: Sequence[TracedStep], other: Sequence[TracedStep], run: str) -> SideView:
     shown, head = list(blocks(trace)), trace.head
-    pieces = list(_pieces(shown, _block_index(trace, shown, own[_divergence_index(own, other)])))
+    pieces = list(_pieces(shown, _block_index(trace, shown, steps[_divergence_index(steps, other)])))
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items())
     command = show_command(run, f"{head.arm}/{head.task}/{head.repeat}")
     return SideView(head.arm, command, f"{head.stop}; {scores}", tuple(_shortened(pieces)))

@@ -161,21 +161,21 @@ def anchor(text: str, x: float) -> str:
     return "start" if half > left + _MARGIN else "end" if half > NARROW - left + _MARGIN else "middle"
 
 
-def gridlines(found: Scale, top: float, bottom: float) -> Markup:
+def gridlines(scale: Scale, top: float, bottom: float) -> Markup:
     """Return a vertical line for each tick, with its label below; labels are skipped if they are too long to fit side by side."""
-    made = [vertical_lines(found, top, bottom)]
-    widest = max(len(found.label(tick)) for tick in found.ticks)
-    room = NARROW * (found.right - found.left) / 100
-    every = math.ceil((widest + 1) * CHAR * len(found.ticks) / room)
-    for tick in found.ticks[::every]:
-        x, text = found.at(tick), found.label(tick)
-        made.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
-    return Markup("").join(made)
+    marks = [vertical_lines(scale, top, bottom)]
+    widest = max(len(scale.label(tick)) for tick in scale.ticks)
+    room = NARROW * (scale.right - scale.left) / 100
+    every = math.ceil((widest + 1) * CHAR * len(scale.ticks) / room)
+    for tick in scale.ticks[::every]:
+        x, text = scale.at(tick), scale.label(tick)
+        marks.append(element("text", text, x=percent(x), y=bottom + 15, text_anchor=anchor(text, x), class_="tick"))
+    return Markup("").join(marks)
 
 
-def vertical_lines(found: Scale, top: float, bottom: float) -> Markup:
+def vertical_lines(scale: Scale, top: float, bottom: float) -> Markup:
     """Return a vertical line for each tick."""
-    places = (percent(found.at(tick)) for tick in found.ticks)
+    places = (percent(scale.at(tick)) for tick in scale.ticks)
     return Markup("").join(element("line", x1=x, x2=x, y1=top, y2=bottom, class_="grid") for x in places)
 
 
@@ -284,32 +284,32 @@ def _ends(rows: Sequence[ChartRow], axis: Axis) -> Iterable[float]:
         yield from (-axis.band, axis.band)
 
 
-def _band(axis: Axis, found: Scale, top: float, bottom: float) -> list[Markup]:
+def _band(axis: Axis, scale: Scale, top: float, bottom: float) -> list[Markup]:
     if axis.band is None:
         return []
-    low, high, zero = found.at(-axis.band), found.at(axis.band), percent(found.at(0))
+    low, high, zero = scale.at(-axis.band), scale.at(axis.band), percent(scale.at(0))
     return [
         element("rect", x=percent(low), width=percent(high - low), y=top, height=bottom - top, class_="band"),
         element("line", x1=zero, x2=zero, y1=top, y2=bottom, class_="zero"),
     ]
 
 
-def _row(row: ChartRow, y: float, found: Scale) -> tuple[Markup, float]:
+def _row(row: ChartRow, y: float, scale: Scale) -> tuple[Markup, float]:
     """Return the row drawn from y on, and the y where it ends."""
-    made = [element("title", f"{row.label}: {row.text}")]
+    marks = [element("title", f"{row.label}: {row.text}")]
     lines = [(line, "label") for line in label_lines(row.short or row.label)]
     lines += [(line, "numbers") for line in number_lines(row.text)]
     for number, (line, kind) in enumerate(lines):
-        made.append(element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind))
+        marks.append(element("text", line, x=0, y=y + 12 + _LINE * number, class_=kind))
     high = _LINE * max(len(lines), 1)
     if row.interval is not None:
-        made += _interval(row.interval, row.mark, y + high / 2, found)
-    return element("g", *made), y + high + _GAP
+        marks += _interval(row.interval, row.mark, y + high / 2, scale)
+    return element("g", *marks), y + high + _GAP
 
 
-def _interval(value: Interval, kind: Mark, y: float, found: Scale) -> list[Markup]:
-    low, high = found.at(value.low), found.at(value.high)
+def _interval(value: Interval, kind: Mark, y: float, scale: Scale) -> list[Markup]:
+    low, high = scale.at(value.low), scale.at(value.high)
     return [
         element("line", x1=percent(low), x2=percent(high), y1=y, y2=y, class_=f"span {kind}"),
-        mark(kind, found.at(value.value), y),
+        mark(kind, scale.at(value.value), y),
     ]

@@ -15,29 +15,27 @@ MAX_LOOPS = 6
 DOT = " · "
 
 
-def run_title(found: Results) -> str:
+def run_title(run: Results) -> str:
     """Return the name of a run, or what it compared."""
-    of_test = "Test: " if "/" in run_name(found.folder) else ""
-    return found.manifest.settings.name or f"{of_test}{compared(found)}"
+    of_test = "Test: " if "/" in run_name(run.folder) else ""
+    return run.manifest.settings.name or f"{of_test}{compared(run)}"
 
 
-def compared(found: Results) -> str:
+def compared(run: Results) -> str:
     """Return what a run compared, the most accurate loop first: `finish vs bare, react_extract · arithmetic · flaky-format`."""
-    manifest = found.manifest
+    manifest = run.manifest
     models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
     has_faults = manifest.imported is None and "scripted" in models
     profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
-    return _joined(
-        [_subject(found, models), manifest.suite.name, ", ".join(profiles), _real(models), found.comparison.limits.words]
-    )
+    return _joined([_subject(run, models), manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
 
 
-def _subject(found: Results, models: Sequence[str]) -> str:
-    ablation = ablation_result(found)
+def _subject(run: Results, models: Sequence[str]) -> str:
+    ablation = ablation_result(run)
     if ablation is not None:
         return f"{ablation.ablation.loop}, varied in {', '.join(ablation.ablation.factors)}"
     same = f"/{models[0]}" if len(models) == 1 else "/"
-    first, *others = (row.loop.removesuffix(same) for row in found.answer.rows)
+    first, *others = (row.loop.removesuffix(same) for row in run.answer.rows)
     if len(others) < MAX_LOOPS:
         return f"{first} vs {', '.join(others)}" if others else first
     return f"{first} vs {', '.join(others[: MAX_LOOPS - 1])} and {len(others) - MAX_LOOPS + 1} others"

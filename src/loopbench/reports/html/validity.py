@@ -25,37 +25,37 @@ _HOW = (
 def validity_section(folder: Path) -> PageSection | None:
     """Return what the last validation of a run found; None if there was none."""
     try:
-        found = read_summary(folder)
+        summary = read_summary(folder)
     except RunError as error:
         text = str(error).replace(str(folder), run_name(folder))  # the page does not depend on where the run is
         return PageSection("validity", TITLE, (Banner("The validation of this run cannot be read", (text,)),))
-    if found is None:
+    if summary is None:
         return None
-    return PageSection("validity", TITLE, (Paragraph(found.verdict, "strong"), Figure(figure(found.loops), _HOW)))
+    return PageSection("validity", TITLE, (Paragraph(summary.verdict, "strong"), Figure(figure(summary.loops), _HOW)))
 
 
-def validity_blocks(found: Validity) -> Iterator[Block]:
-    yield Paragraph(found.verdict, "strong")
-    yield Figure(figure(found.loops), _HOW)
-    if found.tau is not None:
-        yield Paragraph(f"Kendall's tau-b of the loops' accuracies: {interval(found.tau, 2)} (bootstrap over tasks).")
+def validity_blocks(validity: Validity) -> Iterator[Block]:
+    yield Paragraph(validity.verdict, "strong")
+    yield Figure(figure(validity.loops), _HOW)
+    if validity.tau is not None:
+        yield Paragraph(f"Kendall's tau-b of the loops' accuracies: {interval(validity.tau, 2)} (bootstrap over tasks).")
     columns = ("loop", "measure", "run", "tunnel", "run − tunnel", "")
     rows = tuple(
         (gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.again:.2f}", gap.between, "OFF" if gap.is_off else "")
-        for gap in found.gaps
+        for gap in validity.gaps
     )
     yield Grid("Each loop, per trial", columns, rows)
-    if found.pairs:
+    if validity.pairs:
         heads = ("better in the run", "than", "by", "in the tunnel by", "")
         pairs = tuple(
             (pair.better, pair.worse, interval(pair.real, 2), f"{pair.predicted:+z.2f}", "MISPLACED" if pair.is_misplaced else "")
-            for pair in found.pairs
+            for pair in validity.pairs
         )
         yield Grid("Pairs that the run tells apart", heads, pairs)
-    if found.unknown_errors:
-        unknown = tuple((kind, str(count)) for kind, count in found.unknown_errors.items())
+    if validity.unknown_errors:
+        unknown = tuple((kind, str(count)) for kind, count in validity.unknown_errors.items())
         yield Grid("Errors that the tunnel never made", ("kind", "in the held-out trials"), unknown)
-    yield Paragraph(f"Prediction: {found.digest}", "quiet")
+    yield Paragraph(f"Prediction: {validity.digest}", "quiet")
 
 
 _MARKS: Mapping[str, Mark] = {"run": "dot", "tunnel": "undecided"}

@@ -43,7 +43,7 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
         blocks: list[Block] = [Items(tuple(f"{line}." for line in conclusions), "verdicts")]
     else:
         is_scored = any(arm.summary.accuracy is not None for arm in results.comparison.arms)
-        standing_out = len(leading(answer.said))
+        standing_out = len(leading(answer.answer_sentences))
         blocks = [matrix(answer) if is_scored else Paragraph("No trial was scored.")]
         blocks += [
             Paragraph(f"{line}.", "strong" if place < standing_out else "plain") for place, line in enumerate(answer.sentences)
@@ -58,16 +58,16 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
     return PageSection("verdict", "Verdict", (*_banners(results), *blocks, *reading))
 
 
-def matrix(found: ComparisonAnswer) -> Grid:
+def matrix(answer: ComparisonAnswer) -> Grid:
     """Return the table of loops and profiles, the most accurate loop first; bars begin at 0."""
-    names, costs = [found.heading(column) for column in found.columns], f"{counted_in(found.unit)} a trial"
-    heads = (found.subject, *found.with_costs(names, [f"{costs} under {name}" for name in names] if found.is_apart else [costs]))
-    several = bool(found.compared)
-    order = f", the most accurate {found.subject} on average first" if len(found.columns) > 1 and len(found.rows) > 1 else ""
+    names, costs = [answer.heading(column) for column in answer.columns], f"{counted_in(answer.unit)} a trial"
+    heads = (answer.subject, *answer.with_costs(names, [f"{costs} under {name}" for name in names] if answer.is_apart else [costs]))
+    several = bool(answer.compared)
+    order = f", the most accurate {answer.subject} on average first" if len(answer.columns) > 1 and len(answer.rows) > 1 else ""
     marks = "; worse: than the best, beyond chance; not told apart: from the best" if several else ""
-    of = "of each agent" if found.subject == "agent" else "under each fault profile"
+    of = "of each agent" if answer.subject == "agent" else "under each fault profile"
     caption = f"Accuracy {of}, with its interval in brackets{order}{marks}"
-    return Grid(caption, heads, tuple(_row(row, found) for row in found.rows))
+    return Grid(caption, heads, tuple(_row(row, answer) for row in answer.rows))
 
 
 def _of_tasks(on: FewTasksTable) -> Grid:
@@ -75,14 +75,14 @@ def _of_tasks(on: FewTasksTable) -> Grid:
     caption = (
         f"{on.caption[0].upper()}{on.caption[1:]}; behind it the trials over the limit, if any, and what a trial cost on average"
     )
-    cells = [[on.cell(row, task, has_limits=True, has_costs=True) for task in on.tasks] for row in on.found.rows]
-    rows = tuple((row.loop, *own) for row, own in zip(on.found.rows, cells, strict=True))
-    return Grid(caption, (on.found.subject, *on.tasks), rows)
+    cells = [[on.cell(row, task, has_limits=True, has_costs=True) for task in on.tasks] for row in on.matrix.rows]
+    rows = tuple((row.loop, *own) for row, own in zip(on.matrix.rows, cells, strict=True))
+    return Grid(caption, (on.matrix.subject, *on.tasks), rows)
 
 
-def _row(row: AnswerRow, found: ComparisonAnswer) -> tuple[Cell, ...]:
-    costs: list[Cell] = [UNKNOWN if cost is None else _cost(cost, found.unit) for cost in found.costs_of(row)]
-    return row.loop, *found.with_costs([_cell(cell) for cell in row.cells], costs)
+def _row(row: AnswerRow, answer: ComparisonAnswer) -> tuple[Cell, ...]:
+    costs: list[Cell] = [UNKNOWN if cost is None else _cost(cost, answer.unit) for cost in answer.costs_of(row)]
+    return row.loop, *answer.with_costs([_cell(cell) for cell in row.cells], costs)
 
 
 def _cell(cell: AnswerCell | None) -> Cell:

@@ -150,34 +150,34 @@ class SearchBoard:
         """The page of the result."""
         self.closed = False
 
-    def began(self, design: str, own: Candidate) -> None:
-        self.designs[design].put(own)
+    def began(self, design: str, initial: Candidate) -> None:
+        self.designs[design].put(initial)
 
     def tried(self, design: str, candidate: Candidate) -> None:
         self.designs[design].put(candidate)
 
     def rolled_out(self, design: str, candidate: Candidate, record: Record, search: SearchCost) -> None:
-        found = self.designs[design]
-        row = found.put(candidate)
+        design_row = self.designs[design]
+        row = design_row.put(candidate)
         row.rollouts += 1
         row.calls += record.lm_calls
         row.tokens += record.tokens
-        found.search = search
-        found.judge(candidate)
+        design_row.search = search
+        design_row.judge(candidate)
 
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.designs[design].proposals = proposals
         self.designs[design].changed = True
 
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        found = self.designs[design]
-        if not found.rows:
-            for candidate in _tried(self.folder / found.about.folder / CANDIDATES, kept.program):
-                found.put(candidate)
-        found.put(kept)
-        found.search, found.proposals, found.ended = ended.search, ended.proposals, ended
-        found.mark(kept.number)
-        found.changed = True
+    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+        design_row = self.designs[design]
+        if not design_row.rows:
+            for candidate in _tried(self.folder / design_row.about.folder / CANDIDATES, final.program):
+                design_row.put(candidate)
+        design_row.put(final)
+        design_row.search, design_row.proposals, design_row.ended = ended.search, ended.proposals, ended
+        design_row.mark(final.number)
+        design_row.changed = True
 
 
 def _tried(path: Path, like: Program) -> list[Candidate]:

@@ -53,52 +53,52 @@ DETAILS = "trials"
 """Begins the keys of all other numbers, which so come after `tokens`; slashes would give them sections above the means."""
 
 
-def track(found: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked | str:
+def track(run: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked | str:
     """Log a run; if that fails, return the reason in one line without secrets. The run directory is only read.
 
     `report`: returns its page, where that is made already.
     """
     try:
-        return log_run(found, uri, experiment, report)
+        return log_run(run, uri, experiment, report)
     except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result
         return reason(error, uri)
 
 
-def track_as_configured(found: Results, config: CompareConfig, report: Callable[[Results], str]) -> Tracked | str:
+def track_as_configured(run: Results, config: CompareConfig, report: Callable[[Results], str]) -> Tracked | str:
     """Log a run to the store that its configuration names, by default the one beside its run directory; see `track`."""
-    return track(found, uri_of(config, found.folder.parent), config.experiment, report)
+    return track(run, uri_of(config, run.folder.parent), config.experiment, report)
 
 
-def log_run(found: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked:
+def log_run(run: Results, uri: str, experiment: str, report: Callable[[Results], str] = report_html) -> Tracked:
     """Log a run, or bring its earlier entry up to date, which is found by the run directory's name.
 
     Raises what `open_store` does.
     """
-    store = open_store(uri, experiment, found.folder.resolve().parent)
-    return store.tracked(log_comparison(store, found, report=report))
+    store = open_store(uri, experiment, run.folder.resolve().parent)
+    return store.tracked(log_comparison(store, run, report=report))
 
 
-def log_comparison(store: Store, found: Results, above: str = "", report: Callable[[Results], str] = report_html) -> str:
+def log_comparison(store: Store, run: Results, above: str = "", report: Callable[[Results], str] = report_html) -> str:
     """Make a run or bring it up to date, and return its id. `above`: the id of its parent run."""
-    tags = _tags(found)
-    entry = _parent_entry(found, tags | ({PARENT: above} if above else {}))
-    parent_id = store.put(store.parent(run_name(found.folder)), entry)
-    runs, models = store.children(parent_id, ARM), _models(store, found, parent_id)
-    own: dict[str, list[Record]] = {arm.info.arm: [] for arm in found.comparison.arms}
-    for record in found.records:
+    tags = _tags(run)
+    entry = _parent_entry(run, tags | ({PARENT: above} if above else {}))
+    parent_id = store.put(store.parent(run_name(run.folder)), entry)
+    runs, models = store.children(parent_id, ARM), _models(store, run, parent_id)
+    own: dict[str, list[Record]] = {arm.info.arm: [] for arm in run.comparison.arms}
+    for record in run.records:
         own[record.arm].append(record)
-    for arm in found.comparison.arms:
+    for arm in run.comparison.arms:
         records = own[arm.info.arm]
-        about = About(models[arm.info.arm], _dataset(found, arm.info.profile), model_keys())
-        entry = _arm_entry(found, arm, tags | {PARENT: parent_id}, _started_ms(records))
+        about = About(models[arm.info.arm], _dataset(run, arm.info.profile), model_keys())
+        entry = _arm_entry(run, arm, tags | {PARENT: parent_id}, _started_ms(records))
         run_id = store.put(runs.get(arm.info.arm), replace(entry, about=about))
         _log_trials(store, run_id, records)
-        log_traces(store, found.folder, records, TraceOwner(run_id, about.model_id))
-        _finish(store, run_id, found, records)
-    store.client.log_artifact(parent_id, str(found.folder / MANIFEST))
-    for path, text in files(found, report):
+        log_traces(store, run.folder, records, TraceOwner(run_id, about.model_id))
+        _finish(store, run_id, run, records)
+    store.client.log_artifact(parent_id, str(run.folder / MANIFEST))
+    for path, text in files(run, report):
         store.client.log_text(parent_id, text, path)
-    _finish(store, parent_id, found, found.records)
+    _finish(store, parent_id, run, run.records)
     return parent_id
 
 
@@ -117,9 +117,9 @@ def mean_key(metric: str) -> str:
     return metric if metric in FIRST else f"{DETAILS}.means.{metric}"
 
 
-def _models(store: Store, found: Results, parent_id: str) -> dict[str, str]:
+def _models(store: Store, run: Results, parent_id: str) -> dict[str, str]:
     """Return for each arm the id of the model of its loop's version."""
-    versions = {arm.arm: Version.of(arm) for arm in found.manifest.arms}
+    versions = {arm.arm: Version.of(arm) for arm in run.manifest.arms}
     known = find_versions(store, {version.digest for version in versions.values()})
     ids: dict[str, str] = {}
     for version in versions.values():
@@ -135,32 +135,32 @@ def _log_trials(store: Store, run_id: str, records: Sequence[Record]) -> None:
         store.client.log_artifact(run_id, str(path))
 
 
-def _finish(store: Store, run_id: str, found: Results, records: Sequence[Record]) -> None:
+def _finish(store: Store, run_id: str, run: Results, records: Sequence[Record]) -> None:
     """End a run at the end of its last trial; an unfinished schedule counts as killed."""
     end = max((record.started_at + record.wall_s for record in records), default=time.time())
-    store.client.set_terminated(run_id, "FINISHED" if found.is_complete else "KILLED", int(end * 1000))
+    store.client.set_terminated(run_id, "FINISHED" if run.is_complete else "KILLED", int(end * 1000))
 
 
 # --- what runs hold ---
 
 
-def _tags(found: Results) -> dict[str, str]:
+def _tags(run: Results) -> dict[str, str]:
     """Return the tags that a run shares with its arms."""
     return {
-        "loopbench.run": run_name(found.folder),
-        "loopbench.digest": found.digest,
-        "loopbench.complete": str(found.is_complete).lower(),
-        "loopbench.suite_digest": found.manifest.suite.digest,
+        "loopbench.run": run_name(run.folder),
+        "loopbench.digest": run.digest,
+        "loopbench.complete": str(run.is_complete).lower(),
+        "loopbench.suite_digest": run.manifest.suite.digest,
         "mlflow.source.name": "loopbench",
         "mlflow.source.type": "LOCAL",
     }
 
 
-def _setting(found: Results) -> dict[str, Any]:
+def _setting(run: Results) -> dict[str, Any]:
     """Return the settings that are the same for all arms, which are parameters of the parent run alone."""
-    manifest = found.manifest
+    manifest = run.manifest
     suite, settings = manifest.suite, manifest.settings
-    made = {
+    setting = {
         "suite": settings.suite,
         "suite_version": suite.version,
         "tasks": suite.tasks,
@@ -171,38 +171,38 @@ def _setting(found: Results) -> dict[str, Any]:
         "margin": settings.margin,
         "python": manifest.python,
     }
-    return made | {f"version.{name}": version for name, version in manifest.packages.items()}
+    return setting | {f"version.{name}": version for name, version in manifest.packages.items()}
 
 
-def _parent_entry(found: Results, tags: Mapping[str, str]) -> RunEntry:
+def _parent_entry(run: Results, tags: Mapping[str, str]) -> RunEntry:
     """Return the entry of the parent run. The note and the files hold the pairs, since MLflow would chart each of their numbers."""
-    arms, settings = found.comparison.arms, found.manifest.settings
+    arms, settings = run.comparison.arms, run.manifest.settings
     counts = {status: sum(getattr(arm.summary, status) for arm in arms) for status in ("scored", "errored", "excluded")}
-    metrics = {"trials": len(found.records), "scheduled": found.scheduled, **counts, "wall_s": found.wall_s}
+    metrics = {"trials": len(run.records), "scheduled": run.scheduled, **counts, "wall_s": run.wall_s}
     metrics = {f"{DETAILS}.of_run.{name}": value for name, value in metrics.items()}
     design = {name: ", ".join(typed) for name in ("loops", "models", "profiles") if (typed := getattr(settings, name))}
     return RunEntry(
-        clean(run_title(found), MAX_NAME),
-        {**tags, "loopbench.kind": "run", NOTE: note(found)},
-        params(design | _setting(found)),
+        clean(run_title(run), MAX_NAME),
+        {**tags, "loopbench.kind": "run", NOTE: note(run)},
+        params(design | _setting(run)),
         numbers(metrics),
-        _started_ms(found.records),
+        _started_ms(run.records),
     )
 
 
-def _arm_entry(found: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
+def _arm_entry(run: Results, arm: ArmResult, tags: Mapping[str, str], started_ms: int) -> RunEntry:
     """Return the entry of an arm, with all metrics at step 0: MLflow then draws bars instead of lines of one point.
 
     Its parameters are what tells it from other arms, of this run or another.
     """
     info = arm.info
-    entry = next(entry for entry in found.manifest.arms if entry.arm == info.arm)
+    entry = next(entry for entry in run.manifest.arms if entry.arm == info.arm)
     factors = {"loop": info.loop, "model": info.model, "profile": info.profile}
     factors |= {} if entry.program is None else {"program": entry.program}
     factors |= {f"option.{name}": value for name, value in info.options.items()}
     return RunEntry(
         clean(info.arm, MAX_NAME),
-        {**tags, "loopbench.kind": "arm", ARM: info.arm, CODE: entry.code, NOTE: arm_note(arm, found.comparison.pairs)},
+        {**tags, "loopbench.kind": "arm", ARM: info.arm, CODE: entry.code, NOTE: arm_note(arm, run.comparison.pairs)},
         params(factors),
         numbers(arm_metrics(arm.summary)),
         started_ms,
@@ -218,37 +218,37 @@ def arm_metrics(summary: ArmSummary) -> dict[str, float | None]:
     means = {mean_key(name): None if mean is None else mean.value for name, mean in (first | dict(summary.means)).items()}
     errors = {"errors_per_trial": sum(summary.errors.values()) / summary.scored if summary.scored else None}
     rates = {"recovery": summary.recovery, "false_success": summary.false_success_rate, "over_templates": summary.over_templates}
-    made: dict[str, float | None] = {name: means.pop(name) for name in FIRST[:2]} | errors | means
+    metrics: dict[str, float | None] = {name: means.pop(name) for name in FIRST[:2]} | errors | means
     for name, known in rates.items():
-        made[f"{DETAILS}.rates.{name}"] = None if known is None else known.value
+        metrics[f"{DETAILS}.rates.{name}"] = None if known is None else known.value
     for name, known in (dict(summary.means) | rates).items():
         if known is not None:
-            made |= {f"{DETAILS}.intervals.{name}_low": known.low, f"{DETAILS}.intervals.{name}_high": known.high}
-    return made | _counts(summary)
+            metrics |= {f"{DETAILS}.intervals.{name}_low": known.low, f"{DETAILS}.intervals.{name}_high": known.high}
+    return metrics | _counts(summary)
 
 
 def _counts(summary: ArmSummary) -> dict[str, float | None]:
-    made: dict[str, float | None] = {
+    counts: dict[str, float | None] = {
         f"{DETAILS}.counts.{name}": getattr(summary, name)
         for name in ("trials", "scored", "errored", "excluded", "tasks", "false_success")
     }
     if summary.over_templates is not None:
-        made[f"{DETAILS}.counts.templates"] = summary.over_templates.n
+        counts[f"{DETAILS}.counts.templates"] = summary.over_templates.n
     faults = asdict(summary.faults) if summary.tells_faults else {}
     kinds = {"faults": faults, "errors": summary.errors, "retries": summary.retries, "stops": summary.stops}
-    return made | {f"{DETAILS}.{kind}.{name}": count for kind, found in kinds.items() for name, count in found.items()}
+    return counts | {f"{DETAILS}.{kind}.{name}": count for kind, found in kinds.items() for name, count in found.items()}
 
 
 def _started_ms(records: Sequence[Record]) -> int:
     return int(1000 * min((record.started_at for record in records), default=time.time()))
 
 
-def _dataset(found: Results, profile: str) -> DatasetInput:
+def _dataset(run: Results, profile: str) -> DatasetInput:
     """Return the suite under a fault profile, with our own digest: MLflow's would cover only the first 10,000 rows.
 
     MLflow shows a model's metrics by dataset: what a loop does in clean air is not what it does under faults.
     """
-    manifest = found.manifest
+    manifest = run.manifest
     suite, name, whole = manifest.suite, manifest.suite.name, manifest.suite.digest
     source = {"suite": manifest.settings.suite, "version": suite.version, "sha256": whole}
     if profile != "clean" and manifest.imported is None:

@@ -35,14 +35,14 @@ _GAP = "&emsp;"
 """Follows a cell's text: MLflow's tables have no space between columns."""
 
 
-def note(found: Results) -> str:
+def note(run: Results) -> str:
     """Return the verdict, what would decide open pairs, and the pairs, in Markdown of at most the length that MLflow takes.
 
     Where the pairs are too many, those that come last are left to the report.
     """
-    primary = ranked(found.comparison).pairs_on(PRIMARY)
+    primary = ranked(run.comparison).pairs_on(PRIMARY)
     over = any(pair.over_templates is not None for pair in primary)
-    head, rows = _head(found), [_row(pair, over) for pair in primary]
+    head, rows = _head(run), [_row(pair, over) for pair in primary]
     columns = ("a", "b", "a minus b", *([f"{OTHERS} (templates)"] if over else []), "p (adj.)", "verdict", "to decide")
     shown = [f"{_cells(*columns)}\n|{':---|' * len(columns)}"]
     left = MAX_TAG - len(head) - len(shown[0]) - 40
@@ -56,27 +56,27 @@ def note(found: Results) -> str:
     return clean("\n\n".join(filter(None, [head, table, f"{counted(hidden, 'more pair')}: {REPORT}" if hidden else ""])), MAX_TAG)
 
 
-def _head(found: Results) -> str:
-    comparison, effects = found.comparison, ablation_result(found)
+def _head(run: Results) -> str:
+    comparison, effects = run.comparison, ablation_result(run)
     every = warned(comparison)
     warnings = every[:MAX_WARNINGS]
     if hidden := len(every) - len(warnings):
         warnings.append(f"{counted(hidden, 'more warning')}: {REPORT}")
-    found_answer = found.answer
+    found_answer = run.answer
     said = [*(conclusions(effects) if effects is not None else ()), *found_answer.sentences, *warnings]
-    state = f"{len(found.records):,} of {counted(found.scheduled, 'trial')}. The whole report is among the artifacts: `{REPORT}`."
+    state = f"{len(run.records):,} of {counted(run.scheduled, 'trial')}. The whole report is among the artifacts: `{REPORT}`."
     invalid = f"**{INVALID_RUN}**" if comparison.invalid else ""
     matrix = "" if effects is not None else _matrix(found_answer)
-    return "\n\n".join(filter(None, [invalid, _items(said), matrix, f"{markdown_cell(found.title)}; {state}"]))
+    return "\n\n".join(filter(None, [invalid, _items(said), matrix, f"{markdown_cell(run.title)}; {state}"]))
 
 
-def _matrix(found: ComparisonAnswer) -> str:
+def _matrix(answer: ComparisonAnswer) -> str:
     """Return the accuracy of each loop under each profile, the best in bold; of many loops the first."""
-    heads = ("loop", *(markdown_cell(found.heading(column)) for column in found.columns))
+    heads = ("loop", *(markdown_cell(answer.heading(column)) for column in answer.columns))
     rows = [_cells(*heads), f"|{':---|' * len(heads)}"]
-    for row in found.rows[:MAX_LOOPS]:
+    for row in answer.rows[:MAX_LOOPS]:
         rows.append(_cells(markdown_cell(row.loop), *map(_accuracy, row.cells)))
-    hidden = len(found.rows) - MAX_LOOPS
+    hidden = len(answer.rows) - MAX_LOOPS
     more = f"\n\n{counted(hidden, 'more loop')}: {REPORT}" if hidden > 0 else ""
     return "\n".join(rows) + more
 
@@ -110,7 +110,7 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
     against: dict[str, list[str]] = {}
     for pair in own:
         against.setdefault(relation(pair, name), []).append(pair.b if name == pair.a else pair.a)
-    said = [
+    sentences = [
         f"Accuracy {interval(summary.accuracy, 3)} over {counted(summary.tasks, 'task')}, {counted(summary.scored, 'trial')}",
         *(
             [f"Over {counted(summary.over_templates.n, 'template')}, and {OTHERS}: {interval(summary.over_templates, 3)}"]
@@ -121,21 +121,21 @@ def arm_note(arm: ArmResult, pairs: Sequence[Pair]) -> str:
         f"Stops: {counts(summary.stops)}",
         *([f"Errors: {counts(summary.errors)}"] if summary.errors else ()),
     ]
-    return clean(_items(said), MAX_TAG)
+    return clean(_items(sentences), MAX_TAG)
 
 
-def files(found: Results, report: Callable[[Results], str]) -> Iterator[tuple[str, str]]:
+def files(run: Results, report: Callable[[Results], str]) -> Iterator[tuple[str, str]]:
     """Yield path and text of each file: the comparison as JSON, the charts, and at last the report, for which it may wait."""
-    yield "comparison.json", json.dumps(found.to_json(), indent=2) + "\n"
-    comparison, effects = ranked(found.comparison), ablation_result(found)
+    yield "comparison.json", json.dumps(run.to_json(), indent=2) + "\n"
+    comparison, effects = ranked(run.comparison), ablation_result(run)
     drawn = {"accuracy": charts.accuracy(comparison.arms)}
     if comparison.pairs:
         drawn["pairs"] = charts.forest(comparison)
     if effects is not None and (main := [effect for effect in effects.effects.effects if effect.metric == PRIMARY]):
         drawn["effects"] = charts.effects(main)
-    fronts = found.views.fronts
+    fronts = run.views.fronts
     drawn |= {f"cost{number if len(fronts) > 1 else ''}": charts.pareto(front) for number, front in enumerate(fronts, 1)}
-    drawn["steps"] = steps(found.records, [arm.info for arm in comparison.arms])
+    drawn["steps"] = steps(run.records, [arm.info for arm in comparison.arms])
     for name, chart in drawn.items():
         yield f"charts/{name}.svg", standalone(chart)
-    yield REPORT, report(found)
+    yield REPORT, report(run)

@@ -76,8 +76,8 @@ class OptimizationTracker:
 
     # --- what the optimization tells ---
 
-    def began(self, design: str, own: Candidate) -> None:
-        self._put(partial(self._board.began, design, own))
+    def began(self, design: str, initial: Candidate) -> None:
+        self._put(partial(self._board.began, design, initial))
 
     def tried(self, design: str, candidate: Candidate) -> None:
         self._put(partial(self._board.tried, design, candidate))
@@ -88,8 +88,8 @@ class OptimizationTracker:
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self._put(partial(self._board.proposed, design, proposals))
 
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        self._put(partial(self._board.ended, design, ended, kept))
+    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+        self._put(partial(self._board.ended, design, ended, final))
 
     def finish(self, result: Mapping[str, Any], page: str) -> Tracked | None:
         """Log the result of the test and wait until everything is written; return None if it could not be.

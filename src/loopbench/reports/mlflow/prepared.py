@@ -36,14 +36,14 @@ def prepare_store(path: Path) -> None:
 
 def _ready() -> Path:
     """Return the empty store of this version of MLflow, made if it is missing or damaged."""
-    kept = home() / "mlflow" / f"empty-{mlflow.__version__}.db"
-    if not (kept.is_file() and _is_intact(kept)):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-            made = Path(folder) / kept.name
+    database = home() / "mlflow" / f"empty-{mlflow.__version__}.db"
+    if not (database.is_file() and _is_intact(database)):
+        database.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=database.parent) as folder:
+            made = Path(folder) / database.name
             _make(made)
-            made.replace(kept)
-    return kept
+            made.replace(database)
+    return database
 
 
 def _is_intact(store: Path) -> bool:

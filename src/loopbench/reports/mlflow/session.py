@@ -106,8 +106,8 @@ class Session:
 
     def _design(self, design: DesignRow) -> Logged:
         """Return a design's run, made if missing."""
-        made = self.designs.get(design.design)
-        if made is None:
+        logged = self.designs.get(design.design)
+        if logged is None:
             about = design.about
             values = {
                 "design": design.design,
@@ -118,18 +118,18 @@ class Session:
             tags = {DESIGN: design.design, "mlflow.parentRunId": self.parent_id, CODE: about.code}
             entry = self._entry(design.design, "design", values, tags)
             known = self.known.get(entry.tags[DESIGN])
-            made = self._put(known, entry, "calls")
+            logged = self._put(known, entry, "calls")
             if known is not None:
-                made.children = self.store.children(made.run_id, CANDIDATE)
+                logged.children = self.store.children(logged.run_id, CANDIDATE)
             if design.ended is None:
-                self._reopened(made)
-            self.designs[design.design] = made
-        return made
+                self._reopened(logged)
+            self.designs[design.design] = logged
+        return logged
 
     def _write_candidate(self, design: DesignRow, row: CandidateRow) -> None:
         candidate, best = row.candidate, {BEST: str(design.best == row.candidate.number).lower()}
-        made = self.candidates.get((design.design, candidate.number))
-        if made is None:
+        logged = self.candidates.get((design.design, candidate.number))
+        if logged is None:
             above = self._design(design)
             values = {"number": candidate.number, "digest": candidate.digest, "loop": design.about.loop, "design": design.design}
             found_by = {CANDIDATE: str(candidate.number), "mlflow.parentRunId": above.run_id}
@@ -139,10 +139,10 @@ class Session:
             known = above.children.get(str(candidate.number))
             if known is None:
                 entry = replace(entry, metrics=numbers(row.metrics), step=row.rollouts)
-            made = self._put(known, entry, "rollouts")
-            self.client.log_text(made.run_id, program_file(design, candidate), "program.json")
-            self.candidates[design.design, candidate.number] = made
-        self._log(made, [(row.rollouts, row.metrics)], best)
+            logged = self._put(known, entry, "rollouts")
+            self.client.log_text(logged.run_id, program_file(design, candidate), "program.json")
+            self.candidates[design.design, candidate.number] = logged
+        self._log(logged, [(row.rollouts, row.metrics)], best)
 
     # --- a design's end ---
 
@@ -195,31 +195,31 @@ class Session:
     def _prompts(self, design: DesignRow, candidate: Candidate, run: Logged) -> list[dict[str, str]]:
         """Register a program's prompts, and return their names and versions in the form of MLflow's links."""
         tags = {**self._origin(candidate), DESIGN: design.design}
-        found = {
+        registered = {
             name: register(self.store, prompt_name(design.design, name), prompt, tags) for name, prompt in candidate.program.items()
         }
-        if too_long := [name for name, version in found.items() if version is None]:
+        if too_long := [name for name, version in registered.items() if version is None]:
             self._log(run, (), {"loopbench.not_registered": f"too long for MLflow's prompt registry: {', '.join(too_long)}"})
-        return [{"name": version.name, "version": str(version.version)} for version in found.values() if version is not None]
+        return [{"name": version.name, "version": str(version.version)} for version in registered.values() if version is not None]
 
     def _model(self, design: DesignRow, candidate: Candidate, run: Logged, linked: Sequence[Mapping[str, str]]) -> str:
         """Return the id of a program's model, which holds the program as data, not as a pickle."""
         client, version = self.client, _version(design, candidate.digest)
-        found = self._models(design, run).get(candidate.digest)
+        logged_model = self._models(design, run).get(candidate.digest)
         links = {TraceTagKey.LINKED_PROMPTS: json.dumps(linked)}
-        if found is None:
+        if logged_model is None:
             values = {"loop": design.about.loop, "design": design.design, "number": candidate.number}
             name = plain_name(design.design) + ("" if candidate.number == 0 else "-optimized")
             tags = {**self._origin(candidate), VERSION: version.digest, **links}
-            found = new_model(self.store, name, run.run_id, tags, {**values, **version.fields, **self._setting()})
-        elif TraceTagKey.LINKED_PROMPTS not in found.tags:  # a comparison has made it
-            client.set_logged_model_tags(found.model_id, _cleaned(links))
+            logged_model = new_model(self.store, name, run.run_id, tags, {**values, **version.fields, **self._setting()})
+        elif TraceTagKey.LINKED_PROMPTS not in logged_model.tags:  # a comparison has made it
+            client.set_logged_model_tags(logged_model.model_id, _cleaned(links))
         outputs = client.get_run(run.run_id).outputs
-        if found.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
-            client.log_outputs(run.run_id, [LoggedModelOutput(found.model_id, 0)])
-        if found.status != "READY":
-            finish_model(self.store, found, {"program.json": program_file(design, candidate)})
-        model_id: str = found.model_id
+        if logged_model.model_id not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
+            client.log_outputs(run.run_id, [LoggedModelOutput(logged_model.model_id, 0)])
+        if logged_model.status != "READY":
+            finish_model(self.store, logged_model, {"program.json": program_file(design, candidate)})
+        model_id: str = logged_model.model_id
         return model_id
 
     def _origin(self, candidate: Candidate) -> dict[str, str]:
@@ -303,7 +303,7 @@ class Session:
         """Return the settings that the whole optimization shares."""
         manifest = self.board.manifest
         compare, search = manifest.settings.compare, manifest.settings.search
-        made = {
+        setting = {
             "suite": compare.suite,
             "suite_version": manifest.suite.version,
             "optimizer": manifest.optimizer.spec,
@@ -315,9 +315,9 @@ class Session:
             "repeats": compare.repeats,
             "python": manifest.python,
         }
-        made |= {f"splits.{name}": split.tasks for name, split in manifest.splits.items()}
-        made |= {f"splits.{name}_digest": split.digest for name, split in manifest.splits.items()}
-        return made | {f"version.{name}": version for name, version in manifest.packages.items()}
+        setting |= {f"splits.{name}": split.tasks for name, split in manifest.splits.items()}
+        setting |= {f"splits.{name}_digest": split.digest for name, split in manifest.splits.items()}
+        return setting | {f"version.{name}": version for name, version in manifest.packages.items()}
 
     def _put(self, known: Run | None, entry: RunEntry, step: str = "") -> Logged:
         """Make a run or bring it up to date. `step`: the metric whose value is the step of the others."""

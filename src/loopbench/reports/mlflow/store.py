@@ -127,23 +127,23 @@ class Store:
             run = self.client.create_run(self.experiment_id, entry.started_ms, dict(entry.tags), entry.name)
         elif run.info.run_name != entry.name:  # what stands first in it may change as a run goes on
             self.client.update_run(run.info.run_id, name=entry.name)
-        known, about, run_id = run.data, entry.about, str(run.info.run_id)
+        logged, about, run_id = run.data, entry.about, str(run.info.run_id)
         tags, linked = dict(entry.tags), frozenset[str]()
-        if about is not None and known.tags.get(_MODEL) != about.model_id:
+        if about is not None and logged.tags.get(_MODEL) != about.model_id:
             self.client.log_inputs(run_id, [about.dataset], [LoggedModelInput(about.model_id)])
             tags[_MODEL], linked = about.model_id, about.metrics
-        gone = {key: 0.0 for key in known.metrics if key.startswith(_COUNTS) and key not in entry.metrics}
+        gone = {key: 0.0 for key in logged.metrics if key.startswith(_COUNTS) and key not in entry.metrics}
         now = int(time.time() * 1000)
-        steps = {metric.key: metric.step for metric in known._metric_objs}  # MLflow shows the value of the last step
+        steps = {metric.key: metric.step for metric in logged._metric_objs}  # MLflow shows the value of the last step
         self.client.log_batch(
             run_id,
             metrics=[
                 Metric(key, value, now, max(entry.step, steps.get(key, 0)), **(about.of(key) if about else {}))
                 for key, value in (gone | entry.metrics).items()
-                if known.metrics.get(key) != value or key in linked
+                if logged.metrics.get(key) != value or key in linked
             ],
-            params=[Param(key, value) for key, value in entry.params.items() if key not in known.params],
-            tags=[RunTag(key, value) for key, value in tags.items() if known.tags.get(key) != value],
+            params=[Param(key, value) for key, value in entry.params.items() if key not in logged.params],
+            tags=[RunTag(key, value) for key, value in tags.items() if logged.tags.get(key) != value],
         )
         return run_id
 

@@ -39,14 +39,14 @@ def run_display(experiment: Experiment, wanted: bool | None) -> Iterator[Progres
 
 
 @contextmanager
-def search_display(made: Optimization, wanted: bool | None) -> Iterator[search.SearchDisplay]:
+def search_display(optimization: Optimization, wanted: bool | None) -> Iterator[search.SearchDisplay]:
     """Show the progress of an optimization for as long as the block lasts; `wanted` is as for `run_display`."""
     display = _notebook_display(wanted)
     if display is None:
-        with search.watching(made, quiet=not _shows_outside_notebooks(wanted)) as progress:
+        with search.watching(optimization, quiet=not _shows_outside_notebooks(wanted)) as progress:
             yield progress
         return
-    view = search.LiveSearch(made)
+    view = search.LiveSearch(optimization)
     with _in_cell(view, display):
         yield view
 

@@ -34,7 +34,7 @@ class Searched:
 
     dev_tasks: int
     budget: BudgetConfig
-    own: float | None = None
+    initial_score: float | None = None
     """Dev score of the design's own program, once it is scored on all dev tasks."""
     best: float | None = None
     """The highest dev score of all programs that are scored on all dev tasks."""
@@ -51,23 +51,25 @@ class Searched:
         if mean is None or len(candidate.dev) < self.dev_tasks:
             return
         if candidate.number == 0:
-            self.own = mean
+            self.initial_score = mean
         self.best = mean if self.best is None else max(self.best, mean)
 
     @property
     def line(self) -> str:
         """Programs tried, the best dev score so far, what was spent of the budget, and the speed."""
-        said = [counted(self.programs, "program")]
+        parts = [counted(self.programs, "program")]
         if self.best is not None:
-            said.append(f"best on dev {self.best:.3f}" + ("" if self.own is None else f" (own {self.own:.3f})"))
-        said.append(_spent(self.search, self.budget))
+            parts.append(
+                f"best on dev {self.best:.3f}" + ("" if self.initial_score is None else f" (own {self.initial_score:.3f})")
+            )
+        parts.append(_spent(self.search, self.budget))
         if self.proposals.calls:
-            said.append(counted(self.proposals.calls, "proposal"))
+            parts.append(counted(self.proposals.calls, "proposal"))
         if self.ended is not None:
-            said.append(self.ended.status)
+            parts.append(self.ended.status)
         elif self.seconds >= 1 and self.search.trials:
-            said.append(f"{self.search.trials / self.seconds:.0f} rollouts/s")
-        return ", ".join(said)
+            parts.append(f"{self.search.trials / self.seconds:.0f} rollouts/s")
+        return ", ".join(parts)
 
 
 def _spent(search: SearchCost, budget: BudgetConfig) -> str:
@@ -85,16 +87,16 @@ def _spent(search: SearchCost, budget: BudgetConfig) -> str:
 class SearchDisplay(Unwatched):
     """Watches designs while their prompts are searched, then the trials of the test."""
 
-    def __init__(self, made: Optimization) -> None:
-        self.dev_tasks = len(made.splits.dev)
-        self.budget = made.config.search.budget
-        self.designs = len(made.designs)
+    def __init__(self, optimization: Optimization) -> None:
+        self.dev_tasks = len(optimization.splits.dev)
+        self.budget = optimization.config.search.budget
+        self.designs = len(optimization.designs)
         self.searched: dict[str, Searched] = {}
-        self.tests = 2 * len(made.designs) * len(made.splits.test) * made.config.compare.repeats
+        self.tests = 2 * len(optimization.designs) * len(optimization.splits.test) * optimization.config.compare.repeats
         self.tested = 0
         self._pace = Pace()
 
-    def began(self, design: str, own: Candidate) -> None:
+    def began(self, design: str, initial: Candidate) -> None:
         self.searched[design] = Searched(self.dev_tasks, self.budget, programs=1)
 
     def tried(self, design: str, candidate: Candidate) -> None:
@@ -114,14 +116,19 @@ class SearchDisplay(Unwatched):
     def proposed(self, design: str, proposals: SearchCost) -> None:
         self.searched[design].proposals = proposals
 
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
+    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
         """Take in that a design is done.
 
         It is also called for one that was done before the run was resumed, and so never began in this session.
         """
-        known = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
-        known.programs, known.search, known.proposals, known.ended = ended.candidates, ended.search, ended.proposals, ended
-        known.own, known.best = mean_of(ended.before), mean_of(ended.after)
+        searched = self.searched.setdefault(design, Searched(self.dev_tasks, self.budget))
+        searched.programs, searched.search, searched.proposals, searched.ended = (
+            ended.candidates,
+            ended.search,
+            ended.proposals,
+            ended,
+        )
+        searched.initial_score, searched.best = mean_of(ended.before), mean_of(ended.after)
 
     def finished(self, record: Record) -> None:
         """Count a trial of the test."""
@@ -131,8 +138,8 @@ class SearchDisplay(Unwatched):
 class LiveSearch(SearchDisplay):
     """Draws a live view."""
 
-    def __init__(self, made: Optimization) -> None:
-        super().__init__(made)
+    def __init__(self, optimization: Optimization) -> None:
+        super().__init__(optimization)
         self.notes: list[str] = []
 
     def noted(self, text: str) -> None:
@@ -153,8 +160,8 @@ class LiveSearch(SearchDisplay):
 class _Lines(SearchDisplay):
     """Prints a line now and then."""
 
-    def __init__(self, made: Optimization) -> None:
-        super().__init__(made)
+    def __init__(self, optimization: Optimization) -> None:
+        super().__init__(optimization)
         self.said_at = time.monotonic()
 
     def noted(self, text: str) -> None:
@@ -164,8 +171,8 @@ class _Lines(SearchDisplay):
         super().rolled_out(design, candidate, record, search)
         self._say(f"{design}: {self.searched[design].line}")
 
-    def ended(self, design: str, ended: SearchEnd, kept: Candidate) -> None:
-        super().ended(design, ended, kept)
+    def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
+        super().ended(design, ended, final)
         self._say(f"{design}: {self.searched[design].line}", now=True)
 
     def finished(self, record: Record) -> None:
@@ -179,13 +186,13 @@ class _Lines(SearchDisplay):
 
 
 @contextmanager
-def watching(made: Optimization, *, quiet: bool) -> Iterator[SearchDisplay]:
+def watching(optimization: Optimization, *, quiet: bool) -> Iterator[SearchDisplay]:
     """Show the progress of an optimization within the block."""
     if quiet:
-        yield SearchDisplay(made)
+        yield SearchDisplay(optimization)
     elif not sys.stderr.isatty():
-        yield _Lines(made)
+        yield _Lines(optimization)
     else:
-        view = LiveSearch(made)
+        view = LiveSearch(optimization)
         with Live(view, console=Console(file=sys.stderr), refresh_per_second=8, transient=True):
             yield view

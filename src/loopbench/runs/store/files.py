@@ -80,6 +80,12 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def versions_in(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the versions that a manifest names; none of one that is damaged."""
+    versions = manifest.get("versions")
+    return versions if isinstance(versions, dict) else {}
+
+
 def step_limit(manifest: Mapping[str, Any], arm: str) -> int | None:
     """Return the step limit that was set for an arm's loop, as `Manifest.step_limits` has it, whose module takes long to import.
 

@@ -107,7 +107,7 @@ class Recorder(Observer):
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
         run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
         self.tool_calls += not run.never_ran
-        made, gave = call_key(call.name, call.arguments), run.gave
+        made, gave = call_key(call.name, call.arguments), run.gave_result
         self.repeated_calls += made.text in self._gave
         if gave:
             self._gave.add(made.text)

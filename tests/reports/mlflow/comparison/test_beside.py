@@ -41,20 +41,20 @@ found = results(Path(sys.argv[1]))
 def said(uri, killed=False):
     with run_log(CompareConfig(runs=found.folder.parent, tracking_uri=uri)) as log:
         if killed:
-            os.kill(log.beside.made.pid, signal.SIGKILL)
+            os.kill(log.beside.fork.pid, signal.SIGKILL)
         log.trials_ended(found.folder)
         return log.finish(found, "é the page" * 100_000)
 
 lines = [said(sys.argv[2]), said("ftp://here"), said(sys.argv[2], killed=True)]
 with run_log(CompareConfig(runs=found.folder.parent)) as log:
-    left = log.beside.made.pid  # of a run that was interrupted
+    left = log.beside.fork.pid  # of a run that was interrupted
 with_parent, forking.die_with = forking.die_with, fails
 try:
     broken = tracking_beside._fork(CompareConfig(runs=found.folder.parent))
 except OSError:
     print("the forked process came back", flush=True)
     os._exit(1)
-os.waitpid(broken.made.pid, 0)
+os.waitpid(broken.fork.pid, 0)
 lines.append(broken.answer())
 broken.close()
 forking.die_with, forking.SETTLES_S = with_parent, 0

@@ -11,22 +11,22 @@ STILL = "clean"
 """The profile without faults."""
 
 
-def air(found: AnswerMatrix) -> str:
+def air(matrix: AnswerMatrix) -> str:
     """Return what a profile is called: a stress test where no model was measured to have any of them."""
-    return STRESS if found.profiles and len(stress_tests(found.profiles)) == len(found.profiles) else "profile"
+    return STRESS if matrix.profiles and len(stress_tests(matrix.profiles)) == len(matrix.profiles) else "profile"
 
 
-def every_profile(found: AnswerMatrix) -> str:
+def every_profile(matrix: AnswerMatrix) -> str:
     """Return `both profiles`, `all 3 stress tests`."""
-    number = len({column.profile for column in found.columns})
-    return f"{'both' if number == 2 else f'all {number}'} {air(found)}s"
+    number = len({column.profile for column in matrix.columns})
+    return f"{'both' if number == 2 else f'all {number}'} {air(matrix)}s"
 
 
-def is_still(found: AnswerMatrix) -> bool:
+def is_still(matrix: AnswerMatrix) -> bool:
     """Whether nothing was disturbed, so that more tasks would show no more."""
-    return found.profiles == [STILL]
+    return matrix.profiles == [STILL]
 
 
-def what_disturbs(found: AnswerMatrix) -> str:
+def what_disturbs(matrix: AnswerMatrix) -> str:
     """Return what to do where nothing was disturbed, as a sentence's end; else empty."""
-    return f"; {STILL} disturbs nothing: add --profile flaky-format or --profile flaky-tools" if is_still(found) else ""
+    return f"; {STILL} disturbs nothing: add --profile flaky-format or --profile flaky-tools" if is_still(matrix) else ""

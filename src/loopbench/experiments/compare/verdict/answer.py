@@ -41,7 +41,7 @@ NOT_POOLED = ": each profile is judged by itself, and nothing is pooled, because
 class ComparisonAnswer(AnswerMatrix):
     """The matrix of loops × columns, the most accurate loop first, and the sentences that say what follows."""
 
-    said: tuple[AnswerSentence, ...]
+    answer_sentences: tuple[AnswerSentence, ...]
     on_tasks: FewTasksTable = NO_TASKS
     """What each loop did on each task, where these are few and have repeats."""
     verdicts: tuple[ProfilesVerdict, ...] = ()
@@ -52,7 +52,7 @@ class ComparisonAnswer(AnswerMatrix):
     @property
     def sentences(self) -> tuple[str, ...]:
         """The sentences in full."""
-        return tuple(sentence.in_full for sentence in self.said)
+        return tuple(sentence.in_full for sentence in self.answer_sentences)
 
 
 def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> ComparisonAnswer:
@@ -66,15 +66,15 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     infos = [arm.info for arm in comparison.arms]
     tasks = FewTasksTable(whole, comparison.on_tasks, comparison.limits)
     if (beyond := impossible_limit(comparison)) is not None:
-        said = (*limits_sentences(comparison), beyond)
-        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks)
+        sentences = (*limits_sentences(comparison), beyond)
+        return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, sentences, tasks)
     distinct = without_copies(comparison)
     judged = _judged(distinct)
-    made = _profiles_verdicts(judged, is_apart=are_mixed(infos))
-    robust = robust_choice(_matrix(distinct), tasks) if differ(made) else ()
+    by_profile = _profiles_verdicts(judged, is_apart=are_mixed(infos))
+    robust = robust_choice(_matrix(distinct), tasks) if differ(by_profile) else ()
     verdicts = (
         [
-            *headline(made, robust),
+            *headline(by_profile, robust),
             *_each_by_itself(judged, every_profile(whole)),
             *(replace(each, opens=True) for each in over_estimates(_matrix(distinct), tasks) if not robust),
         ]
@@ -84,10 +84,10 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     verdicts[1:1] = [*_only_difference(that_apply(distinct)), *best_against_others(whole, comparison)] if verdicts else []
     fits = _fitting(comparison, are_of_different_replies(infos) and bool(verdicts))
     rests_on = basis(that_apply(distinct)) if verdicts else ()
-    recommended = {profile: each.recommendation for each in made for profile in each.profiles}
+    recommended = {profile: each.recommendation for each in by_profile for profile in each.profiles}
     adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
     named = next((each.loops for each in recommended.values() if each.adopts), ())
-    said = (
+    sentences = (
         *(limits_sentences(comparison) if verdicts else ()),
         *unreadable_replies(comparison.arms),
         *rests_on,
@@ -99,8 +99,8 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
         *_of_injection(comparison),
     )
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
-        said = tuple(replace(each, brief="") for each in said)
-    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, said, tasks, made, robust)
+        sentences = tuple(replace(each, brief="") for each in sentences)
+    return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, sentences, tasks, by_profile, robust)
 
 
 def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
@@ -108,16 +108,16 @@ def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:
     infos = [arm.info for arm in comparison.arms]
     profiles = dict.fromkeys(info.profile for info in infos)
     if are_mixed(infos):
-        return {profile: tuple(_verdicts(under_profile(comparison, profile)).told()) for profile in profiles}
-    return dict.fromkeys(profiles, tuple(_verdicts(that_apply(comparison)).told()))
+        return {profile: tuple(_verdicts(under_profile(comparison, profile)).sentences()) for profile in profiles}
+    return dict.fromkeys(profiles, tuple(_verdicts(that_apply(comparison)).sentences()))
 
 
 def _profiles_verdicts(judged: Mapping[str, tuple[AnswerSentence, ...]], *, is_apart: bool) -> tuple[ProfilesVerdict, ...]:
     """Return the verdict on each profile, where there is one; a single one of all of them unless each is judged by itself."""
-    told = {profile: said for profile, said in judged.items() if said}
+    by_profile = {profile: said for profile, said in judged.items() if said}
     if is_apart:
-        return tuple(ProfilesVerdict((profile,), said) for profile, said in told.items())
-    return tuple(ProfilesVerdict(tuple(told), said) for said in list(told.values())[:1])
+        return tuple(ProfilesVerdict((profile,), said) for profile, said in by_profile.items())
+    return tuple(ProfilesVerdict(tuple(by_profile), said) for said in list(by_profile.values())[:1])
 
 
 def _matrix(comparison: Comparison) -> AnswerMatrix:
@@ -125,12 +125,12 @@ def _matrix(comparison: Comparison) -> AnswerMatrix:
 
 
 def _verdicts(comparison: Comparison) -> Verdicts:
-    found = _matrix(comparison)
-    accuracy, costs = comparison.pairs_on(PRIMARY), comparison.pairs_on(found.unit)
-    tasks = FewTasksTable(found, comparison.on_tasks, comparison.limits)
-    prices = Prices(found, costs, comparison.solved_costs)
+    matrix = _matrix(comparison)
+    accuracy, costs = comparison.pairs_on(PRIMARY), comparison.pairs_on(matrix.unit)
+    tasks = FewTasksTable(matrix, comparison.on_tasks, comparison.limits)
+    prices = Prices(matrix, costs, comparison.solved_costs)
     these = FewTasksVerdict(tasks, accuracy, prices, comparison.alpha)
-    return Verdicts(found, accuracy, prices, comparison.pooled, comparison.alpha, tie_breaks(found, comparison), these)
+    return Verdicts(matrix, accuracy, prices, comparison.pooled, comparison.alpha, tie_breaks(matrix, comparison), these)
 
 
 def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) -> list[AnswerSentence]:
@@ -138,15 +138,15 @@ def _each_by_itself(judged: Mapping[str, Sequence[AnswerSentence]], every: str) 
 
     What all of them say in the same words is said once. `every`: what all profiles together are called.
     """
-    told = {profile: [each for each in said if not each.may_be_left_out] for profile, said in judged.items()}
-    shared = set.intersection(*({each.text for each in said if each.decides is None} for said in told.values()))
-    made: dict[str, AnswerSentence] = {}
-    for profile, said in told.items():
+    by_profile = {profile: [each for each in said if not each.may_be_left_out] for profile, said in judged.items()}
+    shared = set.intersection(*({each.text for each in said if each.decides is None} for said in by_profile.values()))
+    by_text: dict[str, AnswerSentence] = {}
+    for profile, said in by_profile.items():
         for each in said:
             under = f"Under {every if each.text in shared else profile}: "
             own = replace(each, text=f"{under}{each.text}", brief=each.brief and f"{under}{each.brief}", opens=True)
-            made.setdefault(own.text, own)
-    return [*made.values()]
+            by_text.setdefault(own.text, own)
+    return [*by_text.values()]
 
 
 def _only_difference(comparison: Comparison) -> Iterator[AnswerSentence]:
@@ -164,16 +164,16 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
 
     `is_apart`: whether each profile was judged by itself.
     """
-    said, brief = fitting([arm.info for arm in comparison.arms])
-    if said:
-        yield AnswerSentence(f"{said}{NOT_POOLED if is_apart else ''}", brief, may_be_left_out=not brief, opens=is_apart)
+    text, brief = fitting([arm.info for arm in comparison.arms])
+    if text:
+        yield AnswerSentence(f"{text}{NOT_POOLED if is_apart else ''}", brief, may_be_left_out=not brief, opens=is_apart)
 
 
-def _claims(found: AnswerMatrix, pairs: Sequence[Pair], adopted: Sequence[str]) -> Iterator[AnswerSentence]:
+def _claims(matrix: AnswerMatrix, pairs: Sequence[Pair], adopted: Sequence[str]) -> Iterator[AnswerSentence]:
     """Yield how many wrong answers each loop gave as done, where they differ. `adopted`: the loops to adopt, if any."""
-    said, brief = claims_in_words(found.rows, [found.heading(column) for column in found.columns], adopted, pairs)
-    if said:
-        yield AnswerSentence(said, brief)
+    text, brief = claims_in_words(matrix.rows, [matrix.heading(column) for column in matrix.columns], adopted, pairs)
+    if text:
+        yield AnswerSentence(text, brief)
 
 
 def _of_injection(comparison: Comparison) -> Iterator[AnswerSentence]:

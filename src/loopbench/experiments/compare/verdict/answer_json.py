@@ -6,14 +6,15 @@ import math
 from typing import Any
 
 from loopbench.metrics.comparison import Comparison
+from loopbench.metrics.statistics import interval_json
 
 from .answer import ComparisonAnswer, answer
 from .each_profile import agreed
 from .matrix import AnswerRow
 
 
-def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -> dict[str, Any]:
-    """Return a comparison's answer, `known` or made here, under stable names.
+def answer_json(comparison: Comparison, known_answer: ComparisonAnswer | None = None) -> dict[str, Any]:
+    """Return a comparison's answer, `known_answer` or made here, under stable names.
 
     `cost` is the mean over suites and profiles, in `unit`, and `costs` has that of each; where profiles are judged by themselves,
     `cost` is None.
@@ -28,19 +29,19 @@ def answer_json(comparison: Comparison, known: ComparisonAnswer | None = None) -
     words. `tasks` has an entry for each loop, column and task where tasks are few and have repeats: its scored trials, how many
     were solved and how many went over the run's limit (None where it set none), and their mean cost.
     """
-    made = answer(comparison) if known is None else known
-    recommendation = agreed(made.verdicts, made.said)
-    headings = [made.heading(column) for column in made.columns]
+    comparison_answer = answer(comparison) if known_answer is None else known_answer
+    recommendation = agreed(comparison_answer.verdicts, comparison_answer.answer_sentences)
+    headings = [comparison_answer.heading(column) for column in comparison_answer.columns]
     return {
         "recommendation": None if recommendation is None else recommendation.in_full,
-        "recommendations": [each.to_json() for each in made.verdicts],
-        "robust": list(made.robust),
-        "sentences": list(made.sentences),
+        "recommendations": [each.to_json() for each in comparison_answer.verdicts],
+        "robust": list(comparison_answer.robust),
+        "sentences": list(comparison_answer.sentences),
         "limits": comparison.limits.words or None,
         "margin": comparison.margin,
-        "unit": made.unit,
-        "loops": [_loop(row, headings) for row in made.rows],
-        "tasks": list(made.on_tasks.to_json()),
+        "unit": comparison_answer.unit,
+        "loops": [_loop(row, headings) for row in comparison_answer.rows],
+        "tasks": list(comparison_answer.on_tasks.to_json()),
     }
 
 
@@ -48,8 +49,8 @@ def _loop(row: AnswerRow, headings: list[str]) -> dict[str, Any]:
     places = {heading: cell.place for heading, cell in zip(headings, row.cells, strict=True) if cell is not None}
     return {
         "loop": row.loop,
-        "costs": {heading: None if cost is None else cost.as_dict() for heading, cost in zip(headings, row.costs, strict=True)},
-        "cost": None if row.cost is None else row.cost.as_dict(),
+        "costs": {heading: interval_json(cost) for heading, cost in zip(headings, row.costs, strict=True)},
+        "cost": interval_json(row.cost),
         "cost_per_solved": None if math.isinf(row.solved_cost) else row.solved_cost,
         "crashed": row.crashed,
         "places": places,

@@ -43,7 +43,7 @@ def basis(comparison: Comparison, shown: Collection[str] = ()) -> Iterator[Answe
     weighed = [info for info in infos if info.arm in decided or info.profile in shown]
     yield from _of_few_models([info for info in weighed if info.profile not in told])
     for profile in dict.fromkeys(info.profile for info in infos if info.met):
-        yield from _OneColumn(comparison, profile).told()
+        yield from _OneColumn(comparison, profile).sentences()
 
 
 def _is_decided(pair: Pair, alpha: float) -> bool:
@@ -60,15 +60,15 @@ def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:
     """Yield for each profile of means what few of its models do, and which profile tells what the median model does."""
     for profile in dict.fromkeys(info.profile for info in infos if info.model == "scripted"):
         met = dict.fromkeys(info.met or profile for info in infos if info.profile == profile)
-        found = [(name, fault) for name in met for fault in faults_of_few_models(name)]
-        if not found:
+        rates = [(name, fault) for name in met for fault in faults_of_few_models(name)]
+        if not rates:
             continue
         shares = [
             f"{fault.kind} {100 * fault.mean:.2g} % of replies on average, {100 * fault.median:.2g} % at the median"
-            for _, fault in found[:MAX_KINDS]
+            for _, fault in rates[:MAX_KINDS]
         ]
         add = f"add --profile {other_estimate(profile)}"
-        names = listed(list(dict.fromkeys(name for name, _ in found)))
+        names = listed(list(dict.fromkeys(name for name, _ in rates)))
         said = f"{profile} holds means over models, and some of its rates come from few of them ({names}: {'; '.join(shares)})"
         brief = f"{profile} holds means, some of them from few models ({shares[0]})"
         yield AnswerSentence(f"{said}: {add} to see what holds for the median model", f"{brief}: {add}", is_basis=True)
@@ -86,7 +86,7 @@ class _OneColumn:
         self.pairs = [p for p in own if p.metric == PRIMARY]
         self.wrong = {frozenset((p.a, p.b)) for p in own if p.metric == RATE and p.verdict.word in ("better", "worse")}
 
-    def told(self) -> Iterator[AnswerSentence]:
+    def sentences(self) -> Iterator[AnswerSentence]:
         """Yield what the form of calls may do to a difference that is shown, or what an arm in another form shows of it."""
         apart = [pair for pair in self.pairs if self._forms(pair) == 2 and self._is_claimed(pair)]
         if not apart:

@@ -21,18 +21,18 @@ Told = Sequence[tuple[str, Pair]]
 """The other arms' names, and each pair with the best arm as its first one."""
 
 
-def best_against_others(found: AnswerMatrix, comparison: Comparison) -> Iterator[AnswerSentence]:
+def best_against_others(matrix: AnswerMatrix, comparison: Comparison) -> Iterator[AnswerSentence]:
     """Yield the first row minus each other one, in their order, of an imported run of three arms or more in one column."""
-    if len(found.rows) < 3 or len(found.columns) != 1 or found.subject != AGENT:
+    if len(matrix.rows) < 3 or len(matrix.columns) != 1 or matrix.subject != AGENT:
         return
-    best, *others = found.rows
+    best, *others = matrix.rows
     accuracy = comparison.pairs_on(PRIMARY)
     pairs = [(row.loop, pair) for row in others for pair in pairs_of(accuracy, best, row)]
     if not pairs:
         return
     shown = pairs[: MAX_NAMES - 1] if len(pairs) > MAX_NAMES else pairs
     more = f", and {len(pairs) - len(shown)} others" if len(shown) < len(pairs) else ""
-    over = _over([pair for _, pair in shown])
+    over = _common_tasks([pair for _, pair in shown])
     level = _level([pair for _, pair in shown], len(accuracy), comparison.alpha)
     yield AnswerSentence(f"In accuracy {best.loop} minus {_listed(shown)}{more}; paired over {over}{level}")
 
@@ -53,7 +53,7 @@ def _listed(told: Told) -> str:
     return ", ".join(each)
 
 
-def _over(pairs: Sequence[Pair]) -> str:
+def _common_tasks(pairs: Sequence[Pair]) -> str:
     """Return `60 common tasks`, or `so many common tasks` where each pair has its own; with the clusters that they count as."""
     tasks, units = sorted(pair.difference.n for pair in pairs), sorted(pair.units for pair in pairs)
     many = counted(tasks[0], "common task") if tasks[0] == tasks[-1] else "so many common tasks"

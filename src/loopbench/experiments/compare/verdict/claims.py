@@ -42,7 +42,9 @@ def claims_in_words(
     ones; where the first of them gave more than the most accurate other one, both counts have their intervals.
     `pairs`: of arms on `RATE`, by which loops are told apart where a paired test shows it.
     """
-    differing = [(heading, found) for number, heading in enumerate(headings) if _differ(found := list(_in_column(rows, number)))]
+    differing = [
+        (heading, by_column) for number, heading in enumerate(headings) if _differ(by_column := list(_in_column(rows, number)))
+    ]
     if not differing:
         return "", ""
     tested, tested_brief = _tested(rows, headings, adopted, pairs)
@@ -52,8 +54,8 @@ def claims_in_words(
     if len(headings) == 1 or len(differing) > MAX_COLUMNS:
         few = _without_intervals([all_of_them], adopted)
         return f"Wrong answers given as done{_counts(all_of_them, adopted)}{few}{tested}", brief
-    few = _without_intervals([found for _, found in differing], adopted)
-    parts = "; ".join(f"under {heading}{_counts(found, adopted)}" for heading, found in differing)
+    few = _without_intervals([by_column for _, by_column in differing], adopted)
+    parts = "; ".join(f"under {heading}{_counts(by_column, adopted)}" for heading, by_column in differing)
     return f"Wrong answers given as done {parts}{few}{tested}", brief
 
 
@@ -63,7 +65,7 @@ def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequenc
     Told are the adopted loop and others, or, where none is adopted, the loops with the fewest and the others.
     """
     places = {cell.arm.info.arm: (row.loop, n) for row in rows for n, cell in enumerate(row.cells) if cell is not None}
-    told: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for number, heading in enumerate(headings):
         found = _in_column_by(rows, number)
         least = min(found.values(), default=0)
@@ -75,11 +77,11 @@ def _tested(rows: Sequence[AnswerRow], headings: Sequence[str], adopted: Sequenc
             if more in about or fewer in about:
                 p = p_value(pair.p_holm)
                 gap = f"{interval(pair.difference, 3)}, p {p if p.startswith('<') else f'= {p}'}"
-                told.append((f"{more} gave more than {fewer}{under} ({gap})", f"{more} more than {fewer}{under}"))
-    if not told:
+                texts.append((f"{more} gave more than {fewer}{under} ({gap})", f"{more} more than {fewer}{under}"))
+    if not texts:
         return "", ""
-    hidden = f", and {len(told) - MAX_TESTED} more pairs" if len(told) > MAX_TESTED + 1 else ""
-    kept = told if not hidden else told[:MAX_TESTED]
+    hidden = f", and {len(texts) - MAX_TESTED} more pairs" if len(texts) > MAX_TESTED + 1 else ""
+    kept = texts if not hidden else texts[:MAX_TESTED]
     return f"; paired: {', '.join(full for full, _ in kept)}{hidden}", f"; paired: {kept[0][1]}"
 
 
@@ -100,22 +102,22 @@ def _in_column(rows: Sequence[AnswerRow], number: int) -> Iterator[FalseClaims]:
 
 def _added_up(row: AnswerRow, columns: int) -> FalseClaims | None:
     """Return a loop's claims over all columns; None where it did not run in each of them."""
-    found = [each for number in range(columns) for each in _in_column([row], number)]
-    if len(found) < columns:
+    in_columns = [each for number in range(columns) for each in _in_column([row], number)]
+    if len(in_columns) < columns:
         return None
     if columns == 1:
-        return found[0]
-    return FalseClaims(row.loop, sum(each.wrong for each in found), sum(each.scored for each in found))
+        return in_columns[0]
+    return FalseClaims(row.loop, sum(each.wrong for each in in_columns), sum(each.scored for each in in_columns))
 
 
-def _differ(found: Sequence[FalseClaims]) -> bool:
-    return len({each.wrong for each in found}) > 1
+def _differ(claims: Sequence[FalseClaims]) -> bool:
+    return len({each.wrong for each in claims}) > 1
 
 
-def _weighed(found: Sequence[FalseClaims], adopted: Sequence[str]) -> list[FalseClaims]:
+def _weighed(claims: Sequence[FalseClaims], adopted: Sequence[str]) -> list[FalseClaims]:
     """Return the adopted loop and the most accurate other one, where the first gave more and the shares of both are known."""
-    own = next((each for each in found if each.loop in adopted[:1]), None)
-    other = next((each for each in found if each.loop not in adopted[:1]), None)
+    own = next((each for each in claims if each.loop in adopted[:1]), None)
+    other = next((each for each in claims if each.loop not in adopted[:1]), None)
     if own is None or other is None or own.rate is None or other.rate is None or own.rate.value <= other.rate.value:
         return []
     return [own, other]
@@ -137,9 +139,9 @@ def _few_units(rate: Interval) -> str:
     return counted(units, "task") if rate.units is None else counted(units, "cluster")
 
 
-def _without_intervals(found: Sequence[Sequence[FalseClaims]], adopted: Sequence[str]) -> str:
-    """Return why counts stand without the intervals that they would else have, as a clause. `found`: the claims of each column."""
-    few = [said for each in found for claims in _weighed(each, adopted) if claims.rate and (said := _few_units(claims.rate))]
+def _without_intervals(by_column: Sequence[Sequence[FalseClaims]], adopted: Sequence[str]) -> str:
+    """Return why counts stand without the intervals that they would else have, as a clause. `by_column`: the claims."""
+    few = [said for each in by_column for claims in _weighed(each, adopted) if claims.rate and (said := _few_units(claims.rate))]
     return f"; {few[0]} are too few for an interval" if few else ""
 
 
@@ -149,29 +151,29 @@ def _named_too(shown: Sequence[FalseClaims], named: Sequence[FalseClaims], weigh
     return "".join(f", {each.loop} {each.wrong or 'none'}{_interval(each) if each in weighed else ''}" for each in rest)
 
 
-def _counts(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
+def _counts(claims: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     """Return `, of 120 trials: finish 6, bare none`; of many loops those with the most and with the fewest, and the adopted one.
 
     Where the adopted loop gave more than the next, its count and that of the next have intervals: `finish 16 [8, 24]`.
     """
-    ordered, weighed = sorted(found, key=lambda each: -each.wrong), _weighed(found, adopted)
+    ordered, weighed = sorted(claims, key=lambda each: -each.wrong), _weighed(claims, adopted)
     shown = ordered if len(ordered) <= MAX_NAMES else [ordered[0], ordered[-1]]
     scored = {each.scored for each in ordered}
     of = [f" of {each.scored:,}" if len(scored) > 1 else "" for each in shown]
-    told = [
+    counts = [
         f"{each.loop} {each.wrong or 'none'}{trials}{_interval(each) if each in weighed else ''}"
         for each, trials in zip(shown, of, strict=True)
     ]
-    too = _named_too(shown, [each for each in found if each.loop in adopted or each in weighed], weighed)
-    listed = ", ".join(told) if len(shown) == len(ordered) else f"from {told[-1]} to {told[0]}{too}"
+    too = _named_too(shown, [each for each in claims if each.loop in adopted or each in weighed], weighed)
+    listed = ", ".join(counts) if len(shown) == len(ordered) else f"from {counts[-1]} to {counts[0]}{too}"
     return f", of {ordered[0].scored:,} trials: {listed}" if len(scored) == 1 else f": {listed}"
 
 
-def _range(found: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
+def _range(claims: Sequence[FalseClaims], adopted: Sequence[str]) -> str:
     """Return `, of 120: bare none to finish 6`, in fewer words; as `_counts` where trials differ in number or loops are two."""
-    ordered = sorted(found, key=lambda each: each.wrong)
+    ordered = sorted(claims, key=lambda each: each.wrong)
     if len(ordered) < 3 or len({each.scored for each in ordered}) > 1:
-        return _counts(found, adopted)
+        return _counts(claims, adopted)
     least, most = (f"{each.loop} {each.wrong or 'none'}" for each in (ordered[0], ordered[-1]))
-    too = _named_too([ordered[0], ordered[-1]], [each for each in found if each.loop in adopted])
+    too = _named_too([ordered[0], ordered[-1]], [each for each in claims if each.loop in adopted])
     return f", of {ordered[0].scored:,}: {least} to {most}{too}"

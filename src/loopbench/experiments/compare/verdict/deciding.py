@@ -42,10 +42,10 @@ def deciding_command(manifest: Manifest, decides: DecidingRun) -> Sequence[str]:
 def can_be_told(config: Mapping[str, Any]) -> bool:
     """Whether a command says all that a run's configuration does. What is None may be left out of it, as a baseline does."""
     defaults = CompareConfig().model_dump(mode="json")
-    return all(_known(config.get(name, defaults[name])) == _known(defaults[name]) for name in UNTOLD)
+    return all(_without_none(config.get(name, defaults[name])) == _without_none(defaults[name]) for name in UNTOLD)
 
 
-def _known(value: Any) -> Any:
+def _without_none(value: Any) -> Any:
     """Return a setting without the parts that are None."""
     return {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
 
@@ -56,7 +56,7 @@ def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
     for name in KEPT:
         value = config.get(name, defaults[name])
         if isinstance(value, dict):
-            yield from (word for part, limit in _known(value).items() for word in (flag_of([name, part]), str(limit)))
+            yield from (word for part, limit in _without_none(value).items() for word in (flag_of([name, part]), str(limit)))
         elif value != defaults[name]:
             yield from [flag_of([name])] if value is True else [flag_of([name]), str(value)]
 

@@ -17,13 +17,13 @@ class ProfilesVerdict:
     """What is said of one profile, or of several that are judged together."""
 
     profiles: tuple[str, ...]
-    said: tuple[AnswerSentence, ...]
+    sentences: tuple[AnswerSentence, ...]
     """At least one sentence."""
 
     @property
     def recommendation(self) -> AnswerSentence:
         """The first sentence that says which loop to adopt; the first one of all where none does."""
-        return next((each for each in self.said if each.adopts), self.said[0])
+        return next((each for each in self.sentences if each.adopts), self.sentences[0])
 
     def to_json(self) -> dict[str, Any]:
         """Return an object of plain JSON."""
@@ -59,19 +59,21 @@ def headline(verdicts: Sequence[ProfilesVerdict], robust: Sequence[str] = ()) ->
     """
     if len(verdicts) < 2 or len({each.recommendation.text for each in verdicts}) == 1:
         return
-    said: dict[tuple[frozenset[str], str], AnswerSentence] = {}
+    by_words: dict[tuple[frozenset[str], str], AnswerSentence] = {}
     profiles: dict[tuple[frozenset[str], str], list[str]] = {}
     for verdict in verdicts:
         key = _recommended(verdict)
-        said.setdefault(key, verdict.recommendation)
+        by_words.setdefault(key, verdict.recommendation)
         profiles.setdefault(key, []).extend(verdict.profiles)
     if not differ(verdicts):
         yield _agreed(verdicts[0].recommendation, each_of(verdicts))
         return
-    adopted = [(_named(said[key]), joined(profiles[key], "and")) for key in said if said[key].adopts]
+    adopted = [(_named(by_words[key]), joined(profiles[key], "and")) for key in by_words if by_words[key].adopts]
     parts = [f"{loops} under {under}" for loops, under in adopted]
     is_simple = len(parts) == 2 and not any(" or " in loops or " and " in under for loops, under in adopted)
-    opens = [f"which loop to adopt is undecided under {joined(profiles[key], 'and')}" for key in said if not said[key].adopts]
+    opens = [
+        f"which loop to adopt is undecided under {joined(profiles[key], 'and')}" for key in by_words if not by_words[key].adopts
+    ]
     ends = [f"under {each_of(verdicts)}, none is shown to beat {listed(robust)}: {_take(robust)}"] if robust else []
     yield AnswerSentence("; ".join([f"Adopt {(' and ' if is_simple else '; ').join(parts)}", *opens, *ends]))
 
@@ -93,12 +95,12 @@ def _named(recommendation: AnswerSentence) -> str:
     return f"{joined(recommendation.loops, 'or')}{of}"
 
 
-def agreed(verdicts: Sequence[ProfilesVerdict], said: Sequence[AnswerSentence]) -> AnswerSentence | None:
+def agreed(verdicts: Sequence[ProfilesVerdict], sentences: Sequence[AnswerSentence]) -> AnswerSentence | None:
     """Return the recommendation of a whole answer; None where profiles that are judged by themselves recommend different loops.
 
-    `said`: all sentences of the answer. Without any verdict the first of them stands that is no basis of one, if there is one.
+    `sentences`: all sentences of the answer. Without any verdict the first of them stands that is no basis of one, if there is one.
     """
     if differ(verdicts):
         return None
-    own = [each for each in said if not each.is_basis]
+    own = [each for each in sentences if not each.is_basis]
     return next((each for each in own if each.adopts), next(iter(own), None))

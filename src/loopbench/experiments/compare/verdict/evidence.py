@@ -21,7 +21,7 @@ class AdoptionEvidence:
     and of all these the least sure one decides whether the adoption is told to be narrow.
     """
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     adopted: AnswerRow
     accuracy: tuple[Pair, ...]
     """Pairs of arms."""
@@ -56,12 +56,12 @@ class AdoptionEvidence:
 
     @property
     def _others(self) -> list[AnswerRow]:
-        return [row for row in self.found.rows if row is not self.adopted]
+        return [row for row in self.matrix.rows if row is not self.adopted]
 
     def _against(self, row: AnswerRow) -> Iterator[Pair]:
         """Yield the pairs that show a loop to be worse, it being the second of each."""
-        for number in self.found.compared:
-            best = [each for each in self.found.rows if place_of(each, number) == "highest"]
+        for number in self.matrix.compared:
+            best = [each for each in self.matrix.rows if place_of(each, number) == "highest"]
             arms = {cell.arm.info.arm for each in (*best, row) if (cell := each.cells[number]) is not None}
             for pair in (pair for each in best for pair in pairs_of(self.accuracy, each, row)):
                 if {pair.a, pair.b} <= arms and pair.verdict.word == "better":
@@ -72,10 +72,10 @@ class AdoptionEvidence:
 
     def _in_words(self, pair: Pair) -> str:
         """Return `0.062 [0.001, 0.126] under flaky-tools`; of more than two loops with the two that it is of."""
-        names = {cell.arm.info.arm: row.loop for row in self.found.rows for cell in row.cells if cell is not None}
+        names = {cell.arm.info.arm: row.loop for row in self.matrix.rows for cell in row.cells if cell is not None}
         is_pooled = pair.a not in names
-        where = f" over {every_profile(self.found)} together" if is_pooled else self.found.under(pair)
-        of = f", {names.get(pair.a, pair.a)} against {names.get(pair.b, pair.b)}," if len(self.found.rows) > 2 else ""
+        where = f" over {every_profile(self.matrix)} together" if is_pooled else self.matrix.under(pair)
+        of = f", {names.get(pair.a, pair.a)} against {names.get(pair.b, pair.b)}," if len(self.matrix.rows) > 2 else ""
         return f"{interval(pair.difference, 3)}{of if where else of.removesuffix(',')}{where}"
 
 

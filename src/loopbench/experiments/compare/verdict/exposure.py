@@ -36,17 +36,17 @@ class Exposure:
         """Return it in words, without a full stop: the least exposed loop, and those that are told apart from it."""
         least, low = self.executed[0]
         tasks = counted(low.n, "task")
-        found = f"Injected instructions{self.place} are executed in {_share(low)} of the trials with one by {least} ({tasks})"
+        text = f"Injected instructions{self.place} are executed in {_share(low)} of the trials with one by {least} ({tasks})"
         if len(self.executed) == 1:
-            return found
+            return text
         more = [(loop, share) for loop, share in self.executed if (least, loop) in self.apart]
         if more:
             most, high = more[-1]
             named = listed([loop for loop, _ in more])
-            return f"{found}, in more by {named} (the most of these, {_share(high)}: {most})"
+            return f"{text}, in more by {named} (the most of these, {_share(high)}: {most})"
         most, high = self.executed[-1]
         apart = f"of the pairs without {least}, {len(self.apart)} can" if self.apart else "no two loops can"
-        return f"{found}, in {_share(high)} by {most}; {apart} be told apart"
+        return f"{text}, in {_share(high)} by {most}; {apart} be told apart"
 
     @property
     def brief(self) -> str:
@@ -75,8 +75,8 @@ class Exposure:
         }
 
 
-def _share(found: Interval) -> str:
-    return interval_of(found, hundredths)
+def _share(interval: Interval) -> str:
+    return interval_of(interval, hundredths)
 
 
 def exposures(comparison: Comparison) -> tuple[Exposure, ...]:

@@ -43,7 +43,7 @@ class Claim:
 class FewTasksClaims:
     """What repeats show of the loops of a matrix on these tasks. `accuracy`: pairs of arms."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     accuracy: tuple[Pair, ...]
     alpha: float
 
@@ -62,26 +62,26 @@ class FewTasksClaims:
     def claims(self, rows: Sequence[AnswerRow]) -> tuple[Claim, ...]:
         """Return whom the leaders are ahead of; of other loops only what says of a further loop that it is behind."""
         leaders = self.leaders(rows)
-        told: set[str] = set()
-        made: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, float]]] = {}
+        named: set[str] = set()
+        groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, float]]] = {}
         for row in [*leaders, *(row for row in rows if row not in leaders)]:
             by_columns: dict[tuple[str, ...], dict[str, float]] = {}
             for other in rows:
                 shown = self._shown(row, other)
-                if shown and (row in leaders or other.loop not in told):
+                if shown and (row in leaders or other.loop not in named):
                     columns = tuple(self._heading(pair) for pair, _ in shown)
                     by_columns.setdefault(columns, {})[other.loop] = max(within.p for _, within in shown)
             for columns, behind in by_columns.items():
-                made.setdefault((columns, tuple(behind)), []).append((row.loop, max(behind.values())))
-                told |= {*behind}
+                groups.setdefault((columns, tuple(behind)), []).append((row.loop, max(behind.values())))
+                named |= {*behind}
         return tuple(
             Claim(tuple(loop for loop, _ in ahead), behind, columns, max(p for _, p in ahead))
-            for (columns, behind), ahead in made.items()
+            for (columns, behind), ahead in groups.items()
         )
 
-    def told(self, rows: Sequence[AnswerRow]) -> Iterator[str]:
+    def in_words(self, rows: Sequence[AnswerRow]) -> Iterator[str]:
         """Yield each claim in words, and then which loops no test tells from any other one."""
-        has_columns = len(self.found.columns) > 1
+        has_columns = len(self.matrix.columns) > 1
         for number, claim in enumerate(self.claims(rows)):
             yield claim.in_words(has_columns=has_columns, tested="" if number else TESTED)
         apart = {row.loop for row in rows for other in rows if self._shown(row, other) or self._shown(other, row)}
@@ -97,4 +97,4 @@ class FewTasksClaims:
         ]
 
     def _heading(self, pair: Pair) -> str:
-        return self.found.under(pair).removeprefix(" under ")
+        return self.matrix.under(pair).removeprefix(" under ")

@@ -20,7 +20,7 @@ MAX_APART = 2
 class FewTasksTable:
     """The loops of a matrix on a few tasks with repeats."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     each: tuple[OnTask, ...]
     limits: TrialLimits
 
@@ -46,9 +46,9 @@ class FewTasksTable:
         """Return the number of a loop's scored trials."""
         return sum(one.trials for one in self.of(row))
 
-    def over(self, found: Sequence[OnTask]) -> int:
+    def trials_at_limit(self, on_tasks: Sequence[OnTask]) -> int:
         """Return how many trials ended at the run's own limit to each of them."""
-        return sum(one.stops.get(stop, 0) for one in found for stop in self.limits.stops)
+        return sum(one.stops.get(stop, 0) for one in on_tasks for stop in self.limits.stops)
 
     # The table
 
@@ -60,10 +60,10 @@ class FewTasksTable:
     @property
     def caption(self) -> str:
         """What the cells count."""
-        names = [self.found.heading(column) for column in self.found.columns]
+        names = [self.matrix.heading(column) for column in self.matrix.columns]
         numbers = {one.trials for one in self.each}
         by_column = 1 if len(names) <= MAX_APART else len(names)
-        beyond = "; over: beyond the limit" if any(self.over([one]) for one in self.each) else ""
+        beyond = "; over: beyond the limit" if any(self.trials_at_limit([one]) for one in self.each) else ""
         of = f" of {max(numbers) * by_column:,} trials" if len(numbers) == 1 else ""
         if len(names) > MAX_APART:
             return f"solved{of} of each task under all {len(names)} profiles; fewest: under one of them{beyond}"
@@ -71,27 +71,27 @@ class FewTasksTable:
 
     def cell(self, row: AnswerRow, task: str, *, has_limits: bool, has_costs: bool = False) -> str:
         """Return `100 / 98`, with the trials beyond the limit and the mean cost behind it: `83 / 74, 31 over, $0.00015`."""
-        own = self.of(row, task)
-        if not own:
+        on_task = self.of(row, task)
+        if not on_task:
             return "–"
         is_uneven = len({one.trials for one in self.each}) > 1
-        counts = [f"{one.solved:,.4g}{f' of {one.trials:,}' if is_uneven else ''}" for one in own]
+        counts = [f"{one.solved:,.4g}{f' of {one.trials:,}' if is_uneven else ''}" for one in on_task]
         solved = " / ".join(counts)
-        if len(own) > MAX_APART:
-            solved = f"{math.fsum(one.solved for one in own):,.4g}, fewest {min(one.solved for one in own):,.4g}"
-        over, cost = self.over(own), self._cost(own)
+        if len(on_task) > MAX_APART:
+            solved = f"{math.fsum(one.solved for one in on_task):,.4g}, fewest {min(one.solved for one in on_task):,.4g}"
+        over, cost = self.trials_at_limit(on_task), self._cost(on_task)
         notes = [f"{over:,} over"] if has_limits and over else []
         if has_costs and cost is not None:
-            notes.append(with_unit(amount(cost, self.found.unit), self.found.unit))
+            notes.append(with_unit(amount(cost, self.matrix.unit), self.matrix.unit))
         return ", ".join([solved, *notes])
 
     def cost(self, row: AnswerRow, task: str) -> float | None:
         """Return a loop's mean cost of a trial of one task, in the unit of the matrix; None where it is not known."""
         return self._cost(self.of(row, task))
 
-    def _cost(self, own: Sequence[OnTask]) -> float | None:
+    def _cost(self, on_task: Sequence[OnTask]) -> float | None:
         """Return the mean cost of a trial, in the unit of the matrix; None where it is not known of each."""
-        costs = [(one.tokens if self.found.unit == "tokens" else one.cost_usd, one.trials) for one in own]
+        costs = [(one.tokens if self.matrix.unit == "tokens" else one.cost_usd, one.trials) for one in on_task]
         known = [(cost, trials) for cost, trials in costs if cost is not None]
         if not known or len(known) < len(costs):
             return None
@@ -99,16 +99,16 @@ class FewTasksTable:
 
     def to_json(self) -> Iterator[dict[str, Any]]:
         """Yield an object for each loop, column and task."""
-        for row in self.found.rows if self.is_shown else ():
-            for column, cell in zip(self.found.columns, row.cells, strict=True):
+        for row in self.matrix.rows if self.is_shown else ():
+            for column, cell in zip(self.matrix.columns, row.cells, strict=True):
                 for one in self._in(cell):
                     yield {
                         "task": one.task,
                         "loop": row.loop,
-                        "column": self.found.heading(column),
+                        "column": self.matrix.heading(column),
                         "trials": one.trials,
                         "solved": one.solved,
-                        "over_limit": self.over([one]) if self.limits.stops else None,
+                        "over_limit": self.trials_at_limit([one]) if self.limits.stops else None,
                         "cost": self._cost([one]),
                     }
 

@@ -25,10 +25,10 @@ MIN_BEYOND = 0.5
 """Share of a loop's trials from which on it is told that they go beyond the limit."""
 
 
-def nothing_of_others(found: AnswerMatrix) -> AnswerSentence:
+def nothing_of_others(matrix: AnswerMatrix) -> AnswerSentence:
     """Return that the tasks of a run decide nothing of others, and what would."""
     first = f"for a choice that holds for others, run about {FIRST_TASKS}"
-    return AnswerSentence(f"Of other tasks that decides nothing; {first}{what_disturbs(found)}")
+    return AnswerSentence(f"Of other tasks that decides nothing; {first}{what_disturbs(matrix)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class FewTasksVerdict:
     def _are_known(self) -> bool:
         return bool(self.accuracy and self.on.each) and all(pair.within is not None for pair in self.accuracy)
 
-    def told(self) -> Iterator[AnswerSentence]:
+    def sentences(self) -> Iterator[AnswerSentence]:
         """Yield which loop to adopt for these tasks, who is shown ahead of whom, and what each solved; nothing without repeats."""
         if not self._are_known:
             return
-        rows = [row for row in self.on.found.rows if self._is_tested(row)]
+        rows = [row for row in self.on.matrix.rows if self._is_tested(row)]
         rows = sorted(rows, key=lambda row: (-self._share(row), row.mean_cost))
         head = f"On {self.these_tasks}{f' with {self.on.limits.words}' if self.on.limits.words else ''}"
         counts, notes = self._counts(rows), "".join(f"; {note}" for note in self._notes(rows))
-        shown = FewTasksClaims(self.on.found, self.accuracy, self.alpha)
-        leaders, claims = shown.leaders(rows), "; ".join(shown.told(rows))
+        shown = FewTasksClaims(self.on.matrix, self.accuracy, self.alpha)
+        leaders, claims = shown.leaders(rows), "; ".join(shown.in_words(rows))
         if leaders:
             first, cheaper = leaders[0], self._cheaper(leaders[0], shown.unbeaten(rows))
             named = "".join(f", or {self.prices.with_cost(row, has_unit=False)}, {self._by_task(row, first)}" for row in cheaper)
@@ -72,19 +72,19 @@ class FewTasksVerdict:
                 opens=True,
             )
         elif shown.claims(rows):
-            none = f"no {self.on.found.subject} is ahead of another one and behind none"
+            none = f"no {self.on.matrix.subject} is ahead of another one and behind none"
             yield AnswerSentence(f"{head} {none}: {claims}; {counts}{notes}", f"{head} {none}: {claims}{notes}", opens=True)
         else:
-            none = f"no {self.on.found.subject} is told from another by its repeats"
+            none = f"no {self.on.matrix.subject} is told from another by its repeats"
             yield AnswerSentence(f"{head} {none}: {counts}{notes}", f"{head} {none}{notes}", opens=True)
-            if repeats := what_repeats_would(self.on.found, self.accuracy, self.alpha):
+            if repeats := what_repeats_would(self.on.matrix, self.accuracy, self.alpha):
                 yield AnswerSentence(repeats)
 
     def with_repeats(self) -> Iterator[AnswerSentence]:
         """Yield that repeats would tell more of tasks that are few and ran once each."""
         tasks = max((pair.difference.n for pair in self.accuracy), default=0)
-        trials = [cell.arm.summary.scored for row in self.on.found.rows for cell in row.cells if cell is not None]
-        if not 0 < tasks <= MAX_FEW_TASKS or max(trials) > tasks or self.on.found.subject == AGENT or is_still(self.on.found):
+        trials = [cell.arm.summary.scored for row in self.on.matrix.rows for cell in row.cells if cell is not None]
+        if not 0 < tasks <= MAX_FEW_TASKS or max(trials) > tasks or self.on.matrix.subject == AGENT or is_still(self.on.matrix):
             return
         these, them = ("this task", "it") if tasks == 1 else (f"these {tasks} tasks", "them")
         yield AnswerSentence(f"For {these} alone --repeats {REPEATS} may tell, by exact tests within {them}")
@@ -121,27 +121,27 @@ class FewTasksVerdict:
 
     def _counts(self, rows: Sequence[AnswerRow]) -> str:
         """Return `finish solved 554 of 600 trials, bare 524 …`, of the first three; of several profiles added up, as is said."""
-        over = f" over {every_profile(self.on.found)}" if len(self.on.found.columns) > 1 else ""
+        over_profiles = f" over {every_profile(self.on.matrix)}" if len(self.on.matrix.columns) > 1 else ""
         trials = {self.on.trials(row) for row in rows}
-        told = []
+        counts = []
         for number, row in enumerate(rows):
             solved = f"{self.on.solved(row):,.4g}" if self.on.solved(row) else "none"
             if number == 0:
-                told.append(f"{row.loop} solved {solved} of {self.on.trials(row):,} trials{over}")
+                counts.append(f"{row.loop} solved {solved} of {self.on.trials(row):,} trials{over_profiles}")
             elif len(trials) > 1:
-                told.append(f"{row.loop} {solved} of {self.on.trials(row):,}")
+                counts.append(f"{row.loop} {solved} of {self.on.trials(row):,}")
             else:
-                told.append(f"{row.loop} {solved}")
-        return listed(told)
+                counts.append(f"{row.loop} {solved}")
+        return listed(counts)
 
     def _share(self, row: AnswerRow) -> float:
         return self.on.solved(row) / (self.on.trials(row) or 1)
 
     def _notes(self, rows: Sequence[AnswerRow]) -> Iterator[str]:
         """Yield which loops never solve some task, and which go beyond the limit in most of their trials."""
-        subject, tasks = self.on.found.subject, self.on.tasks
+        subject, tasks = self.on.matrix.subject, self.on.tasks
         solvable = [task for task in tasks if any(self.on.solved(row, task) for row in rows)]
-        told: dict[str, list[str]] = {}
+        notes: dict[str, list[str]] = {}
         for row in rows:
             never = [task for task in solvable if self.on.of(row, task) and not self.on.solved(row, task)]
             which = "any of them" if len(never) == len(tasks) > 1 else listed(never).replace("{", "{{").replace("}", "}}")
@@ -149,8 +149,8 @@ class FewTasksVerdict:
             if beyond := self._beyond(row):
                 found.append(f"{{exceed}} the limit in {beyond} of {{their}} trials")
             if found:
-                told.setdefault(" and ".join(found), []).append(row.loop)
-        for what, loops in told.items():
+                notes.setdefault(" and ".join(found), []).append(row.loop)
+        for what, loops in notes.items():
             is_one = len(loops) == 1
             verbs = {"solve": "solves" if is_one else "solve", "exceed": "exceeds" if is_one else "exceed"}
             yield f"{listed(loops)} {what.format(**verbs, their='its' if is_one else 'their')}"
@@ -159,5 +159,5 @@ class FewTasksVerdict:
 
     def _beyond(self, row: AnswerRow) -> str:
         """Return the share of a loop's trials that went beyond the limit; empty where these are not most of them."""
-        over, trials = self.on.over(self.on.of(row)), self.on.trials(row)
+        over, trials = self.on.trials_at_limit(self.on.of(row)), self.on.trials(row)
         return f"{100 * over / trials:.0f} %" if over > MIN_BEYOND * trials else ""

@@ -248,12 +248,14 @@ def places(accuracy: Mapping[str, Interval], pairs: Sequence[Pair]) -> dict[str,
 
 def _cost(cells: Sequence[AnswerCell | None], unit: Unit) -> Interval | None:
     found = [cell.arm.summary.means[unit] for cell in cells if cell is not None and cell.place != NOT_APPLICABLE]
-    known = [each for each in found if each is not None]
-    if not known or len(known) < len(found):
+    known_costs = [each for each in found if each is not None]
+    if not known_costs or len(known_costs) < len(found):
         return None
-    n = len(known)
-    low, value, high = (math.fsum(ends) / n for ends in zip(*((each.low, each.value, each.high) for each in known), strict=True))
-    fewest = min(known, key=lambda each: each.n)
+    n = len(known_costs)
+    low, value, high = (
+        math.fsum(ends) / n for ends in zip(*((each.low, each.value, each.high) for each in known_costs), strict=True)
+    )
+    fewest = min(known_costs, key=lambda each: each.n)
     return Interval(value, low, high, fewest.n, fewest.units)
 
 

@@ -39,15 +39,15 @@ class _Misled:
 def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> str:
     """Return a warning that names one such task, its last call and both answers, and counts the others; empty if there is none."""
     suspects = _suspects(manifest, records)
-    found = list(_misled(folder, suspects))
-    if not found:
+    misled = list(_misled(folder, suspects))
+    if not misled:
         return ""
-    first, others = found[0], len(found) - 1
-    made = f" ({first.made_by})" if first.made_by else ""
+    first, others = misled[0], len(misled) - 1
+    last_call = f" ({first.made_by})" if first.made_by else ""
     at_least = "at least " if len(suspects) > MAX_READ else ""
     more = f"; the same holds for {at_least}{counted(others, 'other task')}" if others else ""
-    said = f"its plan's calls lead to {first.answer}{made}, expected is {first.expected}"
-    return f"{first.task}: no loop can solve it, since {said}; mend the plan or the expected answer{more}"
+    reason = f"its plan's calls lead to {first.answer}{last_call}, expected is {first.expected}"
+    return f"{first.task}: no loop can solve it, since {reason}; mend the plan or the expected answer{more}"
 
 
 def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
@@ -92,5 +92,5 @@ def _misled(folder: Path, suspects: Mapping[str, Record]) -> Iterator[_Misled]:
 
 def _last_call(trace: Trace) -> str:
     """Return the last call that gave a result, with its step as `show` numbers it; empty where none did."""
-    steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave and step.call is not None]
+    steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave_result and step.call is not None]
     return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else ""

@@ -12,7 +12,7 @@ from loopbench.text.numbers import RELATIONS, difference, interval, narrowly, sh
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
-from .sentence import AnswerSentence
+from .sentence import AnswerSentence, Wording
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,74 +39,74 @@ class StandingOverAll:
         return len(self.against("better")) == len(self.pairs) == self.others > 1
 
 
-def over_all(loop: str, found: AnswerMatrix, pooled: Sequence[Pair]) -> StandingOverAll:
+def over_all(loop: str, matrix: AnswerMatrix, pooled: Sequence[Pair]) -> StandingOverAll:
     """Return how a loop of a matrix stands. `pooled`: pairs of loops over all profiles together."""
-    own = [pair if pair.a == loop else pair.turned for pair in pooled if loop in (pair.a, pair.b)]
-    return StandingOverAll(loop, tuple(sorted(own, key=lambda pair: pair.difference.value)), len(found.rows) - 1)
+    pairs = [pair if pair.a == loop else pair.turned for pair in pooled if loop in (pair.a, pair.b)]
+    return StandingOverAll(loop, tuple(sorted(pairs, key=lambda pair: pair.difference.value)), len(matrix.rows) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class OverAllSentences:
     """What follows for the most accurate loop, in words."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     standing: StandingOverAll
 
     def picks(self, rivals: Sequence[AnswerRow]) -> bool:
         """Whether the loop is shown to be better than each of its rivals, which no profile by itself tells from it."""
         won = self.standing.against("better")
-        return bool(rivals) and len(self.found.compared) > 1 and all(row.loop in won for row in rivals)
+        return bool(rivals) and len(self.matrix.compared) > 1 and all(row.loop in won for row in rivals)
 
     def is_close(self, rivals: Sequence[AnswerRow]) -> bool:
         """Whether that is so narrowly of one of them that a fresh run of the same size may well not show it again."""
         return not {row.loop for row in rivals} <= self.standing.clearly("better")
 
-    def pick(self, rivals: Sequence[AnswerRow], harm: str = "") -> tuple[str, str]:
-        """Return that it is to be adopted, and why, and the same in few words. `harm`: what speaks against it, behind its name."""
-        own, loop, is_best = self.standing.pairs, self.standing.loop, self.standing.is_best
+    def pick(self, rivals: Sequence[AnswerRow], harm: str = "") -> Wording:
+        """Return that it is to be adopted, and why. `harm`: what speaks against it, behind its name."""
+        pairs, loop, is_best = self.standing.pairs, self.standing.loop, self.standing.is_best
         names = [row.loop for row in rivals]
-        nearest = own[0] if is_best else next(pair for pair in own if pair.b in names)
+        nearest = pairs[0] if is_best else next(pair for pair in pairs if pair.b in names)
         gap = interval(nearest.difference, 3)
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
-        together, adopt = f"over {every_profile(self.found)} together", f"Adopt {loop}{harm}"
-        beaten = f"every other {self.found.subject}" if is_best else listed(names)
-        return (
+        together, adopt = f"over {every_profile(self.matrix)} together", f"Adopt {loop}{harm}"
+        beaten = f"every other {self.matrix.subject}" if is_best else listed(names)
+        return Wording(
             f"{adopt}: {together} it is better than {beaten}{by}",
             f"{adopt}: better than {'all others' if is_best else listed(names)} {together}",
         )
 
-    def told(self) -> Iterator[AnswerSentence]:
+    def sentences(self) -> Iterator[AnswerSentence]:
         """Yield how it stands to the others, where it is not that which decides."""
-        own = self.standing.pairs
-        if not own:
+        pairs = self.standing.pairs
+        if not pairs:
             return
-        over = f"Over {every_profile(self.found)} together {self.standing.loop} is"
-        nearest = f"{own[0].b} ({difference(own[0].difference, 3)})"
+        start = f"Over {every_profile(self.matrix)} together {self.standing.loop} is"
+        nearest = f"{pairs[0].b} ({difference(pairs[0].difference, 3)})"
         if self.standing.is_best:
-            best = f"{over}{narrowly(own)} better than every other {self.found.subject}"
-            again = f"; {shown_again(own[0].difference)}" if narrowly(own[:1]) else ""
+            best = f"{start}{narrowly(pairs)} better than every other {self.matrix.subject}"
+            again = f"; {shown_again(pairs[0].difference)}" if narrowly(pairs[:1]) else ""
             yield AnswerSentence(
                 f"{best}, the next being {nearest}{again}", f"{best}, the next being {nearest}{again}" if again else best
             )
             return
-        words = {pair.verdict.word for pair in own}
-        groups = list(dict.fromkeys((pair.verdict.word, _is_close(pair)) for pair in own))
+        words = {pair.verdict.word for pair in pairs}
+        groups = list(dict.fromkeys((pair.verdict.word, _is_close(pair)) for pair in pairs))
         full = [self._relation(word, is_close, nearest) for word, is_close in groups]
-        first = nearest if _is_close(own[0]) else own[0].b
+        first = nearest if _is_close(pairs[0]) else pairs[0].b
         brief = [
             self._relation(word, is_close, first) for word, is_close in groups if word != "better" or is_close or len(groups) == 1
         ]
         is_open = words <= {"better", "undecided"} and "undecided" in words and not any(is_close for _, is_close in groups)
-        yield AnswerSentence(f"{over} {', '.join(full)}", f"{over} {', '.join(brief)}", may_be_left_out=is_open)
+        yield AnswerSentence(f"{start} {', '.join(full)}", f"{start} {', '.join(brief)}", may_be_left_out=is_open)
 
     def _relation(self, word: VerdictWord, is_close: bool, nearest: str) -> str:
         """Return how it stands to those with the same verdict, narrow or not: `better than b and c`.
 
         `nearest`: how the first of all is written.
         """
-        own = self.standing.pairs
-        alike = [pair for pair in own if (pair.verdict.word, _is_close(pair)) == (word, is_close)]
-        names = listed([nearest if pair is own[0] else pair.b for pair in alike])
+        pairs = self.standing.pairs
+        alike = [pair for pair in pairs if (pair.verdict.word, _is_close(pair)) == (word, is_close)]
+        names = listed([nearest if pair is pairs[0] else pair.b for pair in alike])
         if not is_close:
             return f"{RELATIONS[word]} {names}"
         return f"narrowly {RELATIONS[word]} {names} ({shown_again(alike[0].difference)})"

@@ -12,46 +12,46 @@ from .matrix import BEST, COMPARED, AnswerMatrix, AnswerRow, place_of
 from .sentence import AnswerSentence
 
 
-def robust_choice(found: AnswerMatrix, tasks: FewTasksTable) -> tuple[str, ...]:
+def robust_choice(matrix: AnswerMatrix, tasks: FewTasksTable) -> tuple[str, ...]:
     """Return the loops than which none is shown to be better under any of the profiles, where some other loop is beaten.
 
     Empty of a few tasks with repeats, which show nothing of tasks in general, and where nothing holds over all loops.
     """
-    best = [] if tasks.is_shown else [row.loop for row in _unbeaten(found)]
-    return tuple(best) if len(best) < len(found.rows) else ()
+    best = [] if tasks.is_shown else [row.loop for row in _unbeaten(matrix)]
+    return tuple(best) if len(best) < len(matrix.rows) else ()
 
 
-def over_estimates(found: AnswerMatrix, tasks: FewTasksTable) -> Iterator[AnswerSentence]:
+def over_estimates(matrix: AnswerMatrix, tasks: FewTasksTable) -> Iterator[AnswerSentence]:
     """Yield which loops are among the best under each of the profiles; which of them to adopt, the verdict on each profile says.
 
     Places are of what tests show of tasks in general: where few `tasks` have repeats, which show something of these alone, that is
     said. Nothing where nothing holds over all loops.
     """
-    if not _is_whole(found):
+    if not _is_whole(matrix):
         return
-    every, of = each_of(found.columns), _beyond(tasks)
-    best = _unbeaten(found)
+    every, of = each_of(matrix.columns), _beyond(tasks)
+    best = _unbeaten(matrix)
     if not best:
         yield AnswerSentence(f"No loop is among the best under {every}{of}")
         return
-    columns = range(len(found.columns))
-    is_alone = len(best) == 1 and all(place_of(row, n) == "lower" for row in found.rows if row is not best[0] for n in columns)
+    columns = range(len(matrix.columns))
+    is_alone = len(best) == 1 and all(place_of(row, n) == "lower" for row in matrix.rows if row is not best[0] for n in columns)
     if is_alone:
         yield AnswerSentence(f"Under {every} {best[0].loop} has the highest accuracy{of}")
     else:
         yield AnswerSentence(f"Under {every} no loop is shown to beat {listed([row.loop for row in best])}{of}")
 
 
-def _is_whole(found: AnswerMatrix) -> bool:
+def _is_whole(matrix: AnswerMatrix) -> bool:
     """Whether something holds over all loops: there are several, under several profiles, each of which applies to each loop."""
-    columns = range(len(found.columns))
-    return len(columns) > 1 and all(place_of(row, n) in COMPARED for row in found.rows for n in columns)
+    columns = range(len(matrix.columns))
+    return len(columns) > 1 and all(place_of(row, n) in COMPARED for row in matrix.rows for n in columns)
 
 
-def _unbeaten(found: AnswerMatrix) -> list[AnswerRow]:
+def _unbeaten(matrix: AnswerMatrix) -> list[AnswerRow]:
     """Return the loops that are among the best under each of the profiles; none where nothing holds over all loops."""
-    columns = range(len(found.columns))
-    return [row for row in found.rows if all(place_of(row, n) in BEST for n in columns)] if _is_whole(found) else []
+    columns = range(len(matrix.columns))
+    return [row for row in matrix.rows if all(place_of(row, n) in BEST for n in columns)] if _is_whole(matrix) else []
 
 
 def _beyond(tasks: FewTasksTable) -> str:

@@ -30,7 +30,7 @@ MAX_COLUMNS = 2
 class Prices:
     """The costs of a matrix's loops, in its unit."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     costs: tuple[Pair, ...]
     """Pairs of arms in the unit that costs are told in."""
     solved_costs: SolvedCosts = NO_SOLVED_COSTS
@@ -51,10 +51,10 @@ class Prices:
 
     @property
     def _unit(self) -> str:
-        return with_unit("", self.found.unit).removeprefix("$")
+        return with_unit("", self.matrix.unit).removeprefix("$")
 
     def _written(self, value: float) -> str:
-        return with_sign(value, self.found.unit)
+        return with_sign(value, self.matrix.unit)
 
     def _per_solved(self, row: AnswerRow) -> str:
         """Return what a solved task costs, without its unit."""
@@ -71,7 +71,7 @@ class Prices:
         Empty where none costs less as written. Where the loop that spends least on a trial is not the one that spends least on a
         solved task, both are told. Where the paired costs do not tell a loop from the best one, that is said instead.
         """
-        among = self.found.rows if others is None else others
+        among = self.matrix.rows if others is None else others
         shown = self._shown_cheaper(best, among)
         least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
         if cheapest is not None and least is cheapest:
@@ -100,7 +100,7 @@ class Prices:
         both = [(a, b) for a, b in met if a and b]
         if len(both) < len(met):
             return None
-        return self.solved_costs.ratio([a for a, _ in both], [b for _, b in both], self.found.unit)
+        return self.solved_costs.ratio([a for a, _ in both], [b for _, b in both], self.matrix.unit)
 
     def _ratio_told(self, row: AnswerRow, than: AnswerRow) -> str:
         """Return `, paired ratio 0.54 [0.44, 0.66]`; empty where it has no interval."""
@@ -119,8 +119,8 @@ class Prices:
 
     def unknown(self) -> str:
         """Return whose costs are unknown where others' are known, as a sentence's end: such a loop may be the cheapest."""
-        names = [row.loop for row in self.found.rows if row.cost is None]
-        return f"; what {listed(names)} costs is unknown" if 0 < len(names) < len(self.found.rows) else ""
+        names = [row.loop for row in self.matrix.rows if row.cost is None]
+        return f"; what {listed(names)} costs is unknown" if 0 < len(names) < len(self.matrix.rows) else ""
 
     def paired_saving(self, row: AnswerRow, than: AnswerRow) -> str:
         """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, under each profile.
@@ -130,8 +130,8 @@ class Prices:
         pairs = [pair.turned for pair in pairs_of(self.costs, row, than)]
         if not 0 < len(pairs) <= MAX_COLUMNS or any(self._is_the_same(pair) for pair in pairs):
             return ""
-        gaps = [gap_in_words(pair, self.found.unit) for pair in pairs]
-        each = [f"{gap}{self.found.under(pair)}" for gap, pair in zip(gaps, pairs, strict=True)]
+        gaps = [gap_in_words(pair, self.matrix.unit) for pair in pairs]
+        each = [f"{gap}{self.matrix.under(pair)}" for gap, pair in zip(gaps, pairs, strict=True)]
         return f", paired difference {' and '.join(each)}"
 
     def _is_the_same(self, pair: Pair) -> bool:
@@ -143,11 +143,11 @@ class Prices:
 
         `equals`: as in `cheaper_than`.
         """
-        shown = self._shown_cheaper(best, self.found.rows)
+        shown = self._shown_cheaper(best, self.matrix.rows)
         least, cheapest = self._least_spending(best, shown), self._cheaper_by_solved(best, shown)
         if cheapest is None:
             if least is None:
-                return self._not_told_apart(best, self.found.rows if equals is None else equals)
+                return self._not_told_apart(best, self.matrix.rows if equals is None else equals)
             return f"; {least.loop} spends less on a trial, but {self._on_solved(least, best)}{crashes(least)}"
         if least is cheapest:
             return f"; {least.loop} costs {100 * saving(least, best):.0f} % less{crashes(least)}"
@@ -192,15 +192,15 @@ class Prices:
 
         `cheapest`: by the solved task.
         """
-        known = [row for row in self.found.rows if row.cost is not None]
-        if cheapest.cost is None or len(known) == 1 < len(self.found.rows):
+        priced = [row for row in self.matrix.rows if row.cost is not None]
+        if cheapest.cost is None or len(priced) == 1 < len(self.matrix.rows):
             return ""
-        spent = min(row.cost.value for row in known if row.cost is not None)
-        equal = [row for row in known if self.price(row) == self._written(spent)]
+        spent = min(row.cost.value for row in priced if row.cost is not None)
+        equal = [row for row in priced if self.price(row) == self._written(spent)]
         each = f"({self._written(spent)}{self._unit} a trial)"
-        if len(equal) == len(self.found.rows):
+        if len(equal) == len(self.matrix.rows):
             return f"; they cost the same {each}"
-        if not any(is_shown_cheaper(row, other, self.costs) for row in (cheapest, *equal) for other in known):
+        if not any(is_shown_cheaper(row, other, self.costs) for row in (cheapest, *equal) for other in priced):
             return "" if self._are_of_few_tasks else "; their costs are not told apart"
         if cheapest not in equal:
             spend = "spends" if len(equal) == 1 else "spend"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.few_units import are_too_few_to_plan
@@ -43,36 +43,35 @@ def same_loops(comparison: Comparison) -> tuple[SameLoops, ...]:
     for arm in comparison.arms:
         arms.setdefault(short_name(arm.info), {})[arm.info.suite, arm.info.profile] = arm
     groups: list[list[str]] = []
-    for loop, own in arms.items():
+    for loop, arms_of_loop in arms.items():
         for group in groups:
             first = arms[group[0]]
-            if first.keys() == own.keys() and all(comparison.are_same(first[at].info.arm, own[at].info.arm) for at in own):
+            if first.keys() == arms_of_loop.keys() and all(
+                comparison.are_same(first[at].info.arm, arms_of_loop[at].info.arm) for at in arms_of_loop
+            ):
                 group.append(loop)
                 break
         else:
             groups.append([loop])
-    made = []
+    same = []
     for group in groups:
         if len(group) > 1:
             plain = min(group, key=lambda loop: len(next(iter(arms[loop].values())).info.options))
             found = tuple(arm for loop in group for arm in arms[loop].values())
-            made.append(SameLoops(plain, tuple(loop for loop in group if loop != plain), found))
-    return tuple(made)
+            same.append(SameLoops(plain, tuple(loop for loop in group if loop != plain), found))
+    return tuple(same)
 
 
 def without_copies(comparison: Comparison) -> Comparison:
     """Return the comparison with one of the loops that did the same in every trial: the plain one."""
     copies = {loop for same in same_loops(comparison) for loop in same.others}
-    if not copies:
-        return comparison
-    pooled = tuple(pair for pair in comparison.pooled if not {pair.a, pair.b} & copies)
-    return replace(part_of(comparison, lambda info: short_name(info) not in copies), pooled=pooled)
+    return part_of(comparison, lambda info: short_name(info) not in copies) if copies else comparison
 
 
-def same_sentences(comparison: Comparison, found: AnswerMatrix) -> Iterator[AnswerSentence]:
+def same_sentences(comparison: Comparison, matrix: AnswerMatrix) -> Iterator[AnswerSentence]:
     """Yield which loops did the same as a plainer one, whether tests show them to be equivalent, and that few tasks say no more.
 
-    `found`: the matrix of all loops.
+    `matrix`: the matrix of all loops.
     """
     loops = {short_name(arm.info) for arm in comparison.arms}
     for same in same_loops(comparison):
@@ -80,16 +79,18 @@ def same_sentences(comparison: Comparison, found: AnswerMatrix) -> Iterator[Answ
         alike = f"{listed(same.others)} did the same as {same.plain} in all {trials:,} trials{_why(same)}"
         is_all = {same.plain, *same.others} == loops
         ends = f"; take {same.plain}, the plainer one" if is_all else "; the verdict counts them as one"
-        said = f"{alike}{_equivalent(same, comparison.pairs)}{ends}"
-        yield AnswerSentence(said, adopts=same.plain if is_all else "", opens=True)
+        text = f"{alike}{_equivalent(same, comparison.pairs)}{ends}"
+        yield AnswerSentence(text, adopts=same.plain if is_all else "", opens=True)
         if is_all and _are_few(same, comparison):
-            yield nothing_of_others(found)
+            yield nothing_of_others(matrix)
 
 
 def _are_few(same: SameLoops, comparison: Comparison) -> bool:
     """Whether these loops have so few tasks in common that these say nothing of others."""
-    own = _accuracy(same, comparison.pairs)
-    return all(are_too_few_to_plan(pair.units, comparison.alpha, is_clustered=pair.units < pair.difference.n) for pair in own)
+    accuracy_pairs = _accuracy(same, comparison.pairs)
+    return all(
+        are_too_few_to_plan(pair.units, comparison.alpha, is_clustered=pair.units < pair.difference.n) for pair in accuracy_pairs
+    )
 
 
 def _why(same: SameLoops) -> str:
@@ -126,7 +127,7 @@ def _accuracy(same: SameLoops, pairs: Sequence[Pair]) -> list[Pair]:
 
 def _equivalent(same: SameLoops, pairs: Sequence[Pair]) -> str:
     """Return that tests show all of these loops to be equivalent, with the margin; empty where trials are too few for that."""
-    own = _accuracy(same, pairs)
-    if not own or any(pair.verdict.word != "equivalent" for pair in own):
+    accuracy_pairs = _accuracy(same, pairs)
+    if not accuracy_pairs or any(pair.verdict.word != "equivalent" for pair in accuracy_pairs):
         return ""
-    return f", and they are equivalent within the margin of {own[0].margin:g}"
+    return f", and they are equivalent within the margin of {accuracy_pairs[0].margin:g}"

@@ -44,10 +44,37 @@ class AnswerSentence:
         return f"{self.text}: {shlex.join(self.command)}" if self.command else self.text
 
 
-def leading(said: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A part of a sentence in full, and the same in few words for a narrow terminal."""
+
+    full: str
+    brief: str
+
+    def __add__(self, after: Wording | str) -> Wording:
+        """Return this part with another one, or the same words in both forms, behind it."""
+        more = after if isinstance(after, Wording) else Wording(after, after)
+        return Wording(f"{self.full}{more.full}", f"{self.brief}{more.brief}")
+
+    def __radd__(self, before: str) -> Wording:
+        return Wording(before, before) + self
+
+    def __bool__(self) -> bool:
+        """Whether there are any words."""
+        return bool(self.full)
+
+    def sentence(self, adopts: str = "", or_else: tuple[str, ...] = ()) -> AnswerSentence:
+        """Return the whole sentence. `adopts`, `or_else`: the loops that it says to adopt."""
+        return AnswerSentence(self.full, self.brief, adopts=adopts, or_else=or_else)
+
+
+NO_WORDS = Wording("", "")
+
+
+def leading(sentences: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:
     """Return the sentences that say what a verdict rests on, and the verdict behind them: they stand out."""
-    rests_on = [*takewhile(lambda each: each.is_basis, said)]
-    return said[: len(rests_on) + 1]
+    rests_on = [*takewhile(lambda each: each.is_basis, sentences)]
+    return sentences[: len(rests_on) + 1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,8 @@ class ThriftSearch:
         margin. None where there is no such loop.
         """
         best = named[-1]
-        found = [made for row in self.rows if row not in named and (made := self._replacing(best, row, named)) is not None]
-        return min(found, key=lambda made: -made.saving, default=None)
+        candidates = [made for row in self.rows if row not in named and (made := self._replacing(best, row, named)) is not None]
+        return min(candidates, key=lambda made: -made.saving, default=None)
 
     def _replacing(self, best: AnswerRow, row: AnswerRow, named: Sequence[AnswerRow]) -> Thrift | None:
         if not all(_is_cheaper(row, each) and self._is_within_margin(each, row) for each in named):

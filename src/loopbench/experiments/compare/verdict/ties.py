@@ -19,6 +19,7 @@ from loopbench.text.numbers import p_value
 from .claims import RATE
 from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign
 from .prices import Prices, is_shown_cheaper
+from .sentence import NO_WORDS, Wording
 
 CACHED: Mapping[Unit, str] = {"tokens": "tokens_with_cache", "nominal_usd": "cost_usd"}
 """Unit of costs by the list → the same with a prompt cache."""
@@ -33,17 +34,15 @@ class Ahead:
     row: AnswerRow
     by: str
     """What is counted."""
-    numbers: str
-    """Both counts, and the paired difference or its p."""
-    counts: str
-    """Both counts alone, in brackets; of several profiles none, for few words."""
+    counts: Wording
+    """Both counts in brackets, in full with the paired difference or its p; in few words none of several profiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class TieBreaks:
     """What else than accuracy is known of the loops of a matrix."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     accuracy: tuple[Pair, ...]
     """Pairs of arms on accuracy, as the others in their own metric."""
     costs: tuple[Pair, ...]
@@ -58,121 +57,122 @@ class TieBreaks:
 
     def reversals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[Ahead]:
         """Return, for each count, the equal of a loop that is furthest ahead of it, if a test shows one to be."""
-        found = []
+        reversed_by = []
         for by, pairs in ((BY_CACHE.format(self._money), self.cached), (WRONG, self.wrong)):
             ahead = [row for row in self.equals(loop, candidates) if is_shown_cheaper(row, loop, pairs)]
             if ahead:
                 row = min(ahead, key=lambda each: sum(pair.difference.value for pair in pairs_of(pairs, each, loop)))
-                told = (self._wrong if by == WRONG else self._with_cache)(row, loop)
-                found.append(Ahead(row, by, "; ".join(each for _, each in told), f" ({told[0][0]})" if len(told) == 1 else ""))
-        return found
+                counts = (self._wrong if by == WRONG else self._with_cache)(row, loop)
+                full, brief = "; ".join(each.full for each in counts), f" ({counts[0].brief})" if len(counts) == 1 else ""
+                reversed_by.append(Ahead(row, by, Wording(f" ({full})", brief)))
+        return reversed_by
 
-    def in_words(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return which equals are ahead of a loop in which count, as a sentence's end, and the same in few words."""
-        found = self.reversals(loop, candidates)
-        full = [f"; by {each.by} {each.row.loop} is ahead of {loop.loop} ({each.numbers})" for each in found]
-        brief = [f"; by {each.by} {each.row.loop} is ahead of {loop.loop}{each.counts}" for each in found]
-        return "".join(full), "".join(brief)
+    def in_words(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> Wording:
+        """Return which equals are ahead of a loop in which count, as a sentence's end."""
+        clauses = [
+            f"; by {each.by} {each.row.loop} is ahead of {loop.loop}" + each.counts for each in self.reversals(loop, candidates)
+        ]
+        return sum(clauses, NO_WORDS)
 
-    def split(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return by what a loop is to be adopted, and by what its equals, and the same in few words.
-
-        Empty where no count disagrees.
-        """
-        found = self.reversals(loop, candidates)
-        if not found:
-            return "", ""
+    def split(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> Wording:
+        """Return by what a loop is to be adopted, and by what its equals; no words where no count disagrees."""
+        reversals = self.reversals(loop, candidates)
+        if not reversals:
+            return NO_WORDS
         unit = f"list {self._money}"
-        full, brief, prices = [], [], Prices(self.found, self.costs)
-        for row in dict.fromkeys(each.row.loop for each in found):
-            own = [each for each in found if each.row.loop == row]
-            full.append(f"or {row} {' and '.join(f'by {each.by} ({each.numbers})' for each in own)}")
-            brief.append(f"or {row} {' and '.join(f'by {each.by}{each.counts}' for each in own)}")
-        rival = found[0].row
+        rest, prices = NO_WORDS, Prices(self.matrix, self.costs)
+        for row in dict.fromkeys(each.row.loop for each in reversals):
+            clauses = [f"by {each.by}" + each.counts for each in reversals if each.row.loop == row]
+            rest += f", or {row} " + clauses[0] + sum((" and " + clause for clause in clauses[1:]), NO_WORDS)
+        rival = reversals[0].row
         is_cheaper = is_shown_cheaper(loop, rival, self.costs)
         by = f"by {unit}" if is_cheaper else f"by the mean of its {unit} alone"
         against = f"{prices.per_trial(loop)} against {prices.price(rival)}{prices.paired_saving(loop, rival)}"
         priced = f"{prices.price(loop)} against {prices.price(rival)}"
-        return f" {by} ({against}), {', '.join(full)}", f" {by} ({priced}), {', '.join(brief)}"
+        return f" {by} " + Wording(f"({against})", f"({priced})") + rest
 
     def rivals(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> list[AnswerRow]:
         """Return the equals that are ahead of a loop in some count."""
-        found = {each.row.loop: each.row for each in self.reversals(loop, candidates)}
-        return [*found.values()]
+        by_loop = {each.row.loop: each.row for each in self.reversals(loop, candidates)}
+        return [*by_loop.values()]
 
-    def dearer(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return what the most accurate equal of a loop costs, and the same in few words; empty where it is not known."""
+    def dearer(self, loop: AnswerRow, candidates: Sequence[AnswerRow]) -> Wording:
+        """Return what the most accurate equal of a loop costs; no words where it is not known."""
         rival = next(iter(self.equals(loop, candidates)), None)
         if rival is None or rival.cost is None or loop.cost is None or not loop.cost.value:
-            return "", ""
-        prices = Prices(self.found, self.costs)
+            return NO_WORDS
+        prices = Prices(self.matrix, self.costs)
         if not is_shown_cheaper(loop, rival, self.costs):
-            return f": {loop.loop} is not told from {rival.loop} in cost ({prices.per_trial(rival)})", ""
+            return Wording(f": {loop.loop} is not told from {rival.loop} in cost ({prices.per_trial(rival)})", "")
         full = f": {rival.loop} takes {prices.per_trial(rival)}{prices.paired_saving(loop, rival)}"
-        return full, f" ({rival.loop}: {100 * (rival.cost.value / loop.cost.value - 1):.0f} % more)"
+        return Wording(full, f" ({rival.loop}: {100 * (rival.cost.value / loop.cost.value - 1):.0f} % more)")
 
     def harm(self, loop: AnswerRow) -> str:
         """Return that a loop gave more wrong answers as done than others, as a clause behind its name.
 
         Empty where no test shows it. Numbers are told against the most accurate of the others.
         """
-        fewer = [row for row in self.found.rows if row is not loop and is_shown_cheaper(row, loop, self.wrong)]
+        fewer = [row for row in self.matrix.rows if row is not loop and is_shown_cheaper(row, loop, self.wrong)]
         if not fewer:
             return ""
-        numbers = "; ".join(full for _, full in self._wrong(fewer[0], loop, is_harm=True))
+        numbers = "; ".join(each.full for each in self._wrong(fewer[0], loop, is_harm=True))
         others = f" and than {listed([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
         return f", though it gave more wrong answers as done than {fewer[0].loop} ({numbers}){others}"
 
     @property
     def _money(self) -> str:
-        return "tokens" if self.found.unit == "tokens" else "dollars"
+        return "tokens" if self.matrix.unit == "tokens" else "dollars"
 
-    def _with_cache(self, row: AnswerRow, loop: AnswerRow) -> list[tuple[str, str]]:
-        """Return `2,049 against 4,864`, and the same with `, paired difference 2,815 [2,458, 3,150]` and what the cache serves, by
-        profile."""
-        told = []
+    def _with_cache(self, row: AnswerRow, loop: AnswerRow) -> list[Wording]:
+        """Return by profile `2,049 against 4,864, paired difference 2,815 [2,458, 3,150]` with what the cache serves; in brief the
+        two numbers alone."""
+        counts_by_profile = []
         for pair in pairs_of(self.cached, row, loop):
-            own, other = _arm(row, pair.a), _arm(loop, pair.b)
-            gap = gap_in_words(pair.turned, self.found.unit)
-            counts, under = f"{self._mean(own)} against {self._mean(other)}", self.found.under(pair)
-            served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (own, other)]
-            cache = "simulated" if own.info.model == "scripted" else "provider's"
+            arm, other = _arm(row, pair.a), _arm(loop, pair.b)
+            gap = gap_in_words(pair.turned, self.matrix.unit)
+            counts, under = f"{self._mean(arm)} against {self._mean(other)}", self.matrix.under(pair)
+            served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (arm, other)]
+            cache = "simulated" if arm.info.model == "scripted" else "provider's"
             share = f"the {cache} cache serving {served[0]} of the input against {served[1]}"
-            told.append((f"{counts}{under}", f"{counts}, paired difference {gap}, {share}{under}"))
-        return told
+            counts_by_profile.append(Wording(f"{counts}, paired difference {gap}, {share}{under}", f"{counts}{under}"))
+        return counts_by_profile
 
-    def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[tuple[str, str]]:
-        """Return `5 against 16 of 120`, and the same with its p, of the profiles whose test shows it; as a harm, `16 against 5`."""
-        told = []
+    def _wrong(self, row: AnswerRow, loop: AnswerRow, *, is_harm: bool = False) -> list[Wording]:
+        """Return `5 against 16 of 120` with its p, which the brief form lacks, by profile whose test shows it.
+
+        `is_harm`: the other way round, `16 against 5`.
+        """
+        counts_by_profile = []
         for pair in pairs_of(self.wrong, row, loop):
             if pair.verdict.word == "better":
-                own, other = (_arm(each, arm).summary for each, arm in ((row, pair.a), (loop, pair.b)))
+                summary, other = (_arm(each, arm).summary for each, arm in ((row, pair.a), (loop, pair.b)))
                 p = p_value(pair.p_holm)
-                fewer, more = own.false_success or "none", other.false_success
+                fewer, more = summary.false_success or "none", other.false_success
                 counts = f"{f'{more} against {fewer}' if is_harm else f'{fewer} against {more}'} of {other.scored:,}"
-                under = self.found.under(pair)
-                told.append((f"{counts}{under}", f"{counts}{under}, p {p if p.startswith('<') else f'= {p}'}"))
-        return told
+                under = self.matrix.under(pair)
+                tested = f", p {p if p.startswith('<') else f'= {p}'}"
+                counts_by_profile.append(Wording(f"{counts}{under}{tested}", f"{counts}{under}"))
+        return counts_by_profile
 
     def _mean(self, arm: ArmResult) -> str:
-        mean = arm.summary.means[CACHED[self.found.unit]]
-        return "–" if mean is None else with_sign(mean.value, self.found.unit)
+        mean = arm.summary.means[CACHED[self.matrix.unit]]
+        return "–" if mean is None else with_sign(mean.value, self.matrix.unit)
 
 
-def tie_breaks(found: AnswerMatrix, comparison: Comparison) -> TieBreaks:
+def tie_breaks(matrix: AnswerMatrix, comparison: Comparison) -> TieBreaks:
     """Return what else is known of the loops of a comparison."""
     return TieBreaks(
-        found,
+        matrix,
         accuracy=comparison.pairs_on(PRIMARY),
-        costs=comparison.pairs_on(found.unit),
-        cached=comparison.pairs_on(_cached_cost(found, comparison.arms)),
+        costs=comparison.pairs_on(matrix.unit),
+        cached=comparison.pairs_on(_cached_cost(matrix, comparison.arms)),
         wrong=comparison.pairs_on(RATE),
     )
 
 
-def _cached_cost(found: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
+def _cached_cost(matrix: AnswerMatrix, arms: Sequence[ArmResult]) -> str:
     """Return the measure of costs with a prompt cache; empty where no arm has any use of one, or it is not known of each."""
-    metric = CACHED.get(found.unit, "")
+    metric = CACHED.get(matrix.unit, "")
     asked = [arm.summary for arm in arms if arm.summary.scored and arm.summary.dead != "never asked"]
     served = [summary.served_by_cache.get(metric) for summary in asked]
     return metric if all(share is not None for share in served) and any(served) else ""

@@ -30,41 +30,41 @@ class Reversal:
     is_turned: bool
     """Whether the other loop is no more accurate without a limit."""
 
-    def told(self, found: AnswerMatrix) -> str:
+    def in_words(self, matrix: AnswerMatrix) -> str:
         """Return `with at most 3,412 tokens a trial bare is ahead of finish under calm`."""
-        most = with_unit(limit_text(self.budget), found.unit)
-        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{found.under(self.pair)}"
+        most = with_unit(limit_text(self.budget), matrix.unit)
+        return f"with at most {most} a trial {self.loop} is ahead of {self.adopted}{matrix.under(self.pair)}"
 
 
-def tighter_limits(found: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Mapping[str, str]) -> Iterator[AnswerSentence]:
+def tighter_limits(matrix: AnswerMatrix, budgets: Sequence[AtBudget], adopted: Mapping[str, str]) -> Iterator[AnswerSentence]:
     """Yield below which cost of a trial another loop is ahead, of each column the highest that shows it.
 
     `adopted`: profile → the loop that the answer adopts under it. Budgets and tests are those of the views of a run: quartiles of
     what its trials cost, all pairs and budgets of a column being one family.
     """
-    rows = {cell.arm.info.arm: row for row in found.rows for cell in row.cells if cell is not None}
-    shown = [made for profile, loop in adopted.items() if (made := _highest(budgets, rows, profile, loop, found.unit)) is not None]
+    rows = {cell.arm.info.arm: row for row in matrix.rows for cell in row.cells if cell is not None}
+    shown = [made for profile, loop in adopted.items() if (made := _highest(budgets, rows, profile, loop, matrix.unit)) is not None]
     if not shown:
         return
     shown = sorted(shown, key=lambda each: -each.budget)[:MAX_COLUMNS]
-    path = ("trial_budget", "tokens" if found.unit == "tokens" else "dollars")
-    each = [f"{one.told(found)}, by {interval(one.pair.difference, 3)}" for one in shown]
+    path = ("trial_budget", "tokens" if matrix.unit == "tokens" else "dollars")
+    each = [f"{one.in_words(matrix)}, by {interval(one.pair.difference, 3)}" for one in shown]
     what = "reverses the order" if all(one.is_turned for one in shown) else "tells them apart"
     said = f"A tighter limit {what}: {'; '.join(each)} (what costs more is not solved, as under {flag_of(path)})"
     first = "reverses the order" if shown[0].is_turned else "tells them apart"
-    yield AnswerSentence(said, f"A tighter limit {first}: {shown[0].told(found)}")
+    yield AnswerSentence(said, f"A tighter limit {first}: {shown[0].in_words(matrix)}")
 
 
 def _highest(budgets: Sequence[AtBudget], rows: Mapping[str, AnswerRow], profile: str, adopted: str, unit: str) -> Reversal | None:
     """Return the reversal at the highest budget of one profile, the largest one there; None where no test shows any."""
-    made = []
+    reversals = []
     for at in budgets:
         if (at.profile, at.unit) != (profile, unit):
             continue
         for pair in (turned for each in at.pairs for turned in (each, each.turned)):
             if pair.verdict.word == "better" and rows[pair.b].loop == adopted:
-                made.append(_reversal(at.budget, pair, rows))
-    return max(made, key=lambda each: (each.budget, each.pair.difference.value), default=None)
+                reversals.append(_reversal(at.budget, pair, rows))
+    return max(reversals, key=lambda each: (each.budget, each.pair.difference.value), default=None)
 
 
 def _reversal(budget: float, pair: Pair, rows: Mapping[str, AnswerRow]) -> Reversal:

@@ -99,9 +99,9 @@ def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
         return None
     unit = "nominal_usd" if all(summary.means["nominal_usd"] is not None for summary in summaries) else "tokens"
     spent = [(mean.value, short_name(arm.info)) for arm in comparison.arms if (mean := arm.summary.means[unit]) is not None]
-    said = "Nothing was solved: the limit is below what every loop needs"
+    text = "Nothing was solved: the limit is below what every loop needs"
     if spent:
         least, loop = min(spent)
         amount = f"${dollars(least)} uncached" if unit == "nominal_usd" else counted(round(least), "token")
-        said += f"; {loop}, which spent the least, had spent {amount} a trial when it was stopped"
-    return AnswerSentence(f"{said}. A run without the limit tells what a solved task takes", f"{said}: run without it first")
+        text += f"; {loop}, which spent the least, had spent {amount} a trial when it was stopped"
+    return AnswerSentence(f"{text}. A run without the limit tells what a solved task takes", f"{text}: run without it first")

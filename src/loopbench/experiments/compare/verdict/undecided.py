@@ -70,16 +70,16 @@ def likelier_equivalent(pair: Pair) -> str:
 class UndecidedPairs:
     """A loop, and the others from which no profile may have told it. `accuracy`: pairs of arms."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     accuracy: Sequence[Pair]
     loop: AnswerRow
     rivals: Sequence[AnswerRow]
 
-    def told(self, alpha: float) -> Iterator[AnswerSentence]:
+    def sentences(self, alpha: float) -> Iterator[AnswerSentence]:
         """Yield which of the rivals the loop is undecided against, and the run that is likely to tell them apart."""
         undecided = self._undecided()
         rows = list(dict.fromkeys(row.loop for _, row in undecided))
-        if not rows or is_still(self.found):
+        if not rows or is_still(self.matrix):
             return
         between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([self.loop.loop, *rows])}"
         if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
@@ -97,8 +97,8 @@ class UndecidedPairs:
         plan = self._soonest(self._undecided())
         if plan is not None:
             better = f"{self.loop.loop} is better than {plan.row.loop}"
-            said = f"To confirm that {better}: {plan.tasks} would tell the two apart ({plan.chance})"
-            yield AnswerSentence(said, f"{plan.tasks} would confirm that {better} ({plan.chance})", decides=plan.decides)
+            text = f"To confirm that {better}: {plan.tasks} would tell the two apart ({plan.chance})"
+            yield AnswerSentence(text, f"{plan.tasks} would confirm that {better} ({plan.chance})", decides=plan.decides)
 
     def _undecided(self) -> list[tuple[Pair, AnswerRow]]:
         return [
@@ -110,11 +110,11 @@ class UndecidedPairs:
 
     def _soonest(self, undecided: Sequence[tuple[Pair, AnswerRow]]) -> _Plan | None:
         """Return the run of fewest tasks that is likely to decide one of these pairs; None if no feasible one is."""
-        plans = [(found, pair, row) for pair, row in undecided if (found := _feasible(pair)) is not None]
+        plans = [(feasible, pair, row) for pair, row in undecided if (feasible := _feasible(pair)) is not None]
         if not plans:
             return None
         outlook, pair, row = min(plans, key=lambda plan: (plan[0].more.tasks, plan[0].more.chance))
         size = outlook.more
-        tasks = f"{tasks_in_words(size, outlook)}{self.found.under(pair)}"
+        tasks = f"{tasks_in_words(size, outlook)}{self.matrix.under(pair)}"
         chance = f"chance about {chance_in_words(size.chance)}"
         return _Plan(row, tasks, chance, DecidingRun((pair.a, pair.b), size.tasks, size.chance), likelier_equivalent(pair))

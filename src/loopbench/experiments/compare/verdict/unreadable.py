@@ -23,13 +23,13 @@ NATIVE = "native"
 
 def unreadable_replies(arms: Sequence[ArmResult]) -> Iterator[AnswerSentence]:
     """Yield which loops could read hardly any reply of a real model, what that says, and what to do about it."""
-    found = [arm for arm in arms if _is_unreadable(arm)]
-    if not found:
+    unreadable = [arm for arm in arms if _is_unreadable(arm)]
+    if not unreadable:
         return
-    told = [f"{short_name(arm.info)} {_share(arm)}" for arm in found]
+    told = [f"{short_name(arm.info)} {_share(arm)}" for arm in unreadable]
     shown = listed(told[:MAX_NAMES]) + (f" and {counted(len(told) - MAX_NAMES, 'other arm')}" if len(told) > MAX_NAMES else "")
     why = "the model does not write calls and answers as the loop asks for them (errors: wire), which says nothing of the loop else"
-    cures = list(dict.fromkeys(filter(None, map(_cure, (arm.info for arm in found)))))
+    cures = list(dict.fromkeys(filter(None, map(_cure, (arm.info for arm in unreadable)))))
     cure = f"; {' or '.join(cures)}" if cures else ""
     said = f"Replies that could not be read: {shown}: {why}{cure}"
     yield AnswerSentence(said, f"Replies that could not be read: {shown}{cure}", is_basis=True)

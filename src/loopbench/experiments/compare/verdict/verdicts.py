@@ -25,7 +25,7 @@ from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
 from .over_all import OverAllSentences, is_clear, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
-from .sentence import AnswerSentence
+from .sentence import NO_WORDS, AnswerSentence, Wording
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
@@ -35,7 +35,7 @@ from .undecided import UndecidedPairs
 class Verdicts:
     """The sentences on one matrix."""
 
-    found: AnswerMatrix
+    matrix: AnswerMatrix
     accuracy: tuple[Pair, ...]
     """Pairs of arms on accuracy."""
     prices: Prices
@@ -43,54 +43,53 @@ class Verdicts:
     """Pairs of loops over all profiles together."""
     alpha: float
     ties: TieBreaks
-    these: FewTasksVerdict
+    few_tasks: FewTasksVerdict
 
-    def told(self) -> Iterator[AnswerSentence]:
+    def sentences(self) -> Iterator[AnswerSentence]:
         """Yield which loop to adopt, what is open, and what is worse; nothing where no two loops are compared.
 
         Of a few tasks with repeats, what these show of the tasks themselves stands first where nothing is decided of other tasks,
         else behind it.
         """
-        compared = self.found.compared
+        compared = self.matrix.compared
         if not compared:
             return
-        these = [*self.these.told()]
-        others = [] if self.these.are_all_that_is_known else [*self._of_other_tasks(compared)]
+        these = [*self.few_tasks.sentences()]
+        others = [] if self.few_tasks.are_all_that_is_known else [*self._of_other_tasks(compared)]
         is_open = all(pair.verdict.word == "undecided" for pair in (*self.accuracy, *self.pooled))
         if not these:
             yield from others
-            yield from self.these.with_repeats() if is_open else ()
+            yield from self.few_tasks.with_repeats() if is_open else ()
         elif is_open and not any(each.adopts for each in others):
             yield from these
-            yield nothing_of_others(self.found)
+            yield nothing_of_others(self.matrix)
         elif is_open:
             yield from [*these, *map(_of_others, others)]
         else:
             yield from [*others, *these]
 
     def _of_other_tasks(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
-        best = self.found.rows[0]
-        candidates = [row for row in self.found.rows if all(place_of(row, n) in BEST for n in compared)]
+        best = self.matrix.rows[0]
+        candidates = [row for row in self.matrix.rows if all(place_of(row, n) in BEST for n in compared)]
         named = self._worth_naming(candidates) if candidates else []
-        together = OverAllSentences(self.found, over_all(best.loop, self.found, self.pooled))
+        together = OverAllSentences(self.matrix, over_all(best.loop, self.matrix, self.pooled))
         rivals = [row for row in candidates if row is not best]
         leads = best in candidates and together.picks(rivals)
-        search = ThriftSearch(self.found.rows, self.accuracy, self.prices.costs, self.pooled)
+        search = ThriftSearch(self.matrix.rows, self.accuracy, self.prices.costs, self.pooled)
         thrift = search.instead_of(named if named and not leads else [best])
         if thrift is not None:
             yield self._adopt_cheaper(thrift)
-            yield from () if thrift.is_pooled else together.told()
+            yield from () if thrift.is_pooled else together.sentences()
         elif not named:
             yield self._one_per_column(compared)
-            yield from together.told()
+            yield from together.sentences()
         elif leads and not together.is_close(rivals):
-            said, brief = together.pick(rivals, self.ties.harm(best))
-            brief = f"{brief}{self.prices.saved(best)}"
-            yield AnswerSentence(f"{said}{self._bought(best, rivals)}", brief, adopts=best.loop)
-            yield from UndecidedPairs(self.found, self.accuracy, best, rivals).confirming()
+            ends = Wording(self._bought(best, rivals), self.prices.saved(best))
+            yield (together.pick(rivals, self.ties.harm(best)) + ends).sentence(adopts=best.loop)
+            yield from UndecidedPairs(self.matrix, self.accuracy, best, rivals).confirming()
         else:
             yield self._adopt([*named, *self._told_from_none(named, candidates)], candidates)
-            yield from together.told()
+            yield from together.sentences()
             yield from self._open(named, candidates)
         yield from self._worse(compared, None if thrift is None else thrift.cheaper)
 
@@ -136,51 +135,55 @@ class Verdicts:
         cheaper = self.prices.cheaper_than(best, rivals)
         if any(pair.verdict.word in ("better", "worse") for pair in pairs_of(self.accuracy, best, cheapest)):
             return cheaper
-        loops = len(self.found.rows)
-        corrected = f" (with the corrections for {loops} {self.found.subject}s)" if loops > 2 else ""
+        loops = len(self.matrix.rows)
+        corrected = f" (with the corrections for {loops} {self.matrix.subject}s)" if loops > 2 else ""
         return f"{cheaper}, and no single profile tells the two apart{corrected}"
 
     def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
         """Say that a loop is adopted though another one is more accurate: by less than the margin, and at a higher price."""
         gap, cheaper, prices = thrift.gap, thrift.cheaper, self.prices
-        most = self.found.under(gap) if not thrift.is_pooled else f" over {every_profile(self.found)} together"
+        most = self.matrix.under(gap) if not thrift.is_pooled else f" over {every_profile(self.matrix)} together"
         at_most = " at most" if most and not thrift.is_pooled else ""
         advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
         margin = f"within the margin of {gap.margin:g}"
         saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
         costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)})"
-        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}"
-        return AnswerSentence(
-            f"{adopt}: {advantage}, which is {margin}; {saved} {costs}{crashes(cheaper)}",
-            f"{adopt}: {thrift.best.loop} is more accurate, but {margin}; {saved}{crashes(cheaper)}",
-            adopts=cheaper.loop,
+        reason = Wording(
+            f"{advantage}, which is {margin}; {saved} {costs}", f"{thrift.best.loop} is more accurate, but {margin}; {saved}"
         )
+        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}: "
+        return (adopt + reason + crashes(cheaper)).sentence(adopts=cheaper.loop)
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
-        several, prices = len(self.found.compared) > 1, self.prices
-        under = f" under any {air(self.found)}" if several else ""
+        """Say which of the candidates to adopt, or that nothing is decided among them."""
+        several = len(self.matrix.compared) > 1
+        under = f" under any {air(self.matrix)}" if several else ""
         is_open = self._is_open(named, candidates)
-        if is_open and len(candidates) == len(self.found.rows):
+        if is_open and len(candidates) == len(self.matrix.rows):
             return self._nothing_decided(named[0], under)
-        names = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
-        alone = f"{prices.unknown()}{f', under a {STRESS}' if not several and air(self.found) == STRESS else ''}"
+        ends = f"{self.prices.unknown()}{f', under a {STRESS}' if not several and air(self.matrix) == STRESS else ''}"
         if is_open:
-            return self._none_among([*named, *(row for row in candidates if row not in named)], under, alone)
+            return self._none_among([*named, *(row for row in candidates if row not in named)], under, ends)
         if len(candidates) > 1:
-            return self._adopt_among(named, candidates, under, alone)
-        others = [row for row in self.found.rows if row is not named[0]]
-        own = [pair for row in others for pair in pairs_of(self.accuracy, named[0], row)]
-        cheaper, harm = f"{prices.cheaper_than(named[0])}{alone}", self.ties.harm(named[0])
-        evidence = AdoptionEvidence(self.found, named[0], self.accuracy, self.pooled)
-        narrowly, surely = evidence.narrowly(), evidence.surely()
-        if all(standing(pair) == "better" for pair in own):
-            every = f" under every {air(self.found)}" if several else ""
-            better = f"{narrowly}{harm}: better than every other {self.found.subject}{every}"
-            brief = f"Adopt {named[0].loop}{better}{prices.saved(named[0])}{alone}"
-            return AnswerSentence(f"Adopt {names}{better}{surely}{cheaper}", brief, adopts=named[0].loop)
-        worse = f"every other {self.found.subject} is worse than the best under some {air(self.found)}"
-        brief = f"Adopt {named[0].loop}{narrowly}{harm}: {worse}{prices.saved(named[0])}{alone}"
-        return AnswerSentence(f"Adopt {names}{narrowly}{harm}: {worse}{surely}{cheaper}", brief, adopts=named[0].loop)
+            return self._adopt_among(named, candidates, under, ends)
+        return self._adopt_only(named[0], ends)
+
+    def _adopt_only(self, best: AnswerRow, ends: str) -> AnswerSentence:
+        """Say that the one loop is adopted that none is shown to beat, and how the others stand to it.
+
+        `ends`: what ends the sentence.
+        """
+        others = [row for row in self.matrix.rows if row is not best]
+        pairs = [pair for row in others for pair in pairs_of(self.accuracy, best, row)]
+        reason = f"every other {self.matrix.subject} is worse than the best under some {air(self.matrix)}"
+        if all(standing(pair) == "better" for pair in pairs):
+            every = f" under every {air(self.matrix)}" if len(self.matrix.compared) > 1 else ""
+            reason = f"better than every other {self.matrix.subject}{every}"
+        evidence = AdoptionEvidence(self.matrix, best, self.accuracy, self.pooled)
+        name = Wording(self.prices.with_cost(best, has_unit=True), best.loop)
+        costs = Wording(f"{evidence.surely()}{self.prices.cheaper_than(best)}", self.prices.saved(best))
+        reason = f"{evidence.narrowly()}{self.ties.harm(best)}: {reason}"
+        return ("Adopt " + name + reason + costs + ends).sentence(best.loop)
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
@@ -198,7 +201,7 @@ class Verdicts:
             return True
         if "equivalent" in words:
             return False
-        if is_still(self.found) or all(too_few_units(pair.units, self.alpha) for pair in accuracy):
+        if is_still(self.matrix) or all(too_few_units(pair.units, self.alpha) for pair in accuracy):
             return True
         return not any(is_shown_cheaper(each, row, self.prices.costs) for each in named for row in candidates)
 
@@ -207,66 +210,61 @@ class Verdicts:
 
     def _nothing_decided(self, cheapest: AnswerRow, under: str) -> AnswerSentence:
         """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
-        prices, apart = self.prices, f"o {self.found.subject} is told apart from another{under}"
-        least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.found)}"
-        told, brief = self.ties.in_words(cheapest, self.found.rows)
-        return AnswerSentence(f"Nothing is decided: n{apart}{least}{told}{ends}", f"N{apart}{least}{brief}{ends}")
+        prices, apart = self.prices, f"o {self.matrix.subject} is told apart from another{under}"
+        least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.matrix)}"
+        start = Wording("Nothing is decided: n", "N") + f"{apart}{least}"
+        return (start + self.ties.in_words(cheapest, self.matrix.rows) + ends).sentence()
 
-    def _none_among(self, equals: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+    def _none_among(self, equals: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
-        prices, first = self.prices, equals[0]
         among = "between" if len(equals) == 2 else "among"
-        names = listed([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(equals)])
-        more, more_brief = self._by_cost(equals, equals)
-        beaten = f"no {self.found.subject} is shown to beat them{under}"
-        brief = f"Nothing is decided {among} {listed([row.loop for row in equals])}: {beaten}{more_brief}"
-        return AnswerSentence(
-            f"Nothing is decided {among} {names}: {beaten}{more}{prices.cheaper_than(first, equals=equals)}{alone}",
-            f"{brief}{prices.saved(first, equals)}{alone}",
-        )
+        names = Wording(listed(self._with_costs(equals)), listed([row.loop for row in equals]))
+        beaten = f": no {self.matrix.subject} is shown to beat them{under}"
+        costs = self._by_cost(equals, equals) + self._cheaper(equals[0], equals)
+        return (f"Nothing is decided {among} " + names + beaten + costs + ends).sentence()
 
-    def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, alone: str) -> AnswerSentence:
+    def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
 
-        `under`: behind what is said of every profile. `alone`: what ends the sentence.
+        `under`: behind what is said of every profile. `ends`: what ends the sentence.
         """
-        prices, first = self.prices, named[0]
-        split, split_brief = self.ties.split(first, candidates) if len(named) == 1 else ("", "")
-        equal, equal_brief = self._equals(named, candidates, first.loop if split else "it"), ""
+        first = named[0]
+        split = self.ties.split(first, candidates) if len(named) == 1 else NO_WORDS
         if split:
-            said, brief, them = f"{first.loop}{split}", f"{first.loop}{split_brief}", "them"
+            names, them, rivals = first.loop + split, "them", self.ties.rivals(first, candidates)
+            stand = NO_WORDS + self._equals(named, candidates, first.loop)
         else:
-            said = joined([prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(named)], "or")
-            brief, them = joined([row.loop for row in named], "or"), "it" if len(named) == 1 else "them"
-            more, more_brief = self._by_cost(named, candidates)
-            equal, equal_brief = f"{equal}{more}", f"{equal}{more_brief}"
+            names = Wording(joined(self._with_costs(named), "or"), joined([row.loop for row in named], "or"))
+            them, rivals = "it" if len(named) == 1 else "them", [*named[1:]]
+            stand = self._equals(named, candidates, "it") + self._by_cost(named, candidates)
         harm = "" if split or len(named) > 1 else self.ties.harm(first)
-        beaten = f"no {self.found.subject} is shown to beat {them}{under}"
-        return AnswerSentence(
-            f"Adopt {said}{harm}: {beaten}{equal}{prices.cheaper_than(first, equals=candidates)}{alone}",
-            f"Adopt {brief}{harm}: {beaten}{equal_brief or equal}{prices.saved(first, candidates)}{alone}",
-            adopts=first.loop,
-            or_else=tuple(row.loop for row in (named[1:] if not split else self.ties.rivals(first, candidates))),
-        )
+        beaten = f"{harm}: no {self.matrix.subject} is shown to beat {them}{under}"
+        whole = "Adopt " + names + beaten + stand + self._cheaper(first, candidates) + ends
+        return whole.sentence(first.loop, tuple(row.loop for row in rivals))
 
-    def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> tuple[str, str]:
-        """Return how the loops that are named stand to their equals in cost, and the same in few words."""
-        if len(named) == 1:
+    def _with_costs(self, rows: Sequence[AnswerRow]) -> list[str]:
+        """Return the loops with what a trial of each costs, the unit behind the first."""
+        return [self.prices.with_cost(row, has_unit=number == 0) for number, row in enumerate(rows)]
+
+    def _cheaper(self, loop: AnswerRow, equals: Sequence[AnswerRow]) -> Wording:
+        """Return which loop is cheaper than one that is named, if any is. `equals`: those as good as it."""
+        return Wording(self.prices.cheaper_than(loop, equals=equals), self.prices.saved(loop, equals))
+
+    def _by_cost(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Wording:
+        """Return how the loops that are named stand to their equals in cost."""
+        first, others = named[0], named[1:]
+        if not others:
             cheapest = self._is_cheapest(named, candidates)
-            full, brief = self.ties.dearer(named[0], candidates) if cheapest else ("", "")
-            return f"{cheapest}{full}", f"{cheapest}{brief}"
-        if all(self._is_as_good(row, named[0]) for row in named[1:]):
-            told = few = ", and neither accuracy nor cost tells them apart"
-            saved = ""
-        else:
-            dear = [row for row in named[1:] if is_shown_cheaper(named[0], row, self.prices.costs)]
-            saved = self.prices.paired_saving(named[0], dear[0]) if len(dear) == len(named) - 1 == 1 else ""
-            told = few = ", and not all of their costs are told apart"
-            if len(dear) == len(named) - 1:
-                told = f", and {named[0].loop} is the {'cheaper' if len(named) == 2 else 'cheapest'}"
-                few = f", {named[0].loop} being cheaper"
-        full, brief = self.ties.in_words(named[0], candidates)
-        return f"{told}{saved}{full}", f"{few}{brief}"
+            return cheapest + (self.ties.dearer(first, candidates) if cheapest else NO_WORDS)
+        dearer = [row for row in others if is_shown_cheaper(first, row, self.prices.costs)]
+        stand = NO_WORDS + ", and not all of their costs are told apart"
+        if all(self._is_as_good(row, first) for row in others):
+            stand = NO_WORDS + ", and neither accuracy nor cost tells them apart"
+        elif len(dearer) == len(others):
+            least = "cheaper" if len(others) == 1 else "cheapest"
+            saved = self.prices.paired_saving(first, dearer[0]) if len(others) == 1 else ""
+            stand = Wording(f", and {first.loop} is the {least}{saved}", f", {first.loop} being cheaper")
+        return stand + self.ties.in_words(first, candidates)
 
     def _equals(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], it: str) -> str:
         """Return which candidates are shown to be equivalent to the one that is named, as a clause. `it`: what it is called."""
@@ -290,38 +288,38 @@ class Verdicts:
     def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
         leaders: dict[tuple[str, ...], list[str]] = {}
         for n in compared:
-            loops = tuple(row.loop for row in self.found.rows if place_of(row, n) == "highest")
-            leaders.setdefault(loops, []).append(self.found.heading(self.found.columns[n]))
+            loops = tuple(row.loop for row in self.matrix.rows if place_of(row, n) == "highest")
+            leaders.setdefault(loops, []).append(self.matrix.heading(self.matrix.columns[n]))
         each = "; ".join(
             f"{listed(loops)} {'leads' if len(loops) == 1 else 'lead'} under {listed(profiles)}"
             for loops, profiles in leaders.items()
         )
-        cheapest = min(self.found.rows, key=lambda row: row.solved_cost)
-        told = f"No {self.found.subject} is among the best under every profile: {each}"
-        return AnswerSentence(f"{told}{self.prices.least(cheapest)}", told)
+        cheapest = min(self.matrix.rows, key=lambda row: row.solved_cost)
+        text = f"No {self.matrix.subject} is among the best under every profile: {each}"
+        return AnswerSentence(f"{text}{self.prices.least(cheapest)}", text)
 
     # What is open, and what is worse
 
     def _open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
         """Yield what is likely to decide between the named loops or, where one is named, between it and the other candidates."""
         first = named[-1]
-        told = over_all(first.loop, self.found, self.pooled).clearly("better", "worse", "equivalent")
-        rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first and row.loop not in told]
-        yield from UndecidedPairs(self.found, self.accuracy, first, rivals).told(self.alpha)
+        decided = over_all(first.loop, self.matrix, self.pooled).clearly("better", "worse", "equivalent")
+        rivals = [row for row in (named if len(named) > 1 else candidates) if row is not first and row.loop not in decided]
+        yield from UndecidedPairs(self.matrix, self.accuracy, first, rivals).sentences(self.alpha)
 
     def _worse(self, compared: Sequence[int], adopted: AnswerRow | None = None) -> Iterator[AnswerSentence]:
         """Yield which loops are worse than the best, and where. `adopted`: a loop of which that has been said."""
         lost: dict[tuple[str, ...], list[str]] = {}
-        for row in self.found.rows:
+        for row in self.matrix.rows:
             if row is adopted:
                 continue
-            under = tuple(self.found.heading(self.found.columns[n]) for n in compared if place_of(row, n) == "lower")
+            under = tuple(self.matrix.heading(self.matrix.columns[n]) for n in compared if place_of(row, n) == "lower")
             if under:
                 lost.setdefault(under, []).append(row.loop)
         if not lost:
             return
-        is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.found.rows) - 1
-        may_be_left_out = self.found.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
+        is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.matrix.rows) - 1
+        may_be_left_out = self.matrix.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
         if len(lost) > MAX_NAMES - 1:
             every = listed([loop for loops in lost.values() for loop in loops])
             yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)

@@ -55,11 +55,11 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         with in_document(file, name):
             first = mapping(data, "the trajectory")
         document, remark = whole_trajectory(name, first, file.tree)
-        gathered.made.notes += [remark] if remark else []
+        gathered.builder.notes += [remark] if remark else []
         with in_document(file, name):
             gathered.add(name, document)
-    gathered.made.notes.extend(gathered.fields.notes())
-    return gathered.made.log()
+    gathered.builder.notes.extend(gathered.fields.notes())
+    return gathered.builder.log()
 
 
 FORMAT = Format("atif", recognizes, read, mapped=True)
@@ -70,7 +70,7 @@ class _Trajectories:
     """The trials read so far."""
 
     reading: ReadingOptions
-    made: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
+    builder: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
     fields: TraceFields = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,14 +79,14 @@ class _Trajectories:
     def add(self, name: str, data: Mapping[str, Any]) -> None:
         read_own = own_of(data)
         if isinstance(read_own, str):
-            self.made.notes.append(f"{name}: {read_own}")
+            self.builder.notes.append(f"{name}: {read_own}")
         document = without_own(data)
         read = read_trajectory(document)
         if isinstance(read_own, OwnTrial):
             arm, trial, suite, question = read_own.arm, read_own.trial, read_own.record.suite, read_own.question
         else:
             arm, trial, suite, question = self._foreign(name, document, read)
-        self.made.add(arm, trial, question, suite)
+        self.builder.add(arm, trial, question, suite)
 
     def _foreign(self, name: str, document: Mapping[str, Any], read: AtifTrajectory) -> _Made:
         reading = self.reading
@@ -99,7 +99,7 @@ class _Trajectories:
         trial = ForeignTrial(
             arm.name,
             task_name,
-            self.made.next_repeat(arm.name, task_name),
+            self.builder.next_repeat(arm.name, task_name),
             status="excluded" if value is None else "scored",
             reason=unscored(NO_SCORE, task) if value is None else "",
             score=value,

@@ -389,13 +389,13 @@ def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
     def total(name: str) -> int:
         return sum(count(usage.get(name), name) or 0 for usage in usages)
 
-    cached, told = total("input_tokens_cache_read"), [inspect_usage(usage) for usage in usages]
+    cached, usages_told = total("input_tokens_cache_read"), [inspect_usage(usage) for usage in usages]
     costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
     known_costs = [cost for cost in costs if cost is not None]
     return _Usage(
-        input_tokens=sum(one.input for one in told),
-        output_tokens=sum(one.output for one in told),
-        beyond_parts=sum(one.beyond_parts for one in told),
+        input_tokens=sum(one.input for one in usages_told),
+        output_tokens=sum(one.output for one in usages_told),
+        beyond_parts=sum(one.beyond_parts for one in usages_told),
         cached_tokens=cached,
         cost_usd=math.fsum(known_costs) if len(known_costs) == len(costs) else None,
     )

@@ -48,7 +48,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 for span in spans:
                     delivered.add(trace_id, span.get("span_id"), span, read_mlflow_span(span), info)
     gathered = SpanTrials(reading)
-    gathered.made.notes.extend(delivered.notes())
+    gathered.builder.notes.extend(delivered.notes())
     for found in delivered.traces:
         with located(f"trace {found.trace_id}"):
             gathered.add(found.trace_id, found.spans, ToldOfTrace(found.beside, scores_of_assessments(found.beside)))

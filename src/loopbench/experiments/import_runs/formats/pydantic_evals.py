@@ -97,19 +97,19 @@ def _task(case: Mapping[str, Any]) -> tuple[str, int]:
 
 def _scorer(cases: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
     """Return the evaluator whose result is the accuracy: `wanted`, or the only one that gives numbers or truth values."""
-    known = sorted({name for case in cases for kind in ("scores", "assertions") for name in object_at(case, kind)})
+    scorers = sorted({name for case in cases for kind in ("scores", "assertions") for name in object_at(case, kind)})
     labels = sorted({name for case in cases for name in object_at(case, "labels")})
     failed = sorted({str(failure.get("name")) for case in cases for failure in _evaluator_failures(case)})
     if wanted is not None:
-        if cases and wanted not in {*known, *labels, *failed, ALL_ASSERTIONS}:
-            raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*known, *labels]) or 'none'}")
+        if cases and wanted not in {*scorers, *labels, *failed, ALL_ASSERTIONS}:
+            raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*scorers, *labels]) or 'none'}")
         return wanted
-    if len(known) > 1:
-        hint = f"--scorer {known[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
-        raise SeveralScoresError(f"results of {names_in_a_line(known)}; say which is the accuracy: {hint}", known[0])
-    if not known and cases:
+    if len(scorers) > 1:
+        hint = f"--scorer {scorers[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
+        raise SeveralScoresError(f"results of {names_in_a_line(scorers)}; say which is the accuracy: {hint}", scorers[0])
+    if not scorers and cases:
         raise ValueError("no evaluator gave a number or a truth value, so there is no accuracy")
-    return known[0] if known else ""
+    return scorers[0] if scorers else ""
 
 
 def _evaluator_failures(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:

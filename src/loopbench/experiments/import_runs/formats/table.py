@@ -177,13 +177,13 @@ def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mappin
 
 def _with_values(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[Row], list[str]]:
     """Return the rows that have something in a column that is read, and what to tell of the others, such as heads of a log."""
-    kept = [row for row in rows if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
-    if len(kept) == len(rows):
-        return kept, []
-    whole = {row.place for row in kept}
+    filled = [row for row in rows if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
+    if len(filled) == len(rows):
+        return filled, []
+    whole = {row.place for row in filled}
     first = next(row.place for row in rows if row.place not in whole)
-    return kept, [
-        f"{counted(len(rows) - len(kept), 'row has', 'rows have')} nothing in the columns read, such as {first}: left out"
+    return filled, [
+        f"{counted(len(rows) - len(filled), 'row has', 'rows have')} nothing in the columns read, such as {first}: left out"
     ]
 
 
@@ -349,11 +349,11 @@ def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingO
 
 
 def _answers_cut(
-    rows: Sequence[Row], trials: Sequence[ForeignTrial], said: MessagesOfRows, columns: Mapping[str, str]
+    rows: Sequence[Row], trials: Sequence[ForeignTrial], messages: MessagesOfRows, columns: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield how many answers of each column that gave some are cut."""
     for meaning, is_said in (("messages", True), ("answer", False)):
-        found = zip(rows, trials, said.each, strict=True)
+        found = zip(rows, trials, messages.each, strict=True)
         answers = [(row.place, trial.answer) for row, trial, chat in found if bool(chat and chat.answer) is is_said]
         yield from answers_cut(answers, columns.get(meaning, ""))
 
@@ -367,14 +367,14 @@ def _reason(cell: Any, columns: Mapping[str, str]) -> str:
 
 def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, Any]:
     """Return what a row says of its trial besides score and status. Raises ValueError that says how to leave a column out."""
-    found: dict[str, Any] = {}
+    measures: dict[str, Any] = {}
     for meaning, parsed in _MEASURES.items():
         try:
-            found[meaning] = parsed(cells.get(meaning), columns.get(meaning, meaning))
+            measures[meaning] = parsed(cells.get(meaning), columns.get(meaning, meaning))
         except ValueError as error:
             asked = reading.columns.get(meaning)
             raise ValueError(str(error) if asked else f"{error}; to leave the column out: --map {meaning}=") from None
-    return found
+    return measures
 
 
 def _unscored(cell: Any, said: Status | None) -> str:

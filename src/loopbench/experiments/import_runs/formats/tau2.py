@@ -72,7 +72,7 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
     reason = run.get("termination_reason")
     stop = STOPS.get(str(reason), StopReason.TERMINATED)
     items = tuple(_items(run))
-    query = next((message.text for message in _said(run)), "")
+    query = next((message.text for message in _messages_said(run)), "")
     return ForeignTrial(
         arm,
         task,
@@ -88,7 +88,7 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
     )
 
 
-def _said(run: Mapping[str, Any]) -> Iterator[SaidToModel]:
+def _messages_said(run: Mapping[str, Any]) -> Iterator[SaidToModel]:
     return (item for item in _items(run) if isinstance(item, SaidToModel) and item.role == "user")
 
 

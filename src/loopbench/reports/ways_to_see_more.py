@@ -10,7 +10,7 @@ from pathlib import Path
 from loopbench.experiments.why.remedies import ProposedAblation
 
 
-class Door(ABC):
+class WaysToSeeMore(ABC):
     """What a reader types to see more of a run's losses."""
 
     all_of_a_cause: str
@@ -36,7 +36,7 @@ class Door(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Shell(Door):
+class ShellCommands(WaysToSeeMore):
     """The commands about one run directory."""
 
     folder: Path
@@ -63,7 +63,7 @@ class Shell(Door):
 
 
 @dataclass(frozen=True, slots=True)
-class Python(Door):
+class PythonCalls(WaysToSeeMore):
     """The calls of a loaded run, which stands before the point of each."""
 
     all_of_a_cause = ".to_json()"

@@ -1,0 +1,36 @@
+"""A run that a newer loopbench wrote is read, and what this one does not know of it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopbench.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
+from loopbench.models.profiles_version import PROFILES_VERSION
+from loopbench.runs.newer import newer_versions
+from loopbench.runs.store.files import versions_in
+
+HERE = {"policy_and_profiles": PROFILES_VERSION, TRIAL_LIMITS: TRIAL_LIMITS_VERSION}
+VERSION = st.none() | st.integers(0, 12) | st.text(max_size=3)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys((*HERE, "record", "other"), VERSION)))
+def test_a_version_is_told_only_where_it_is_newer_than_ours(versions):
+    said = newer_versions(Path("runs/r"), versions)
+    newer = [name for name, version in versions.items() if name in HERE and isinstance(version, int) and version > HERE[name]]
+    assert bool(said) == bool(newer)
+    assert said.count(", here ") == len(newer)
+    assert "\n" not in said
+
+
+@given(st.none() | st.integers() | st.text() | st.lists(st.integers()))
+def test_a_damaged_manifest_names_no_versions(damaged):
+    assert versions_in({"versions": damaged}) == versions_in({}) == {}
+
+
+def test_the_sentence_names_the_file_and_both_versions():
+    assert newer_versions(Path("runs/r"), {"policy_and_profiles": 99}).startswith(
+        f"runs/r/manifest.json: written by a newer loopbench: the scripted model has version 99, here {PROFILES_VERSION}; "
+    )
