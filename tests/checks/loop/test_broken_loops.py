@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from typing import Self
 
@@ -124,12 +123,7 @@ BROKEN: tuple[tuple[str, type[Loop], str], ...] = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _only_new_memory() -> None:
-    """Put what earlier tests left out of the sight of `gc`: a loop that searches memory would look through all of it."""
-    gc.collect()
-    gc.freeze()
-
+pytestmark = pytest.mark.usefixtures("only_new_memory")
 
 FIRST = {law: design for law, design, _ in reversed(BROKEN)}
 """Law → the first loop that breaks it. That it breaks no other law is looked at in all tests, of further loops in slow ones."""

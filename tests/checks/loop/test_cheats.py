@@ -20,6 +20,8 @@ from loopbench.runs.engine.runner import Unwatched
 
 from .cheats import BARE, FromMemory, ReceiptsOnly, Relisting, Unwritable
 
+pytestmark = pytest.mark.usefixtures("only_new_memory")
+
 HERE = "tests.checks.loop.cheats"
 HONEST = ("bare", "finish", "phased", "react_extract", "stateless", "microcompact(loop=bare)")
 
