@@ -60,10 +60,10 @@ class NoColumnError(ValueError):
 
     def __init__(self, missing: Sequence[str], names: Sequence[str]) -> None:
         """`missing`: what no column is called as. `names`: those of the columns that there are."""
-        said = ", and ".join(f"no column of the {meaning}, such as {_or(COLUMNS[meaning][:SUGGESTED])}" for meaning in missing)
-        typed = ",".join(f"{meaning}=COLUMN" for meaning in missing)
+        problem = ", and ".join(f"no column of the {meaning}, such as {_or(COLUMNS[meaning][:SUGGESTED])}" for meaning in missing)
+        map_typed = ",".join(f"{meaning}=COLUMN" for meaning in missing)
         which = "which it is" if len(missing) == 1 else "which they are"
-        super().__init__(f"{said}; there are {names_in_a_line(names)}; say {which}: --map {typed}")
+        super().__init__(f"{problem}; there are {names_in_a_line(names)}; say {which}: --map {map_typed}")
         self.missing = tuple(missing)
 
 
@@ -74,10 +74,10 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
         meaning, equals, column = (text.strip() for text in part.partition("="))
         if not equals:
             raise ValueError(f"--map {shown(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
-        named = check_map({meaning: column})
-        if columns.keys() & named.keys():
+        mapped = check_map({meaning: column})
+        if columns.keys() & mapped.keys():
             raise ValueError(f"--map {meaning}: it is mapped twice")
-        columns |= named
+        columns |= mapped
     return columns
 
 
@@ -86,27 +86,27 @@ def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
 
     Raises ValueError for any other one, with the nearest, for a column whose name is no text, and for a meaning mapped twice.
     """
-    named: dict[str, str] = {}
+    by_meaning: dict[str, str] = {}
     for typed, column in columns.items():
         meaning = _meaning(typed)
         if not isinstance(column, str):
             raise ValueError(f"--map {typed}: give the name of a column; got {shown(column)}")
-        if meaning in named:
+        if meaning in by_meaning:
             raise ValueError(f"--map {typed}: it is mapped twice, as {meaning}")
-        named[meaning] = column
-    return named
+        by_meaning[meaning] = column
+    return by_meaning
 
 
 def _meaning(typed: Any) -> str:
     """Return the meaning that has this name, or whose columns may have it. Raises ValueError if none does, with the nearest."""
     if typed in COLUMNS:
         return str(typed)
-    found = next((meaning for meaning, words in COLUMNS.items() if _word(str(typed)) in words), None)
-    if found is None:
-        asked = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
+    meaning = next((name for name, words in COLUMNS.items() if _word(str(typed)) in words), None)
+    if meaning is None:
+        nearest_names = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
         there = f"the meanings are {', '.join(COLUMNS)}"
-        raise ValueError(f"--map {shown(typed)}: no such meaning; {f'{asked} ' if asked else ''}{there}")
-    return found
+        raise ValueError(f"--map {shown(typed)}: no such meaning; {f'{nearest_names} ' if nearest_names else ''}{there}")
+    return meaning
 
 
 def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
@@ -117,8 +117,8 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     mapped = _mapped(names, reading.columns)
     free = [name for name in names if name and name not in mapped.values()]
     by_word = {_word(name): name for name in reversed(free)}
-    found = {meaning: called[0] for meaning in COLUMNS if (called := columns_named(meaning, free))}
-    found = {meaning: name for meaning, name in (found | mapped).items() if name}
+    columns = {meaning: called[0] for meaning in COLUMNS if (called := columns_named(meaning, free))}
+    columns = {meaning: name for meaning, name in (columns | mapped).items() if name}
     by_word |= {_word(name): name for name in mapped.values() if name}
     for meaning, requested, option in (("score", reading.scorer, "--scorer"), ("cluster", reading.cluster, "--cluster")):
         if requested is not None:
@@ -126,18 +126,18 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
                 raise ValueError(f"{option} and --map {meaning}=… both name the column of the {meaning}; give one of them")
             if _word(requested) not in by_word:
                 raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
-            found[meaning] = by_word[_word(requested)]
+            columns[meaning] = by_word[_word(requested)]
     scores = columns_named("score", free)
-    if found.get("status") == found.get("score"):  # one column says how a trial was judged, and whether an error ended it
-        found.pop("status", None)
+    if columns.get("status") == columns.get("score"):  # one column says how a trial was judged, and whether an error ended it
+        columns.pop("status", None)
     if reading.scorer is None and "score" not in mapped and len(scores) > 1:
         there = f"columns {names_in_a_line(scores)}; say which is the accuracy: --scorer {shlex.quote(scores[0])}"
         raise SeveralScoresError(there, scores[0])
-    if missing := [meaning for meaning in NEEDED if meaning not in found]:
+    if missing := [meaning for meaning in NEEDED if meaning not in columns]:
         raise NoColumnError(missing, names)
-    if "arm" not in found and "model" in found:
-        found["arm"] = found["model"]
-    return found
+    if "arm" not in columns and "model" in columns:
+        columns["arm"] = columns["model"]
+    return columns
 
 
 def names_errors(column: str) -> bool:
@@ -148,13 +148,13 @@ def names_errors(column: str) -> bool:
 def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
     """Return the columns whose names are one of a meaning, the preferred first; with a unit (`Latency (ms)`) before without."""
     ranks: dict[str, tuple[int, bool]] = {}
-    known = COLUMNS[meaning]
+    accepted = COLUMNS[meaning]
     for name in names:
         words = words_of(name)
         bare = without_unit(meaning, words)
         for word, is_bare in (("_".join(words), True), ("_".join(bare or ()), False)):
-            if word in known:
-                ranks.setdefault(name, (known.index(word), is_bare))
+            if word in accepted:
+                ranks.setdefault(name, (accepted.index(word), is_bare))
     return sorted(ranks, key=lambda name: ranks[name])
 
 

@@ -23,31 +23,34 @@ def counted(trial: ForeignTrial) -> ForeignTrial:
     requests = [event for event in events if isinstance(event, ModelExchange)]
     runs = [event for event in events if isinstance(event, ToolRun)]
     replies = [request for request in requests if request.reply is not None]
-    found: dict[str, Any] = {
+    counts: dict[str, Any] = {
         "steps": len(replies),
         "lm_calls": len(requests),
         "tool_calls": sum(not run.never_ran for run in runs),
         "repeated_calls": None if "tool" in trial.trace.untold else _repeated(runs),
     }
     if trial.split_tokens is None and replies and all(reply.tokens is not None for reply in replies):
-        told = [reply.tokens for reply in replies if reply.tokens is not None]
-        found |= {"input_tokens": sum(tokens[0] for tokens in told), "output_tokens": sum(tokens[1] for tokens in told)}
+        tokens_told = [reply.tokens for reply in replies if reply.tokens is not None]
+        counts |= {
+            "input_tokens": sum(tokens[0] for tokens in tokens_told),
+            "output_tokens": sum(tokens[1] for tokens in tokens_told),
+        }
     if not trial.trace.has_all_requests:
-        found = {name: value for name, value in found.items() if name not in ("steps", "lm_calls")}
-    missing = {name: value for name, value in found.items() if getattr(trial, name) is None}
+        counts = {name: value for name, value in counts.items() if name not in ("steps", "lm_calls")}
+    missing = {name: value for name, value in counts.items() if getattr(trial, name) is None}
     return replace(trial, **missing, errors=trial.errors or _errors(events))
 
 
 def half_told_tokens(records: Sequence[Record]) -> Iterator[str]:
     """Yield for each kind of tokens in how many trials it is the only one that is told, so that their total is not known."""
-    for told, other in (("input", "output"), ("output", "input")):
+    for known, other in (("input", "output"), ("output", "input")):
         alone = sum(
-            f"{other}_tokens" in found.unknown and f"{told}_tokens" not in found.unknown and "tokens" in found.unknown
-            for found in records
+            f"{other}_tokens" in record.unknown and f"{known}_tokens" not in record.unknown and "tokens" in record.unknown
+            for record in records
         )
         if alone:
             many = "has" if alone == 1 else "have"
-            yield f"{number_of(alone, 'trial')} {many} a count of {told} tokens and none of {other} tokens: their total is unknown"
+            yield f"{number_of(alone, 'trial')} {many} a count of {known} tokens and none of {other} tokens: their total is unknown"
 
 
 def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:

@@ -151,17 +151,17 @@ def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, a
     within: dict[str, set[str]] = {}
     for row in rows:
         within.setdefault("" if arm is None else cell_text(row, arm), set()).add(cell_text(row, name))
-    return any(len(found) > 1 for found in within.values())
+    return any(len(values) > 1 for values in within.values())
 
 
 def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     """Return the values of a column, sorted; none where they are too many to be arms, or nearly each row has its own."""
-    most, found = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
+    most, values = min(MAX_VALUES, max(len(rows) // 2, 2)), set[str]()
     for value in _filled(rows, name):
-        found.add(value)
-        if len(found) > most:
+        values.add(value)
+        if len(values) > most:
             return ()
-    return tuple(sorted(found))
+    return tuple(sorted(values))
 
 
 def _filled(rows: Sequence[Row], name: str) -> Iterator[str]:

@@ -32,17 +32,17 @@ def with_total(input_tokens: int, output_tokens: int, total: int | None) -> Toke
     return TokenUsage(input_tokens, output_tokens + max(beyond, 0), beyond)
 
 
-def usage_in(told: Mapping[str, Any], names: Sequence[Sequence[str]] = (INPUT, OUTPUT, TOTAL)) -> TokenUsage | None:
+def usage_in(usage: Mapping[str, Any], names: Sequence[Sequence[str]] = (INPUT, OUTPUT, TOTAL)) -> TokenUsage | None:
     """Return the tokens of a request by the names of input, output and total; None unless input and output are told.
 
     Raises ValueError for what is no count.
     """
-    found = [_first(told, these) for these in names]
-    return None if found[0] is None or found[1] is None else with_total(found[0], found[1], found[2])
+    counts = [_first(usage, these) for these in names]
+    return None if counts[0] is None or counts[1] is None else with_total(counts[0], counts[1], counts[2])
 
 
-def _first(told: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    return next((value for name in names if (value := count(told.get(name), name)) is not None), None)
+def _first(usage: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    return next((value for name in names if (value := count(usage.get(name), name)) is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ class ToldTotal:
     """Input and output together."""
 
 
-def total_is_more(name: str, found: Sequence[ToldTotal], of: str) -> str:
+def total_is_more(name: str, totals: Sequence[ToldTotal], of: str) -> str:
     """Return what the user is told of totals that have more than input and output. `name`: the total's. `of`: `12 rows`."""
-    first = found[0]
+    first = totals[0]
     return (
-        f"{name} is more than input + output in {len(found):,} of {of} ({first.total:,} against {first.parts:,}, first in "
+        f"{name} is more than input + output in {len(totals):,} of {of} ({first.total:,} against {first.parts:,}, first in "
         f"{first.place}): the total is counted, and what it has more as output"
     )
 
 
-def total_is_less(name: str, found: Sequence[ToldTotal], of: str) -> str:
+def total_is_less(name: str, totals: Sequence[ToldTotal], of: str) -> str:
     """Return what is amiss where totals have less than input and output."""
-    first = found[0]
+    first = totals[0]
     return (
-        f"{name} is less than input + output in {len(found):,} of {of} ({first.total:,} against {first.parts:,}, first in "
+        f"{name} is less than input + output in {len(totals):,} of {of} ({first.total:,} against {first.parts:,}, first in "
         f"{first.place})"
     )

@@ -90,7 +90,7 @@ class NumbersRead:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Examples:
     """Cells that are not written as plain numbers, by the way in which they are written, each with what it was read as."""
 
     unit: str
@@ -112,13 +112,15 @@ def read_numbers(rows: Sequence[Row], columns: Sequence[NumberColumn]) -> Number
     changed: dict[int, dict[str, Any]] = {}
     readings = [column.unit.reading for column in columns if column.unit and column.unit.reading]
     for column in columns:
-        values, said = _read_column([row.cells.get(column.meaning) for row in rows], [row.place for row in rows], column)
-        readings += said
+        values, remarks = _read_column([row.cells.get(column.meaning) for row in rows], [row.place for row in rows], column)
+        readings += remarks
         for number, value in values.items():
             changed.setdefault(number, {})[column.meaning] = value
-    kept = [Row(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)]
+    with_numbers = [
+        Row(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)
+    ]
     notes = tuple(column.unit.note for column in columns if column.unit and column.unit.note)
-    return NumbersRead(kept, tuple(readings), notes)
+    return NumbersRead(with_numbers, tuple(readings), notes)
 
 
 def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberColumn) -> tuple[dict[int, float], list[str]]:
@@ -133,27 +135,27 @@ def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberCol
         _check_units(values, odd, cells, column)
     except _Mixed as mixed:
         place, other = places[mixed.row], places[mixed.other]
-        raise ValueError(f"{place}: {column.name} is {mixed.said.format(other=other)}") from None
-    read = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
-    told = _Told(KEPT_AS.get(column.meaning, ""))
+        raise ValueError(f"{place}: {column.name} is {mixed.problem.format(other=other)}") from None
+    numbers = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
+    examples = _Examples(KEPT_AS.get(column.meaning, ""))
     bare = next((value for value in values if _is_plain(value) and float(value)), None)
     if bare is not None and any(cell is not None and cell.unit == COMPOSED for cell in cells.values()):
-        told.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
-    for text, value in read.items():
-        told.add(cells[text], text, value)
-    found = {number: value for number, text in odd.items() if (value := read.get(text)) is not None}
+        examples.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
+    for text, value in numbers.items():
+        examples.add(cells[text], text, value)
+    by_row = {number: value for number, text in odd.items() if (value := numbers.get(text)) is not None}
     if column.factor != 1:
-        found |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
-    said = ", ".join(list(told.examples.values())[:MAX_EXAMPLES])
-    return found, [f"column {shown(column.name)} is read so: {said}"] if said else []
+        by_row |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
+    line = ", ".join(list(examples.examples.values())[:MAX_EXAMPLES])
+    return by_row, [f"column {shown(column.name)} is read so: {line}"] if line else []
 
 
 class _Mixed(Exception):
     """Two cells of a column contradict each other."""
 
-    def __init__(self, row: int, other: int, said: str) -> None:
-        super().__init__(said)
-        self.row, self.other, self.said = row, other, said
+    def __init__(self, row: int, other: int, problem: str) -> None:
+        super().__init__(problem)
+        self.row, self.other, self.problem = row, other, problem
 
 
 def _is_plain(value: Any) -> bool:
@@ -192,23 +194,23 @@ def _cell(text: str, column: NumberColumn) -> Cell | None:
     seconds = _composed(text) if column.meaning == "seconds" else None
     if seconds is not None:
         return Cell(str(seconds), COMPOSED)
-    found = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
-    if found is None:
+    parts = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
+    if parts is None:
         return None
-    units = [found[side].strip().lower().rstrip(".") for side in ("before", "after")]
-    said = [unit for unit in units if unit]
-    if len(said) > 1 and not all(column.units.get(unit) == 1 for unit in said):
+    units = [parts[side].strip().lower().rstrip(".") for side in ("before", "after")]
+    units_said = [unit for unit in units if unit]
+    if len(units_said) > 1 and not all(column.units.get(unit) == 1 for unit in units_said):
         return None
-    if any(unit not in column.units for unit in said) or (units[0] and column.meaning != "cost_usd"):
+    if any(unit not in column.units for unit in units_said) or (units[0] and column.meaning != "cost_usd"):
         return None
-    return Cell(found["number"], said[0] if said else "")
+    return Cell(parts["number"], units_said[0] if units_said else "")
 
 
 def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
     """Return a number as Python reads it; None where its comma may part thousands or decimals."""
     if comma:
-        said = _DECIMAL_COMMA.fullmatch(number) or _POINTED_THOUSANDS.fullmatch(number)
-        return number.replace(".", "").replace(",", ".") if said else number if _PLAIN.fullmatch(number) else None
+        as_decimal_comma = _DECIMAL_COMMA.fullmatch(number) or _POINTED_THOUSANDS.fullmatch(number)
+        return number.replace(".", "").replace(",", ".") if as_decimal_comma else number if _PLAIN.fullmatch(number) else None
     if _PLAIN.fullmatch(number):
         return number
     if _MANY_THOUSANDS.fullmatch(number) or ((whole or comma is False) and _THOUSANDS.fullmatch(number)):
@@ -223,18 +225,18 @@ def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None],
     """
     if not any(set(cell.number) & {",", "."} for cell in cells.values() if cell and cell.unit != COMPOSED):
         return None
-    found: dict[bool, int] = {}
+    rows_by_style: dict[bool, int] = {}
     for row, value in enumerate(values):
         text = value.strip() if isinstance(value, str) else ""
         cell = cells.get(text) if text in cells else Cell(text)
         style = _style(cell.number, whole=_is_whole(cell, column)) if cell and cell.unit != COMPOSED else None
         if style is not None:
-            found.setdefault(style, row)
-    if len(found) > 1:
-        text, other = (shown(str(values[found[style]])) for style in (True, False))
-        said = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
-        raise _Mixed(found[True], found[False], f"{said}; write all of them with a point")
-    return next(iter(found), None)
+            rows_by_style.setdefault(style, row)
+    if len(rows_by_style) > 1:
+        text, other = (shown(str(values[rows_by_style[style]])) for style in (True, False))
+        problem = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
+        raise _Mixed(rows_by_style[True], rows_by_style[False], f"{problem}; write all of them with a point")
+    return next(iter(rows_by_style), None)
 
 
 def _style(number: str, *, whole: bool) -> bool | None:
@@ -266,8 +268,8 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
     for row, value in enumerate(values):
         cell = cells.get(odd[row]) if row in odd else Cell(str(value).strip()) if _is_plain(value) else None
         if cell is not None and not cell.unit and cell.number.strip("0.,"):
-            said = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
-            raise _Mixed(row, telling, f"{said}; write the unit of each")
+            problem = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
+            raise _Mixed(row, telling, f"{problem}; write the unit of each")
 
 
 def _braced(text: str) -> str:

@@ -103,7 +103,8 @@ class SpanTrials:
             arm, trial, suite, question = own.arm, own.trial, own.record.suite, own.question
         else:
             arm, trial, suite, question = self._foreign(trace_id, spans, told)
-        self.made.add(arm, trial, self.made.asked.get(trial.task) or question, suite)  # prompts may hold the time: the first counts
+        first_question = self.made.questions.get(trial.task) or question  # prompts may hold the time: the first counts
+        self.made.add(arm, trial, first_question, suite)
 
     def _foreign(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> tuple[ForeignArm, ForeignTrial, str, str]:
         reading, root = self.reading, root_of(spans)

@@ -39,9 +39,9 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     for name, data in documents(file):
         for number, item in enumerate(each_item(data, TRACES), 1):
             with in_document(file, name, f"trace {number}"):
-                trace = mapping(item, "the trace")
-                info = object_at(trace, "info")
-                spans = objects_at(object_at(trace, "data"), "spans", "a span")
+                traced = mapping(item, "the trace")
+                info = object_at(traced, "info")
+                spans = objects_at(object_at(traced, "data"), "spans", "a span")
                 if not spans:
                     raise ValueError("it has no span")
                 trace_id = name_of(as_text(info.get("trace_id", info.get("request_id"))) or f"{name} {number}", "trace_id")
@@ -49,9 +49,9 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                     delivered.add(trace_id, span.get("span_id"), span, read_mlflow_span(span), info)
     gathered = SpanTrials(reading)
     gathered.made.notes.extend(delivered.notes())
-    for found in delivered.traces:
-        with located(f"trace {found.trace_id}"):
-            gathered.add(found.trace_id, found.spans, ToldOfTrace(found.beside, scores_of_assessments(found.beside)))
+    for trace in delivered.traces:
+        with located(f"trace {trace.trace_id}"):
+            gathered.add(trace.trace_id, trace.spans, ToldOfTrace(trace.beside, scores_of_assessments(trace.beside)))
     return gathered.log("mlflow")
 
 
