@@ -48,7 +48,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 for span in spans:
                     delivered.add(trace_id, span.get("span_id"), span, read_mlflow_span(span), info)
     gathered = SpanTrials(reading)
-    gathered.made.notes.extend(delivered.notes())
+    gathered.log_builder.notes.extend(delivered.notes())
     for trace in delivered.traces:
         with located(f"trace {trace.trace_id}"):
             gathered.add(trace.trace_id, trace.spans, ToldOfTrace(trace.beside, scores_of_assessments(trace.beside)))
