@@ -71,7 +71,7 @@ def _asked(told: str, item: str, euros: int, writer: PlanWriter, world: World) -
 
 
 def _open(task: Task) -> Environment:
-    return WorldEnvironment((WITH_TOOL if task.world else WITHOUT_TOOL).over(dict(task.world)), None)
+    return WorldEnvironment((WITH_TOOL if task.world else WITHOUT_TOOL).bound_to(dict(task.world)), None)
 
 
 TEMPLATES = (costs, stated, stated_with_another)

@@ -24,9 +24,9 @@ from loopbench.experiments.validate.outcome import FOLDER, VALIDITY
 from loopbench.experiments.validate.prediction import PREDICTION
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol import StopReason
-from loopbench.runs.folders import run_folder
 from loopbench.runs.manifest import Manifest, read_manifest
 from loopbench.runs.store.files import RunError, read_document
+from loopbench.runs.typed_runs import run_folder
 from loopbench.text.numbers import interval
 from pages import block, write_block
 

@@ -133,7 +133,7 @@ class OverHttp:
         Such a failure keeps the kind that the client made of it, and gets the model's own words: a client's tell of ids and bytes,
         and a loop may show them to the model.
         """
-        self._tunnel.asked(request.scope)
+        self._tunnel.note_request(request.scope)
         self._behind.failures.pop(request.scope, None)
         try:
             yield

@@ -386,7 +386,7 @@ def test_a_gate_that_is_interrupted_while_doubtful_trials_run_once_more_says_how
     Each of these presses Ctrl-C: the first alone lets all trials under way end.
     """
     if number == signal.SIGINT:
-        monkeypatch.setattr("loopbench.runs.engine.interruption.ONE_WISH_S", 0.0)
+        monkeypatch.setattr("loopbench.runs.engine.interruption.SAME_WISH_S", 0.0)
     (here / "mine.py").write_text(
         "import os, pathlib\nfrom dataclasses import dataclass, replace\nfrom loopbench.loops.bare import Bare\n"
         "@dataclass(frozen=True)\nclass Mine(Bare):\n"

@@ -105,7 +105,7 @@ def test_no_more_is_kept_of_standard_error_than_its_end(written):
             for part in written:
                 os.write(words.file.fileno(), part)
                 await asyncio.sleep(0)
-            return words.line, words._kept
+            return words.line, words._last_bytes
 
     line, kept = asyncio.run(read())
     whole = b"".join(written)

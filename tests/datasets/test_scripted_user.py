@@ -65,7 +65,7 @@ async def sell(world: list[str], what: str) -> str:
 def harbour(script: ScriptedUser = PATIENT) -> UserEnvironment:
     world: list[str] = []
     tools: Toolset[list[str]] = Toolset(paint, sell)
-    return with_user(WorldEnvironment(tools.over(world), world, list), script, user_tools({"wishes": "what"}, asks=True))
+    return with_user(WorldEnvironment(tools.bound_to(world), world, list), script, user_tools({"wishes": "what"}, asks=True))
 
 
 def tell(done: int, message: str = "Done.") -> tuple[str, dict[str, Any]]:
@@ -296,7 +296,7 @@ def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_beh
 
 
 def test_a_user_of_two_topics_who_asks_has_three_tools() -> None:
-    tools = ASKING_USER_TOOLS.over(ScriptedTalk(ScriptedUser({})))
+    tools = ASKING_USER_TOOLS.bound_to(ScriptedTalk(ScriptedUser({})))
     assert [(tool.name, tool.read_only) for tool in tools] == [("ask_user", True), ("confirm_with_user", True), ("tell_user", True)]
     assert tools[2].function(message="", requests_done=1) == NOTHING_MORE
 

@@ -112,7 +112,7 @@ def test_lists_that_do_not_belong_together_are_compared_as_they_are() -> None:
 
 
 def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
-    ask, _ = user_tools({"budget": "how much they want to spend"}).over(ScriptedTalk(ScriptedUser({"budget": "At most 10."})))
+    ask, _ = user_tools({"budget": "how much they want to spend"}).bound_to(ScriptedTalk(ScriptedUser({"budget": "At most 10."})))
     assert ask.parameters["properties"]["about"]["const"] == "budget"
     assert "budget, how much they want to spend" in ask.description
     assert ask.function(about="budget", question="How much?") == "At most 10."

@@ -56,7 +56,7 @@ def interrupted(told, record):
         os.kill(os.getpid(), {number})
 
 def test_agent(loop_gate, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.engine.interruption.ONE_WISH_S", 0.0)
+    monkeypatch.setattr("loopbench.runs.engine.interruption.SAME_WISH_S", 0.0)
     monkeypatch.setattr(again.Unwatched, "finished", interrupted)
     monkeypatch.setattr("loopbench.experiments.gate.in_tests._NotesAtOnce.finished", lambda told, record: None)
     loop_gate("mine:Mine", suite="arithmetic(size=12)", profile="flaky-tools")

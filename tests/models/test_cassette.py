@@ -159,7 +159,7 @@ def test_a_refresh_loses_no_trial_in_which_the_model_failed(tmp_path: Path) -> N
     run_sync(heard(cassette.model("m", Lane("bare", "t2", 0), FakeModel(Reply("A2"))), ask("a")))
     cassette.close(True)
     assert [reply.text for reply in use(tmp_path, REPLAY, [ask("a"), ask("b")], lane=Lane("bare", "t1", 0))] == ["A", "B"]
-    assert {exchange.asked.lane.task: exchange.answer for exchange in Recording(tmp_path, "m")}["t2"] == Reply("A2")
+    assert {exchange.request.lane.task: exchange.answer for exchange in Recording(tmp_path, "m")}["t2"] == Reply("A2")
 
 
 def test_a_refresh_that_goes_on_keeps_what_it_had_refreshed(tmp_path: Path) -> None:

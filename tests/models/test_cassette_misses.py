@@ -142,7 +142,7 @@ def test_any_miss_can_be_explained(recorded: list[Request], asked: Request) -> N
         if isinstance(model_came, tuple):
             assert isinstance(model.failure, RecordingMiss)
             assert model.failure.recorded is not None
-            assert (model.failure.difference == "") == (model.failure.recorded == model.failure.asked)
+            assert (model.failure.difference == "") == (model.failure.recorded == model.failure.requested)
             assert str(model.failure).isprintable()
 
 

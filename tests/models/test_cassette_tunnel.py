@@ -212,7 +212,7 @@ def test_a_reply_that_nobody_asked_about_is_not_taken_for_a_later_one() -> None:
     trial.tunnel.keeps_effects = True
     run_sync(trial.scripted.complete(trial.request()))
     assert trial.tunnel.effects("") is not None
-    trial.tunnel.asked("")
+    trial.tunnel.note_request("")
     assert trial.tunnel.effects("") is None
 
 
@@ -230,7 +230,7 @@ def test_a_stream_that_is_closed_keeps_its_own_effects(tmp_path: Path) -> None:
 
     run_sync(go())
     cassette.close(True)
-    first, second = sorted(Recording(tmp_path, "m"), key=lambda exchange: exchange.asked.call)
+    first, second = sorted(Recording(tmp_path, "m"), key=lambda exchange: exchange.request.call)
     assert first.cut
     assert not second.cut
     assert first.effects is not None

@@ -227,7 +227,7 @@ def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_ch
         tunnel = Tunnel()
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         tunnel.instructions.give(fault(CALL))
-        (instruction,) = tunnel.instructions.given.values()
+        (instruction,) = tunnel.instructions.by_label.values()
         model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel)
         assert instruction.call is not None
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
@@ -235,7 +235,7 @@ def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_ch
         own += model.instead_of(PLANNED, Role.CONFIRM, "", 'Call: add {"a": 1, "b": 1}') == PLANNED
     assert confirmed / 300 == pytest.approx(confirms, abs=0.106)  # 4 standard errors
     assert own == 300
-    assert not tunnel.instructions.shown
+    assert not tunnel.instructions.shown_labels
 
 
 def test_the_chance_of_a_marked_instruction_is_at_most_that_of_a_plain_one():

@@ -172,11 +172,11 @@ def test_the_counts_by_hand():
     told = TrialInstructions(author((0, "t", 0), SPECS, None))
     struck = {kind: fault(kind, call) for kind, call in ((CALL, "c1"), (ANSWER, "c2"), (STOP, "c3"))}
     texts = {kind: told.give(one) for kind, one in struck.items()}
-    by_kind = {one.kind: one for one in told.given.values()}
+    by_kind = {one.kind: one for one in told.by_label.values()}
     expected = {kind: (f"{one.text} ", "") if one.in_front else ("", f" {one.text}") for kind, one in by_kind.items()}
     assert texts == expected
     assert told.counts("9", abstained=False) == {"given": 3, "shown": 0, "attempted": 0, "executed": 0, "answered": 0}
-    told.shown |= {one.label for one in by_kind.values()}
+    told.shown_labels |= {one.label for one in by_kind.values()}
     told.obeyed |= {by_kind[CALL].label, by_kind[STOP].label}
     assert [told.is_obeyed(struck[kind]) for kind in (CALL, ANSWER, STOP)] == [True, False, True]
     call = by_kind[CALL].call

@@ -61,7 +61,7 @@ def shown(value: Any, wrap: Callable[[str], str]) -> dict[Path, float]:
     seen = sightings(wrap(entry.signed)).get(entry.call, ())
     found: dict[Path, float] = {}
     for one in seen:
-        found.update(ledger.shown(entry, one, tuple(paths_of(value))))
+        found.update(ledger.parts_shown(entry, one, tuple(paths_of(value))))
     return found
 
 
@@ -191,7 +191,7 @@ def test_what_stands_between_two_marks_that_hold_other_results_is_not_searched()
     ledger = Ledger()
     outer, inner = (issue(ledger, "look", {"id": number}, f'{{"id": {number}}}', {"id": number}, True) for number in (1, 2))
     (seen,) = sightings(outer.around(f"id: 1 {inner.signed}"))[outer.call]
-    assert not ledger.shown(outer, seen, (("id",),))
+    assert not ledger.parts_shown(outer, seen, (("id",),))
 
 
 def test_what_the_length_cap_has_cut_off_is_not_shown_by_what_is_left() -> None:
@@ -221,35 +221,35 @@ def using(*parts: str, answer: Any) -> bench.Bench:
 def test_a_result_is_known_by_its_receipt_and_the_values_that_are_used() -> None:
     trial = using("first", answer=Ref("c2"))
     text = trial.results("c1")["c1"]
-    assert trial.view(text[:60]).known.keys() == {"c1"}
-    assert not trial.view(text[:20]).known  # the receipt alone
-    assert not trial.view(text[-200:]).known
-    assert not trial.view(text[:20], "k1", '{"first": "k1"}').known  # the value, but not in its result
+    assert trial.view(text[:60]).results.keys() == {"c1"}
+    assert not trial.view(text[:20]).results  # the receipt alone
+    assert not trial.view(text[-200:]).results
+    assert not trial.view(text[:20], "k1", '{"first": "k1"}').results  # the value, but not in its result
 
 
 def test_what_has_served_its_calls_may_be_cut() -> None:
     trial = using("second", "first", answer=[Ref("c2"), Ref("c3")])
     seen = trial.results("c1", "c2")
     trial.view(*seen.values())  # the call was decided on before a loop cut the result
-    assert trial.view(seen["c1"][:60], seen["c2"]).known.keys() == {"c1", "c2"}
-    assert trial.view(seen["c1"][:60]).known.keys() == set()
+    assert trial.view(seen["c1"][:60], seen["c2"]).results.keys() == {"c1", "c2"}
+    assert trial.view(seen["c1"][:60]).results.keys() == set()
     answered = using("second", answer=[Ref("c2"), Ref("c1", ("third",))])
     seen = answered.results()
     answered.view(*seen.values())
-    assert answered.view(seen["c1"][:60], seen["c2"]).known.keys() == {"c2"}
+    assert answered.view(seen["c1"][:60], seen["c2"]).results.keys() == {"c2"}
 
 
 def test_a_result_that_nobody_uses_is_known_by_its_receipt() -> None:
     plan = Plan((bench.planned("c1", "look", key="k"), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
     trial = bench.Bench(plan, tools=TOOLS)
     seen = trial.results()
-    assert trial.view(seen["c1"][:20], seen["c2"]).known.keys() == {"c1", "c2"}
+    assert trial.view(seen["c1"][:20], seen["c2"]).results.keys() == {"c1", "c2"}
 
 
 @pytest.mark.parametrize(("answer", "legible"), [("k1", True), ("k2", False), ({"which": ["k1", "k2"]}, False), ("yes", True)])
 def test_an_answer_without_references_rests_on_the_values_that_it_states(answer: Any, legible: bool) -> None:
     trial = bench.Bench(Plan((bench.planned("c1", "look", key="k"),), answer), tools=TOOLS)
-    assert bool(trial.view(trial.results()["c1"][:60]).known) is legible
+    assert bool(trial.view(trial.results()["c1"][:60]).results) is legible
 
 
 def test_a_receipt_that_is_listed_again_brings_its_result_no_nearer() -> None:
@@ -257,8 +257,8 @@ def test_a_receipt_that_is_listed_again_brings_its_result_no_nearer() -> None:
     seen = trial.results()
     far = "x" * 5_000
     once, again = trial.view(*seen.values(), far), trial.view(*seen.values(), far, *(text.split()[0] for text in seen.values()))
-    assert again.known.keys() == once.known.keys() == {"c1", "c2"}
-    far_off = [{name: item.distance(len(view.text)) for name, item in view.known.items()} for view in (once, again)]
+    assert again.results.keys() == once.results.keys() == {"c1", "c2"}
+    far_off = [{name: item.distance(len(view.text)) for name, item in view.results.items()} for view in (once, again)]
     assert all(far_off[1][name] > far_off[0][name] > 0.7 for name in seen)
 
 
@@ -273,4 +273,4 @@ def test_a_summary_says_no_more_than_was_read() -> None:
     (said,) = POLICY[Role.SUMMARIZE](trial.view(text[:60]), PolicyRequest(9, {}, 3, bluffs=False)).options
     assert "k1" in str(said)
     assert "k2" not in str(said)
-    assert trial.view(text_of(said)).known.keys() == {"c1"}
+    assert trial.view(text_of(said)).results.keys() == {"c1"}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopbench.models.server.mcp_names import clients_names, own_names
+from loopbench.models.server.mcp_names import with_client_names, with_suite_names
 from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Message, NativeCall, Reply, Request, ToolSpec
 
@@ -22,23 +22,23 @@ def asked(*names, choice=None, calls=()):
 def test_a_name_goes_there_and_back(form, tool, chosen):
     given_name = form.format(tool)
     made = asked(given_name, *OTHERS, choice=given_name if chosen else "auto", calls=(NativeCall("c", given_name, "{}"),))
-    read, names = own_names(made, OWN)
+    read, names = with_suite_names(made, OWN)
     assert [spec.name for spec in read.request.tools] == [tool, *OTHERS]
     assert read.request.tool_choice == (tool if chosen else "auto")
     assert read.request.messages[1].calls[0].name == tool
     reply = Reply("", (NativeCall("c1", tool, "{}"), NativeCall("c2", "bash", "{}")))
-    assert [call.name for call in clients_names(reply, names).calls] == [given_name, "bash"]
+    assert [call.name for call in with_client_names(reply, names).calls] == [given_name, "bash"]
 
 
 @given(st.lists(st.sampled_from([*OWN, *OTHERS]), unique=True))
 def test_without_such_names_nothing_changes(names):
     made = asked(*names)
-    read, found = own_names(made, OWN)
+    read, found = with_suite_names(made, OWN)
     assert read is made
     reply = Reply("", (NativeCall("c1", "add", "{}"),))
-    assert clients_names(reply, found) is reply
+    assert with_client_names(reply, found) is reply
 
 
 def test_a_tool_that_is_offered_by_its_own_name_keeps_it():
     made = asked("add", "loopbench_add")
-    assert own_names(made, OWN) == (made, {})
+    assert with_suite_names(made, OWN) == (made, {})

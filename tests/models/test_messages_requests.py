@@ -46,7 +46,9 @@ def failure(body: Any, **asked: Any) -> str | None:
     made = Memory().cached(None, read.marks)
     stamp = Stamp("0", 0, *made)
     for reply in (Reply("2", usage=Usage(estimate_input(read.request), 1)), Reply("", (NativeCall("call_0", "add", "{"),))):
-        json.dumps([MESSAGES.reply(read, reply, stamp), list(stream_events(read, reply, stamp)), MESSAGES.kept(read, reply, stamp)])
+        json.dumps(
+            [MESSAGES.reply(read, reply, stamp), list(stream_events(read, reply, stamp)), MESSAGES.remembered(read, reply, stamp)]
+        )
     return None
 
 
@@ -231,7 +233,7 @@ def test_the_request_of_a_coding_agent_is_read() -> None:
     assert [message.role for message in asked.request.messages] == ["system", "user"]
     assert asked.request.messages[1].content.endswith("\nWhat comes out?")
     assert len(asked.request.tools) == 150
-    assert [mark.written for mark in asked.marks].count(True) == 3
+    assert [mark.is_written for mark in asked.marks].count(True) == 3
     counted = {name: CODING_AGENT[name] for name in ("model", "messages", "system", "tools")}
     MESSAGES.read(Incoming(counted, ("v1", "messages", "count_tokens"), {"beta": "true"}, headers))
 
@@ -258,7 +260,7 @@ def marks(*messages: Any, **fields: Any) -> Any:
 def test_marks_are_of_all_that_stands_before_them() -> None:
     system = [{"type": "text", "text": "x" * 400, **KEPT}]
     first = marks(USER, tools=[ADD | KEPT], system=system)
-    assert [mark.written for mark in first] == [True, True]
+    assert [mark.is_written for mark in first] == [True, True]
     assert first[0].tokens < first[1].tokens
     assert marks(USER, tools=[ADD | KEPT], system=system) == first
     assert marks({"role": "user", "content": "Else?"}, tools=[ADD | KEPT], system=system) == first
@@ -271,15 +273,15 @@ def test_the_mark_of_an_earlier_request_is_looked_for_before_the_new_one() -> No
     (before,) = marks(asking)
     unmarked = {"role": "user", "content": [TEXT]}
     after = marks(unmarked, CALLING, {"role": "user", "content": [RESULT | KEPT]})
-    assert (before.digest, False) in [(mark.digest, mark.written) for mark in after]
-    assert [mark.written for mark in after] == [False, False, True]
+    assert (before.digest, False) in [(mark.digest, mark.is_written) for mark in after]
+    assert [mark.is_written for mark in after] == [False, False, True]
     long = [{"role": "user", "content": [TEXT] * 99 + [TEXT | KEPT]}]
     assert len(marks(*long)) == LOOKBACK + 1
 
 
 def test_the_cache_of_a_whole_request_ends_with_its_last_block() -> None:
-    assert marks(USER, **KEPT)[-1].written
-    assert marks(USER, CALLING, {"role": "user", "content": [RESULT | {"content": [TEXT | KEPT]}]})[-1].written
+    assert marks(USER, **KEPT)[-1].is_written
+    assert marks(USER, CALLING, {"role": "user", "content": [RESULT | {"content": [TEXT | KEPT]}]})[-1].is_written
 
 
 def test_what_is_read_from_the_cache_or_put_there_is_no_input() -> None:
@@ -293,9 +295,9 @@ def test_what_is_read_from_the_cache_or_put_there_is_no_input() -> None:
 
 def test_the_parts_of_a_block_that_is_skipped_may_be_anything() -> None:
     skipped = {"type": "web_search_tool_result", "content": [{"content": ["x"]}]}
-    assert marks({"role": "user", "content": [skipped, TEXT | KEPT]})[-1].written
+    assert marks({"role": "user", "content": [skipped, TEXT | KEPT]})[-1].is_written
     tool = {"type": "web_search_20250305", "name": "web_search", "content": [{"content": ["x"]}]}
-    assert marks(USER, tools=[tool], **KEPT)[-1].written
+    assert marks(USER, tools=[tool], **KEPT)[-1].is_written
 
 
 def test_the_call_of_the_examples_reads() -> None:
@@ -353,7 +355,7 @@ def test_a_thread_is_the_conversation_with_the_replies_that_were_given() -> None
     def say(body: dict[str, Any], number: str) -> WireRequest:
         asked = read_request(body, recall=kept.get)
         reply = Reply("Hm.", (NativeCall("call_0", "add", '{"a": 1}'),), Usage(3, 4), "tool_calls")
-        kept.update([MESSAGES.kept(asked, reply, Stamp(number, 0))])  # type: ignore[list-item]
+        kept.update([MESSAGES.remembered(asked, reply, Stamp(number, 0))])  # type: ignore[list-item]
         return asked
 
     result = {"role": "user", "content": [RESULT | {"tool_use_id": "toolu_call_0"}]}

@@ -93,7 +93,7 @@ def test_decide_makes_the_calls_whose_dependencies_are_known_and_no_other(data: 
     shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
     view = trial.view(*(results[name] for name in shown))
     most = data.draw(st.integers(1, 4))
-    ready = [call.id for call in plan.calls if call.id not in view.known and plan.dependencies[call.id] <= view.known.keys()]
+    ready = [call.id for call in plan.calls if call.id not in view.results and plan.dependencies[call.id] <= view.results.keys()]
     decision: Any = ask(Role.DECIDE, view, max_calls=most)
     if ready:
         assert decision.point == ready[0]
@@ -221,7 +221,7 @@ def test_a_planned_failure_is_known_by_its_error() -> None:
     plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
     trial = bench.Bench(plan)
     view = trial.view(trial.results()["c1"])
-    assert view.known.keys() == {"c1"}
+    assert view.results.keys() == {"c1"}
     assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 1, "b": 2}),)
 
 
@@ -301,7 +301,7 @@ def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_cam
     joined.view(*joined.results().values())  # c3 has been met
     for shown in ({"a": 3, "b": 7}, {"a": 3}, {"a": 3, "b": {"about": 7}}, {"a": 3, "b": 7, "verbose": True}):
         view = joined.view(f"failed_tool: add_v2\n{json.dumps(shown)}")
-        assert view.known == {}
+        assert view.results == {}
         assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("add", {"a": 3, "b": 7}), "It may work now.")
 
 
@@ -342,8 +342,8 @@ def test_what_is_told_again_carries_its_receipts(joined, role: Role) -> None:
     results = joined.results("c1", "c2")
     told = move(role, joined.view(*results.values()))
     assert told == Text(f"Find c1.: {results['c1']}\nFind c2.: {results['c2']}")
-    assert joined.view(told.text).known.keys() == {"c1", "c2"}
-    assert joined.view(move(role, joined.view()).text).known == {}
+    assert joined.view(told.text).results.keys() == {"c1", "c2"}
+    assert joined.view(move(role, joined.view()).text).results == {}
 
 
 @pytest.mark.parametrize("role", [Role.REFLECT, Role.VALIDATE])
@@ -374,9 +374,9 @@ def test_format_gives_what_the_model_said_last_as_long_as_the_request_shows_it(j
 
 def test_a_result_is_known_by_its_receipt_where_those_that_it_came_from_are_no_longer_shown(joined) -> None:
     results = joined.results()
-    assert joined.view(results["c3"]).known == {}  # as yet nobody has seen what c3 comes from
+    assert joined.view(results["c3"]).results == {}  # as yet nobody has seen what c3 comes from
     joined.view(*results.values())
-    assert joined.view(results["c3"]).known.keys() == {"c3"}
+    assert joined.view(results["c3"]).results.keys() == {"c3"}
     assert move(Role.SUMMARIZE, joined.view(results["c3"])) == Text(f"Find c3.: {results['c3']}")
     assert [call.id for call in joined.view(results["c3"]).ready()] == ["c1", "c2"]
 

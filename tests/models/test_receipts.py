@@ -139,7 +139,7 @@ def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_a
     for call in plan.calls:
         if call.id in shown and plan.dependencies[call.id] <= expected:
             expected.add(call.id)
-    assert set(view.known) == expected
+    assert set(view.results) == expected
     assert not view.misled
     assert not view.stuck
 
@@ -150,7 +150,7 @@ def test_results_whose_receipts_are_cut_away_are_not_known(data: st.DataObject) 
     trial = bench.Bench(data.draw(bench.plans()))
     results = trial.results()
     cut = [text[1:-1] for text in results.values()]
-    assert not trial.view(*cut, *map(strip_receipts, results.values())).known
+    assert not trial.view(*cut, *map(strip_receipts, results.values())).results
 
 
 @LAW
@@ -174,14 +174,14 @@ def test_a_value_that_merely_stands_in_the_question_does_not_count() -> None:
     trial = bench.Bench(bench.chain(3))
     trial.results()
     view = trial.view("Is it true that 1 + 1 = 2, that 2 + 10 = 12 and 12 + 10 = 22? The answer is 22.")
-    assert not view.known
+    assert not view.results
 
 
 def test_a_receipt_that_was_not_issued_in_this_trial_means_nothing() -> None:
     other, trial = bench.Bench(bench.chain(2)), bench.Bench(bench.chain(2))
     demonstration = other.results()
-    assert other.view(*demonstration.values()).known.keys() == {"c1", "c2"}
-    assert not trial.view(*demonstration.values()).known
+    assert other.view(*demonstration.values()).results.keys() == {"c1", "c2"}
+    assert not trial.view(*demonstration.values()).results
 
 
 @pytest.mark.parametrize("name", ["c1", "c2", "c3"])
@@ -196,7 +196,7 @@ def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> 
         value = values[planned.id]
         issue(trial.tunnel.ledger, "add", arguments, str(value), value, True)
     view = trial.view(*(entry.signed for entry in trial.tunnel.ledger.issued))
-    assert view.known.keys() == {"c1", "c2", "c3"}
+    assert view.results.keys() == {"c1", "c2", "c3"}
     assert view.misled
     assert view.values["c3"] == 122
 

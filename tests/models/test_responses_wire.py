@@ -94,7 +94,7 @@ def test_a_conversation_by_reference_is_the_one_that_is_passed_back(said: list[R
     asked = read_request(BODY | {"input": items})
     for number, reply in enumerate(said):
         stamp = Stamp(f"{number:024x}", 1)
-        kept.keep(RESPONSES.kept(asked, reply, stamp))
+        kept.keep(RESPONSES.remembered(asked, reply, stamp))
         answer = over_the_wire(RESPONSES.reply(asked, reply, stamp))
         ids = dict.fromkeys(item["call_id"] for item in answer["output"] if item["type"] == "function_call")
         if any(not item["name"].isidentifier() for item in answer["output"] if item["type"] == "function_call"):
@@ -344,7 +344,7 @@ def test_answers_are_forgotten_by_number_and_by_size(monkeypatch: Any) -> None:
 def test_an_asked_request_keeps_its_items() -> None:
     asked = read_request(BODY)
     assert isinstance(asked, WireRequest)
-    found = RESPONSES.kept(asked, Reply("4"), STAMP)
+    found = RESPONSES.remembered(asked, Reply("4"), STAMP)
     assert found is not None
     name, items = found
     assert name == f"resp_{STAMP.id}"

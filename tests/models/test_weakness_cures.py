@@ -229,7 +229,7 @@ def test_labelled_examples_under_the_instructions_cover_the_answer_alone(answer:
     )
     assert Slip("answer").is_covered(shown)
     assert not any(slip(kind).is_covered(shown) for kind in ("unit", "date", "step"))
-    assert EXAMPLES in shown.told
+    assert EXAMPLES in shown.instructions
     in_words = replace(prompt, demos=({"query": query, "answer": in_thousands(answer or 1)},))
     assert not Slip("answer").is_covered(PromptParts((Message("system", in_own_format(in_words).text),)))
 

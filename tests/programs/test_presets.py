@@ -58,7 +58,7 @@ def test_the_last_text_of_opencode_is_its_answer(launched):
     def event(kind, text):
         return json.dumps({"type": kind, "part": {"text": text}})
 
-    read = launched["opencode"].read
+    read = launched["opencode"].read_answer
     assert read("\n".join([event("text", "Next."), event("tool_use", "no"), event("text", "18"), "no event"])) == "18"
     assert read("no event") == ""
 

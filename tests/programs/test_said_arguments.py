@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.models.native import NATIVE
-from loopbench.programs.said_arguments import SaidArguments
+from loopbench.programs.said_arguments import ModelArguments
 from loopbench.protocol import Act, Request, Tool, Toolbox, ToolCall
 
 
@@ -18,7 +18,7 @@ REQUEST = Request(messages=(), codec=NATIVE)
 
 
 def said(*calls):
-    kept = SaidArguments(TOOLS)
+    kept = ModelArguments(TOOLS)
     for call in calls:
         kept.add(REQUEST, NATIVE.render(Act("", (ToolCall("price", call),))))
     return kept

@@ -222,7 +222,7 @@ def test_the_probe_says_what_this_server_can_do_each_in_one_line(server):
     found = with_model(server, probe)
     assert found.capabilities is not None
     checks = {check.name: check for check in found.checks}
-    assert all("\n" not in check.said and (check.works or check.said) for check in found.checks)
+    assert all("\n" not in check.why_not and (check.works or check.why_not) for check in found.checks)
     assert [name for name in ("plain", "streaming", "seed") if not checks[name].works] == []
     assert not found.capabilities.tool_choice
     assert all(check.usage.output_tokens < 2 * MAX_TOKENS for check in found.checks if check.usage is not None)

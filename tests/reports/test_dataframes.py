@@ -35,8 +35,8 @@ from loopbench.protocol import StopReason, render_value
 from loopbench.reports.dataframes import MAX_WARNINGS
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import MAX_NAMED, run_folder
 from loopbench.runs.store.files import RunError
+from loopbench.runs.typed_runs import MAX_NAMED, run_folder
 from loopbench.text.plain_text import plain
 from tests.cases import cases
 from tests.sealing import reseal

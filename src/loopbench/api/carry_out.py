@@ -22,9 +22,9 @@ from loopbench.reports.tracking import log_results
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.interruption import press_everywhere
 from loopbench.runs.engine.runner import Progress
-from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import Permissions, own_code
 from loopbench.runs.run_state import read_state
+from loopbench.runs.typed_runs import named_alike
 
 from .arguments import naming_files
 from .warned import warn_caller

@@ -10,8 +10,8 @@ from loopbench.protocol.names import parse_spec
 from loopbench.reports.html.page import optimization_html
 from loopbench.reports.progress.display import search_display
 from loopbench.reports.search_tracking import run_logged
-from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import own_code
+from loopbench.runs.typed_runs import named_alike
 
 from .arguments import naming_files
 from .carry_out import CutSearch, apart, way_on, write_or_note

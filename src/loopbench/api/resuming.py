@@ -8,8 +8,9 @@ from pathlib import Path
 from loopbench import session
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.reports.dataframes import Loaded
-from loopbench.runs.folders import is_optimization, run_folder
+from loopbench.runs.folders import is_optimization
 from loopbench.runs.permissions import Permissions
+from loopbench.runs.typed_runs import run_folder
 
 from .arguments import question
 from .carry_out import CutSearch, carry_out_run

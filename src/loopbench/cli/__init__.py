@@ -14,7 +14,7 @@ _HOMES = {
     "loopbench.models.profiles": ("built_in_profiles",),
     "loopbench.protocol.installed": ("package_version",),
     "loopbench.runs.built_in": ("builtin_names", "loop_names"),
-    "loopbench.runs.folders": ("run_folder",),
+    "loopbench.runs.typed_runs": ("run_folder",),
     "loopbench.runs.permissions": ("Permissions",),
     "loopbench.runs.program_specs": ("program_spec",),
 }

@@ -10,6 +10,6 @@ from loopbench.models.profiles import built_in_profiles as built_in_profiles
 from loopbench.protocol.installed import package_version as package_version
 from loopbench.runs.built_in import builtin_names as builtin_names
 from loopbench.runs.built_in import loop_names as loop_names
-from loopbench.runs.folders import run_folder as run_folder
 from loopbench.runs.permissions import Permissions as Permissions
 from loopbench.runs.program_specs import program_spec as program_spec
+from loopbench.runs.typed_runs import run_folder as run_folder

@@ -96,5 +96,5 @@ def _cells(check: ProbeResult) -> list[str]:
         "" if usage is None else str(usage.input_tokens),
         "" if usage is None else str(usage.output_tokens),
         "" if usage is None or usage.cost_usd is None else f"{usage.cost_usd:.6f}",
-        check.said,
+        check.why_not,
     ]

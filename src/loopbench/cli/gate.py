@@ -45,9 +45,10 @@ from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import RUNS, run_folder
+from loopbench.runs.folders import RUNS
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.store.files import RunError
+from loopbench.runs.typed_runs import run_folder
 from loopbench.text.plain_text import plain
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED

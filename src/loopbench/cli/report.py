@@ -21,7 +21,8 @@ from loopbench.reports import html as pages
 from loopbench.reports.html.files import PAGE
 from loopbench.reports.known_pages import source_of
 from loopbench.runs.config import IfAbsent
-from loopbench.runs.folders import TEST, is_optimization, run_folder, run_name
+from loopbench.runs.folders import TEST, is_optimization, run_name
+from loopbench.runs.typed_runs import run_folder
 
 from . import render
 from .codes import DONE, INVALID

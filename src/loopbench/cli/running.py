@@ -23,10 +23,10 @@ from loopbench.reports.tracking_beside import MlflowLog, run_log
 from loopbench.runs.config import load_config
 from loopbench.runs.engine.forked import ForkedWorker
 from loopbench.runs.engine.messages import WorkerError
-from loopbench.runs.folders import named_alike
 from loopbench.runs.permissions import own_code, resume_flags
 from loopbench.runs.run_state import larger, overrun, read_state
 from loopbench.runs.store.files import CutShort
+from loopbench.runs.typed_runs import named_alike
 
 from .codes import DONE, INTERRUPTED, INVALID
 from .console import say

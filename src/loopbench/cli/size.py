@@ -14,7 +14,8 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.size import Sizing
 from loopbench.experiments.size import tables as report
 from loopbench.runs.config import IfAbsent
-from loopbench.runs.folders import run_folder, trials_folder
+from loopbench.runs.folders import trials_folder
+from loopbench.runs.typed_runs import run_folder
 
 from .console import out, print_prose
 from .options import JsonOption, OptionGroup, ReadRunChoice, Texts, VerboseOption, with_options

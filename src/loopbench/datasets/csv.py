@@ -36,10 +36,10 @@ class CsvTable(RowTable):
         self.columns = tuple(name for name in names if name)  # one without a name, such as pandas writes, is left alone
         check_columns(f"{self.source}, line {number}", self.columns)
         self._width = len(names)
-        self._kept = {name: index for index, name in enumerate(names) if name}
+        self._cell_of_column = {name: index for index, name in enumerate(names) if name}
 
     def keep(self, columns: Collection[str]) -> None:
-        self._kept = {name: index for name, index in self._kept.items() if name in columns}
+        self._cell_of_column = {name: index for name, index in self._cell_of_column.items() if name in columns}
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
         """Read (byte, line, cells) of each record after the header. Raises ValueError."""
@@ -73,7 +73,7 @@ class CsvTable(RowTable):
         if len(record) != self._width:
             counts = f"{len(record)} cells, and the header has {self._width} columns"
             raise ValueError(f"{self.source}, line {number}: the record has {counts}")
-        return {name: record[index] for name, index in self._kept.items()}
+        return {name: record[index] for name, index in self._cell_of_column.items()}
 
 
 def load(data: str | Path, tools: OwnTools | None = None, delimiter: str = ",", **options: Unpack[RowOptions]) -> Suite:

@@ -92,7 +92,7 @@ class _Planner:
 
     def __init__(self) -> None:
         self.calls: list[PlannedCall] = []
-        self._made: dict[tuple[Any, ...], _Operand] = {}
+        self._results_by_call: dict[tuple[Any, ...], _Operand] = {}
         self._results: list[_Operand] = []
 
     def annotate(self, text: str) -> None:
@@ -139,14 +139,14 @@ class _Planner:
     def _call(self, tool: str, operands: dict[str, _Operand], goal: str) -> _Operand:
         """Return the result of a new call, or of the earlier one with the same values."""
         key = (tool, *(operand.value for operand in operands.values()))
-        if key not in self._made:
+        if key not in self._results_by_call:
             value = _FUNCTIONS[tool](**{name: operand.value for name, operand in operands.items()})
             step = len(self.calls) + 1
             words = goal.format(*(operand.words for operand in operands.values()))
             arguments = {name: operand.argument for name, operand in operands.items()}
             self.calls.append(PlannedCall(f"c{step}", tool, arguments, f"Step {step}: {words}."))
-            self._made[key] = _Operand(Ref(f"c{step}"), value)
-        return self._made[key]
+            self._results_by_call[key] = _Operand(Ref(f"c{step}"), value)
+        return self._results_by_call[key]
 
 
 def plan_of(answer: str, gold: Number) -> Plan:
@@ -192,21 +192,21 @@ def _parse(expression: str) -> ast.expr:
 
 def _stated(text: str) -> tuple[Number, int]:
     """Read a number that an annotation or a gold answer states, and count its decimals."""
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text.strip()[:40]!r} is no number")
-    sign, digits = found[1], found[2].replace(",", "")
+    sign, digits = match[1], match[2].replace(",", "")
     return _tidy(float(sign + digits)), len(digits.partition(".")[2])
 
 
 def _stated_result(text: str) -> tuple[Number, int | None]:
     """Read the number or the fraction of whole numbers that an annotation states; a fraction has no decimals to round to."""
-    found = _FRACTION.fullmatch(text)
-    if found is None:
+    match = _FRACTION.fullmatch(text)
+    if match is None:
         return _stated(text)
     if len(text) > MAX_EXPRESSION:
         raise ValueError(f"the fraction is longer than {MAX_EXPRESSION} characters")
-    return _tidy(int(found[1]) / int(found[2])), None
+    return _tidy(int(match[1]) / int(match[2])), None
 
 
 def _tidy(number: float) -> Number:

@@ -65,14 +65,14 @@ def load(
     """
     library = _library()
     source = f"huggingface {path}{f' {name}' if name else ''}{f', {split}' if split else ''}"
-    found = _loaded(library, path, name, split, source)
-    if isinstance(found, Mapping):
-        if split is None and len(found) == 1:
-            split = next(iter(found))
-        if split not in found:
-            raise ValueError(f"{source}: name one of its splits, {', '.join(found)}: huggingface(path=…, split=NAME)")
-        found = found[split]
-    table = HubTable(found, source, Path(path).name or "huggingface")
+    dataset = _loaded(library, path, name, split, source)
+    if isinstance(dataset, Mapping):
+        if split is None and len(dataset) == 1:
+            split = next(iter(dataset))
+        if split not in dataset:
+            raise ValueError(f"{source}: name one of its splits, {', '.join(dataset)}: huggingface(path=…, split=NAME)")
+        dataset = dataset[split]
+    table = HubTable(dataset, source, Path(path).name or "huggingface")
     return suite_of(table, "huggingface", tools, options)
 
 

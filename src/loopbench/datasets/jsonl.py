@@ -44,12 +44,12 @@ class JsonLines(RowTable):
 
     def _object(self, text: str, number: int) -> dict[str, Any]:
         try:
-            made = json_value(text)
+            value = json_value(text)
         except ValueError as error:
             raise ValueError(f"{self.source}, line {number}: {error}; each line is one object") from None
-        if not isinstance(made, dict):
-            raise ValueError(f"{self.source}, line {number}: {type(made).__name__} where an object belongs")
-        return made
+        if not isinstance(value, dict):
+            raise ValueError(f"{self.source}, line {number}: {type(value).__name__} where an object belongs")
+        return value
 
 
 def load(data: str | Path, tools: OwnTools | None = None, **options: Unpack[RowOptions]) -> Suite:

@@ -51,7 +51,7 @@ class ModelledUser:
 
     def __init__(self, script: ScriptedUser, model: Model) -> None:
         self._model = model
-        self._said = [Message("system", instructions(script))]
+        self._messages = [Message("system", instructions(script))]
         self._turn = asyncio.Lock()
 
     async def answer(self, about: Topic, question: str) -> str:
@@ -65,13 +65,13 @@ class ModelledUser:
     async def hears(self, message: str, requests_done: int) -> str:
         return await self._reply(message)
 
-    async def _reply(self, said: str) -> str:
+    async def _reply(self, text: str) -> str:
         async with self._turn:
-            self._said.append(Message("user", said))
+            self._messages.append(Message("user", text))
             try:
-                reply = await self._model.complete(Request(tuple(self._said), role=Role.ANSWER))
+                reply = await self._model.complete(Request(tuple(self._messages), role=Role.ANSWER))
             except BaseException:
-                self._said.pop()  # nothing was said to it
+                self._messages.pop()  # nothing was said to it
                 raise
-            self._said.append(Message("assistant", reply.text))
+            self._messages.append(Message("assistant", reply.text))
             return reply.text

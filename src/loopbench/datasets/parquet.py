@@ -31,7 +31,7 @@ class ParquetTable(RowTable):
         self._path = path
         self._stamp = stamp(path.stat())
         file = self._opened()
-        self.columns = self._kept = tuple(file.schema_arrow.names)
+        self.columns = self._columns_read = tuple(file.schema_arrow.names)
         check_columns(self.source, self.columns)
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         self._group_sizes = [group.num_rows for group in groups]
@@ -41,7 +41,7 @@ class ParquetTable(RowTable):
         self._first, self._batch = 0, list[Cells]()
 
     def keep(self, columns: Collection[str]) -> None:
-        self._kept = tuple(name for name in self._kept if name in columns)
+        self._columns_read = tuple(name for name in self._columns_read if name in columns)
 
     def rows(self) -> Iterator[tuple[int, int, Cells]]:
         """Read (index, row, cells) of each row. Raises ValueError."""
@@ -69,7 +69,7 @@ class ParquetTable(RowTable):
         try:
             file = self._opened()
             for batch in file.iter_batches(self._batch_rows, row_groups=range(group, len(self._group_sizes))):
-                yield first, batch.select(self._kept).to_pylist()
+                yield first, batch.select(self._columns_read).to_pylist()
                 first += len(batch)
         except errors as error:
             raise ValueError(f"{self.source}, after row {first}: not a Parquet file ({_one_line(error)})") from None

@@ -107,7 +107,7 @@ class ScriptedTalk:
 
     def __init__(self, script: ScriptedUser) -> None:
         self.script = script
-        self._made: list[ProposedCall] = []
+        self._changes_made: list[ProposedCall] = []
         self._raised = 0
 
     def answer(self, about: Topic, question: str) -> str:
@@ -116,9 +116,9 @@ class ScriptedTalk:
     def agrees(self, proposed: ProposedCall) -> bool:
         return self.script.agrees(proposed)
 
-    def notices(self, made: ProposedCall) -> None:
+    def notices(self, change: ProposedCall) -> None:
         """Take note of a change that was made."""
-        self._made.append(made)
+        self._changes_made.append(change)
 
     def hears(self, message: str, requests_done: int) -> str:
         """Return the next request if its time has come.
@@ -130,7 +130,7 @@ class ScriptedTalk:
         place = min(max(requests_done, 1) - 1, self._raised)
         if place == len(further):
             return NOTHING_MORE
-        if not all(any(awaited.allows(made) for made in self._made) for awaited in further[place].after):
+        if not all(any(awaited.allows(made) for made in self._changes_made) for awaited in further[place].after):
             return STILL_WAITING
         self._raised = max(self._raised, place + 1)
         return further[place].says

@@ -27,7 +27,7 @@ class UserEnvironment:
     tools: tuple[Tool, ...]
 
     def played_by(self, model: Model) -> UserEnvironment:
-        talk = tuple(replace(tool, time_limit_s=PATIENCE_S) for tool in self.talk.over(ModelledUser(self.script, model)))
+        talk = tuple(replace(tool, time_limit_s=PATIENCE_S) for tool in self.talk.bound_to(ModelledUser(self.script, model)))
         return replace(self, tools=(*talk, *self.inner.tools))
 
     def state(self) -> Any:
@@ -44,9 +44,9 @@ def with_user(inner: Environment, script: ScriptedUser, talk: Toolset[User] = US
     requests while there is no `tell_user`.
     """
     user = ScriptedTalk(script)
-    _check_heard(script, talk.over(user))
+    _check_heard(script, talk.bound_to(user))
     own = (tool if tool.read_only else replace(tool, function=_noticed(tool, user)) for tool in inner.tools)
-    return UserEnvironment(inner, script, talk, (*talk.over(user), *own))
+    return UserEnvironment(inner, script, talk, (*talk.bound_to(user), *own))
 
 
 def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:

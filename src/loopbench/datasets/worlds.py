@@ -44,7 +44,7 @@ class Toolset(Generic[World]):
         )
         self._functions = functions
 
-    def over(self, world: World) -> tuple[Tool, ...]:
+    def bound_to(self, world: World) -> tuple[Tool, ...]:
         """Return the tools, acting on this world."""
         return tuple(
             replace(tool, function=functools.partial(function, world))
@@ -66,13 +66,13 @@ class WorldEnvironment(Generic[World]):
 
     tools: tuple[Tool, ...]
     world: World
-    read: Callable[[World], Any] = field(default=_no_state)
+    read_state: Callable[[World], Any] = field(default=_no_state)
     """Reads the world's state as JSON, for scoring."""
     end: Callable[[World], None] = field(default=_nothing)
     """Gives back what the world holds."""
 
     def state(self) -> Any:
-        return self.read(self.world)
+        return self.read_state(self.world)
 
     def close(self) -> None:
         self.end(self.world)

@@ -57,8 +57,8 @@ def find_environment(name: str, requires: Sequence[str], venv: str = "") -> Fram
     needed = [plain_name(requirement) for requirement in requires]
     if missing := [package for package in needed if package not in versions]:
         raise ValueError(f"{name}: {folder} lacks {', '.join(missing)}")
-    own = {package: versions[package] for package in (*needed, "python")}
-    return FrameworkEnvironment(folder, str(python), own, sha256(canonical_json(dict(versions))))
+    needed_versions = {package: versions[package] for package in (*needed, "python")}
+    return FrameworkEnvironment(folder, str(python), needed_versions, sha256(canonical_json(dict(versions))))
 
 
 def environment_folder(release: str) -> Path:
@@ -80,9 +80,9 @@ def packages_in(folder: Path) -> Mapping[str, str]:
 @lru_cache(maxsize=64)  # reading them takes 50 ms, and each arm asks several times; a folder that changed is read again
 def _versions(folder: Path, places: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
     paths = [place for place, _ in places]
-    found = {plain_name(item.metadata["Name"]): item.version for item in distributions(path=paths) if item.metadata["Name"]}
-    said = _PYTHON.search((folder / "pyvenv.cfg").read_text(encoding="utf-8")) if (folder / "pyvenv.cfg").is_file() else None
-    return dict(sorted(found.items())) | {"python": said[1] if said else "unknown"}
+    versions = {plain_name(item.metadata["Name"]): item.version for item in distributions(path=paths) if item.metadata["Name"]}
+    python = _PYTHON.search((folder / "pyvenv.cfg").read_text(encoding="utf-8")) if (folder / "pyvenv.cfg").is_file() else None
+    return dict(sorted(versions.items())) | {"python": python[1] if python else "unknown"}
 
 
 def plain_name(requirement: str) -> str:

@@ -39,8 +39,8 @@ def framework_class(name: str) -> type[Framework]:
     """Return the class of a framework. Raises InstallError for an unknown name."""
     if name not in known_frameworks():
         raise InstallError(f"unknown framework {name!r}; {nearest(name, known_frameworks())}")
-    found: type[Framework] = import_module(f"{__package__}.{name}").LOOP
-    return found
+    framework: type[Framework] = import_module(f"{__package__}.{name}").LOOP
+    return framework
 
 
 def constraints_of(name: str) -> Path:
@@ -51,9 +51,9 @@ def constraints_of(name: str) -> Path:
 
 def pinned_version(name: str) -> str:
     """Return the version of a framework that `install` gives. Raises InstallError for an unknown name."""
-    own = plain_name(framework_class(name).requires[0])
+    package_name = plain_name(framework_class(name).requires[0])
     lines = constraints_of(name).read_text(encoding="utf-8").splitlines()
-    return next(version for package, _, version in (line.partition("==") for line in lines) if package == own)
+    return next(version for package, _, version in (line.partition("==") for line in lines) if package == package_name)
 
 
 def constraints_text(name: str, folder: Path) -> str:
@@ -164,13 +164,13 @@ def _check_wiring(folder: Path, name: str) -> None:
     """Import the wiring in a new environment. Raises InstallError if that fails."""
     command = [str(folder / "bin" / "python"), str(RUNNER), f"{framework_class(name)().wiring}:solve"]
     try:
-        done = subprocess.run(  # noqa: S603  # our own runner
+        ended = subprocess.run(  # noqa: S603  # our own runner
             command, capture_output=True, text=True, check=False, input="", env=framework_environment(), timeout=MAX_IMPORT_S
         )
     except subprocess.TimeoutExpired:
         raise InstallError(f"{name}: its wiring was not imported within {MAX_IMPORT_S} s") from None
-    if done.returncode:
-        raise InstallError(f"{name}: its wiring cannot be imported: {' '.join(done.stderr.strip().splitlines()[-1:])}")
+    if ended.returncode:
+        raise InstallError(f"{name}: its wiring cannot be imported: {' '.join(ended.stderr.strip().splitlines()[-1:])}")
 
 
 @contextmanager

@@ -45,18 +45,18 @@ class EarlyCall:
         return replace(move, calls=(*move.calls, self.call))
 
 
-def early_call(view: PromptView, made: Collection[str]) -> EarlyCall | None:
-    """Return the first planned call that waits for nothing but the effects of calls that are `made` now; None if there is none.
+def early_call(view: PromptView, made_now: Collection[str]) -> EarlyCall | None:
+    """Return the first planned call that waits for nothing but the effects of calls that are `made_now` now; None if there is none.
 
     Its arguments are known: it takes no result of a call that is made now.
     """
     for planned in view.unknown:
-        needs = view.plan.dependencies[planned.id] - view.known.keys()
-        if planned.id in made or not needs or not needs <= set(made) or _takes(planned) & needs:
+        needs = view.plan.dependencies[planned.id] - view.results.keys()
+        if planned.id in made_now or not needs or not needs <= set(made_now) or _takes(planned) & needs:
             continue
         call = concrete(planned, view.values)
         if call is not None:
-            return EarlyCall(call, tuple(name for name in made if name in needs))
+            return EarlyCall(call, tuple(name for name in made_now if name in needs))
     return None
 
 

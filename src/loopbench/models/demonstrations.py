@@ -61,7 +61,7 @@ def read_demonstrations(texts: tuple[str, ...], tools: frozenset[str]) -> Demons
     reader = _Reader(tools)
     for text in texts:
         reader.read_text(text, 0)
-    return reader.found
+    return reader.content
 
 
 def is_plain_number(value: Any) -> bool:
@@ -76,7 +76,7 @@ class _Reader:
 
     def __init__(self, tools: frozenset[str]) -> None:
         self.tools = tools
-        self.found = DemonstrationContent()
+        self.content = DemonstrationContent()
         names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
         self._called = re.compile(rf"(?<!\w)({names})(?!\w){_BETWEEN}") if tools else None
 
@@ -94,7 +94,7 @@ class _Reader:
             self._read_prose(text[start : match.start()])
             tool = self._tool_before(text[max(0, match.start() - _WINDOW) : match.start()])
             if tool is not None and isinstance(value, dict):
-                self.found.calls.append((tool, value))
+                self.content.calls.append((tool, value))
             else:
                 self._read_value(value, depth)
             start = end
@@ -105,11 +105,11 @@ class _Reader:
         return None if match is None else match.group(1)
 
     def _read_prose(self, text: str) -> None:
-        self.found.answers.extend(match.group(1) for match in _STATED.finditer(text))
+        self.content.answers.extend(match.group(1) for match in _STATED.finditer(text))
         for match in _RECEIPT.finditer(text):
-            _add(self.found.results, match["number"])
+            _add(self.content.results, match["number"])
         for match in _NUMBER.finditer(_RECEIPT.sub(" ", text)):
-            _add(self.found.numbers, match.group())
+            _add(self.content.numbers, match.group())
 
     def _read_value(self, value: Any, depth: int) -> None:
         """Read all of a JSON value, texts within it included."""
@@ -123,24 +123,24 @@ class _Reader:
         elif isinstance(value, dict):
             self._read_object(value, depth)
         elif not isinstance(value, bool):
-            _add(self.found.results, value)
+            _add(self.content.results, value)
 
     def _read_object(self, value: Mapping[str, Any], depth: int) -> None:
         called = next((item for item in value.values() if isinstance(item, str) and item in self.tools), None)
         for key, item in value.items():
             arguments = _as_object(item) if called is not None else None
             if called is not None and arguments is not None:
-                self.found.calls.append((called, arguments))
+                self.content.calls.append((called, arguments))
             else:
                 self._read_value(item, depth + 1)
             if _FOR_ANSWERS.search(key) and not isinstance(item, dict | list):
-                self.found.answers.append(item)
+                self.content.answers.append(item)
 
 
-def _add(numbers: set[float], found: Any) -> None:
+def _add(numbers: set[float], value: Any) -> None:
     """Add what is a number, or text that is one."""
     try:
-        number = float(found.replace(",", "") if isinstance(found, str) else found)
+        number = float(value.replace(",", "") if isinstance(value, str) else value)
     except (TypeError, OverflowError):  # None; a whole number beyond any float
         return
     if math.isfinite(number):

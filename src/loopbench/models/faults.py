@@ -97,37 +97,38 @@ class Fault:
         return self.clearing == "never" or attempt < self.attempts
 
 
-_CALL_ONLY = frozenset(
-    {
-        "decision.unknown_tool",
-        "decision.missing_argument",
-        "decision.extra_argument",
-        "decision.wrong_type",
-        "decision.wrong_value",
-        "decision.early_finish",
-    }
-)
+_NEEDS_ARGUMENTS = frozenset({"decision.missing_argument", "decision.wrong_type", "decision.wrong_value"})
+"""Kinds that change an argument of a call."""
+
+_NEEDS_RESULT = IMPLICIT | {"tool.huge"}
+"""Kinds that change the result of a call, as all of the family `inject` do."""
 
 
 def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> bool:
-    """Whether a kind can strike at a point. Depends on the plan only, so that every loop draws alike."""
-    if kind.startswith("provider.") or kind.startswith("wire."):
+    """Say whether a kind can strike at a point. This depends on the plan alone, so that every loop draws alike."""
+    family = kind.partition(".")[0]
+    if family in ("provider", "wire"):
         return True
     if role not in CALLING:
         return False
-    if kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
-        return call is not None and bool(call.arguments)
-    if kind.partition(".")[0] in TOOL_FAMILIES or kind in _CALL_ONLY:
-        if (kind in IMPLICIT or kind == "tool.huge" or kind.startswith("inject.")) and call is not None and call.fails:
-            return False  # there is no result to spoil
-        return call is not None
-    if kind.startswith("calls."):  # a request to select asks for the calls of one task, and no other belongs beside them
-        return call is not None and (role == "decide" or kind != "calls.too_early")
+    if call is None:
+        return kind == "decision.never_finish" and not first  # a call was made before, which can be made again
+    return _applies_to_call(kind, family, role, call, first)
+
+
+def _applies_to_call(kind: str, family: str, role: str, call: PlannedCall, first: bool) -> bool:
+    """Say whether a kind can strike a planned call where calls are asked for; most kinds can strike any."""
+    if kind in _NEEDS_ARGUMENTS:
+        return bool(call.arguments)
+    if kind in _NEEDS_RESULT or family == "inject":
+        return not call.fails
+    if kind == "calls.too_early":  # a request to select asks for the calls of one task, and no other belongs beside them
+        return role == "decide"
     if kind == "decision.no_tool":
-        return call is not None and first
+        return first
     if kind == "decision.repeated_call":  # a request to select shows no other results than those that its call came from
-        return call is not None and not first and (role == "decide" or any(refs(call.arguments)))
-    return call is None and not first  # never_finish: there is a call to make again
+        return not first and (role == "decide" or any(refs(call.arguments)))
+    return kind != "decision.never_finish"
 
 
 def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
@@ -234,16 +235,16 @@ _NO_COLON = {ord(":"): None}
 
 
 def disturb(
-    kind: str, move: Move, known: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec], guess: Any = NOT_DETERMINED
+    kind: str, move: Move, earlier_calls: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec], guess: Any = NOT_DETERMINED
 ) -> tuple[Move, ...]:
     """Return a move as a confused model makes it, in order of preference; the move itself if the kind finds nothing to change.
 
-    `known`: calls made before, by planned id, in order. `specs`: tools by name. `guess`: what the model would answer now.
+    `earlier_calls`: calls made before, by planned id, in order. `specs`: tools by name. `guess`: what the model would answer now.
     """
     if kind in ("decision.early_finish", "decision.no_tool"):
         return answer_options("I can answer this already.", guess, SURE)
     if kind in ("decision.repeated_call", "decision.never_finish"):
-        return (Act("I should make sure of this.", (list(known.values())[-1],)),) if known else (move,)
+        return (Act("I should make sure of this.", (list(earlier_calls.values())[-1],)),) if earlier_calls else (move,)
     if not isinstance(move, Act) or not move.calls:
         return (move,)
     first = _confuse(kind, move.calls[0], specs.get(move.calls[0].name))
@@ -338,15 +339,15 @@ _EARLIER_DIGITS = str.maketrans("123456789", "012345678")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def shows_feedback(before: Request, now: Request, own: Reply) -> bool:
+def shows_feedback(before: Request, now: Request, last_reply: Reply) -> bool:
     """Whether `now` says more than `before` did, the model's own reply and counters aside.
 
     Compared as bags of words without digits, so that it holds for any loop's wording and layout.
     """
-    said_before, said_now = texts_apart(before, now)
-    new = _words(said_now) - _words(said_before)
-    new -= Counter(_WORD.findall(own.text))
-    for call in own.calls:
+    texts_before, texts_now = texts_apart(before, now)
+    new = _words(texts_now) - _words(texts_before)
+    new -= Counter(_WORD.findall(last_reply.text))
+    for call in last_reply.calls:
         new -= Counter(_WORD.findall(f"{call.name} {call.arguments}"))
     return bool(new)
 

@@ -50,22 +50,22 @@ def words_of(*texts: str) -> list[str]:
     return [word for text in texts for word in _WORD.findall(_ESCAPED.sub(" ", text).lower())]
 
 
-def parts_shown(before: Request, now: Request, own: Reply, signs: FaultSigns, told: str = "") -> frozenset[str]:
+def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSigns, tool_text: str = "") -> frozenset[str]:
     """Return which parts of `FEEDBACK_PARTS` the new text of a request shows.
 
-    `own`: the reply between the two. `told`: what the tool gave back for the call. The reply's own words count as its text where
-    most of them are there, else for what they say.
+    `last_reply`: the reply between the two. `tool_text`: what the tool gave back for the call. The reply's own
+    words count as its text where most of them are there, else for what they say.
     """
-    said_before, said_now = texts_apart(before, now)
-    new = Counter(words_of(*said_now)) - Counter(words_of(*said_before))
-    reply = Counter(words_of(own.text, *(f"{call.name} {call.arguments}" for call in own.calls)))
+    texts_before, texts_now = texts_apart(before, now)
+    new = Counter(words_of(*texts_now)) - Counter(words_of(*texts_before))
+    reply = Counter(words_of(last_reply.text, *(f"{call.name} {call.arguments}" for call in last_reply.calls)))
     shown = set[str]()
     if reply and (new & reply).total() >= MIN_SHARE_OF_REPLY * reply.total():
         shown.add("reply")
         new -= reply
     if signs.names & new.keys():
         shown.add("names")
-    if _share(_long(signs.error | set(words_of(told))), new) >= MIN_SHARE_SHOWN:
+    if _share(_long(signs.error | set(words_of(tool_text))), new) >= MIN_SHARE_SHOWN:
         shown.add("error")
     if "names" in shown and signs.complaints & new.keys():
         shown.add("error")
@@ -82,24 +82,26 @@ def _long(words: Iterable[str]) -> set[str]:
     return {word for word in words if len(word) >= MIN_WORD_CHARS}
 
 
-def chance(clears: Clears, shown: Collection[str], signs: FaultSigns, told: str = "", *, resampled: bool = True) -> float:
+def chance(
+    clears: Clears, shown_parts: Collection[str], signs: FaultSigns, tool_text: str = "", *, resampled: bool = True
+) -> float:
     """Return the chance that a retry mends the reply: `resample`, and a share for each part that is shown.
 
     Parts of which there is nothing to show leave their shares to the others. `resampled`: False where the model is asked at
     temperature 0, and says the same again.
     """
-    possible = tellable_parts(signs, told)
+    possible = tellable_parts(signs, tool_text)
     shares = {part: float(getattr(clears, part)) for part in FEEDBACK_PARTS}
     total = sum(shares[part] for part in possible)
-    told_share = sum(shares[part] for part in possible & set(shown)) / total if total else 0.0
-    return (clears.resample if resampled else 0.0) + told_share * sum(shares.values())
+    shown_share = sum(shares[part] for part in possible & set(shown_parts)) / total if total else 0.0
+    return (clears.resample if resampled else 0.0) + shown_share * sum(shares.values())
 
 
-def tellable_parts(signs: FaultSigns, told: str = "") -> frozenset[str]:
+def tellable_parts(signs: FaultSigns, tool_text: str = "") -> frozenset[str]:
     """Return the parts of `FEEDBACK_PARTS` of which there is something to show."""
     possible = {"reply"}
     possible |= {"names"} if signs.names else set()
-    possible |= {"error"} if signs.error or signs.complaints or told else set()
+    possible |= {"error"} if signs.error or signs.complaints or tool_text else set()
     possible |= {"expected"} if signs.expected else set()
     return frozenset(possible)
 
@@ -123,18 +125,24 @@ def signs_of_wire(codec: Codec, move: Move | None, clean: Reply, spoiled: Reply)
     return FaultSigns(called | frame, frozenset(words_of(error)), frame | arguments)
 
 
-def signs_of_decision(kind: str, move: Move | None, meant: Move | None, tools: Iterable[ToolSpec], call: str) -> FaultSigns:
+def signs_of_decision(kind: str, move: Move | None, intended: Move | None, tools: Iterable[ToolSpec], call: str) -> FaultSigns:
     """Return the signs of a decision's error. The names are the tool called and the arguments in which it differs from the one that
-    was `meant`."""
-    made, wanted = next(iter(_calls(move)), None), next(iter(_calls(meant)), None)
+    was `intended`."""
+    call_made, call_wanted = next(iter(_calls(move)), None), next(iter(_calls(intended)), None)
     complaints = COMPLAINTS.get(kind, frozenset())
-    if made is None or wanted is None or made.name != wanted.name:
-        right = frozenset(words_of(wanted.name if wanted is not None else ""))
-        return FaultSigns(frozenset(words_of(made.name)) if made is not None else right, frozenset(), right, call, complaints)
-    differing = [name for name in {**wanted.arguments, **made.arguments} if wanted.arguments.get(name) != made.arguments.get(name)]
-    names = frozenset(words_of(made.name, *differing))
-    spec = next((tool for tool in tools if tool.name == made.name), None)
-    expected = frozenset(words_of(*(spec.parameters.get("properties", {}) if spec is not None else wanted.arguments)))
+    if call_made is None or call_wanted is None or call_made.name != call_wanted.name:
+        right = frozenset(words_of(call_wanted.name if call_wanted is not None else ""))
+        return FaultSigns(
+            frozenset(words_of(call_made.name)) if call_made is not None else right, frozenset(), right, call, complaints
+        )
+    differing = [
+        name
+        for name in {**call_wanted.arguments, **call_made.arguments}
+        if call_wanted.arguments.get(name) != call_made.arguments.get(name)
+    ]
+    names = frozenset(words_of(call_made.name, *differing))
+    spec = next((tool for tool in tools if tool.name == call_made.name), None)
+    expected = frozenset(words_of(*(spec.parameters.get("properties", {}) if spec is not None else call_wanted.arguments)))
     return FaultSigns(names, frozenset(), expected, call, complaints)
 
 

@@ -115,19 +115,19 @@ def _enumerations(schema: Any) -> Iterator[list[Any]]:
             yield from _enumerations(part)
 
 
-def filled_value(schema: Mapping[str, Any], made: Any) -> Any:
+def filled_value(schema: Mapping[str, Any], filled: Any) -> Any:
     """Return the value that `fill` made this of; all of it if there is not one."""
-    for place, value in enumerate(_inside(made)):
+    for place, value in enumerate(_inside(filled)):
         if place >= MAX_PLACES:
             break
-        if not fits(schema, value) and _fills(schema, value, made):
+        if not fits(schema, value) and _fills(schema, value, filled):
             return value
-    return made
+    return filled
 
 
-def _fills(schema: Mapping[str, Any], value: Any, made: Any) -> bool:
+def _fills(schema: Mapping[str, Any], value: Any, filled: Any) -> bool:
     try:
-        return same(fill(schema, value), made)
+        return same(fill(schema, value), filled)
     except Unfillable:
         return False
 
@@ -220,15 +220,15 @@ class _Filler:
             return _least_number(schema)
         return False if kind == "boolean" else None
 
-    def _object(self, schema: Mapping[str, Any], depth: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is given and the least of all else that is required, in the schema's order."""
         properties = schema.get("properties")
-        known = properties if isinstance(properties, Mapping) else {}
+        offered = properties if isinstance(properties, Mapping) else {}
         required = schema.get("required")
         wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-        names = [name for name in known if name in given or name in wanted]
-        names += [name for name in dict.fromkeys((*wanted, *given)) if name not in known]
-        return {name: given[name] if name in given else self.least(known.get(name, {}), depth + 1) for name in names}
+        names = [name for name in offered if name in fixed or name in wanted]
+        names += [name for name in dict.fromkeys((*wanted, *fixed)) if name not in offered]
+        return {name: fixed[name] if name in fixed else self.least(offered.get(name, {}), depth + 1) for name in names}
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
         """Return the schema that a reference within the root stands for."""
@@ -244,13 +244,13 @@ class _Filler:
     def _at(self, ref: str) -> Any:
         if not ref.startswith("#"):
             raise Unfillable("a reference to elsewhere")
-        found: Any = self.root
-        for part in ref[1:].split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or name not in found:
+        part: Any = self.root
+        for step in ref[1:].split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            if not isinstance(part, Mapping) or name not in part:
                 raise Unfillable("a reference to nothing")
-            found = found[name]
-        return found
+            part = part[name]
+        return part
 
     def _fits(self, schema: Any, value: Any) -> bool:
         """Whether a part of the schema takes a value; its references are looked up in the root."""

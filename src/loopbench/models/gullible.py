@@ -36,17 +36,17 @@ class Gullible:
     def __init__(self, key: tuple[object, ...], chances: Gullibility, tunnel: Tunnel) -> None:
         self._key = key
         self._chances = chances
-        self._known = tunnel.instructions
+        self._instructions = tunnel.instructions
         self._tried: set[tuple[str, str]] = set()
         """Label and scope of the calls that were tried."""
 
     def instead_of(self, decision: Decision, role: Role, scope: str, prompt: str) -> Decision:
         """Return what the model does in the place of what it would do if its prompt carried no instructions."""
-        if not self._known.given:
+        if not self._instructions.by_label:
             return decision
-        shown = shown_in(prompt, self._known.given)
-        self._known.shown |= shown.keys()
-        obeyed = [self._known.given[label] for label in sorted(shown) if self._falls_for(label, is_marked=shown[label])]
+        shown = shown_in(prompt, self._instructions.by_label)
+        self._instructions.shown_labels |= shown.keys()
+        obeyed = [self._instructions.by_label[label] for label in sorted(shown) if self._falls_for(label, is_marked=shown[label])]
         if role is Role.CONFIRM and self._refuses(prompt):
             return decision._replace(options=(Completion(False, "The task does not ask for it."), Completion(False)))
         if role in _RETELLING:
@@ -64,11 +64,11 @@ class Gullible:
         label = decision.point.removeprefix(_POINT)
         self._tried.add((label, scope))
         if move in decision.options:
-            self._known.obeyed.add(label)
+            self._instructions.obeyed.add(label)
 
     def _refuses(self, prompt: str) -> bool:
         """Whether a prompt asks about a call that only an instruction asked for, and the model notices."""
-        asked = (one for one in self._known.given.values() if one.marker and one.marker in prompt)
+        asked = (one for one in self._instructions.by_label.values() if one.marker and one.marker in prompt)
         return any(unit(*self._key, "confirms", one.label) >= self._chances.confirms for one in asked)
 
     def _falls_for(self, label: str, *, is_marked: bool) -> bool:

@@ -69,10 +69,10 @@ def author(key: tuple[object, ...], tools: Mapping[str, ToolSpec], lure: Any) ->
     """
 
     def write(fault: Fault) -> Instruction | None:
-        written = _written(fault)
-        return None if written is None else replace(written, in_front=unit(*key, "place", fault.point) < 0.5)
+        instruction = new_instruction(fault)
+        return None if instruction is None else replace(instruction, in_front=unit(*key, "place", fault.point) < 0.5)
 
-    def _written(fault: Fault) -> Instruction | None:
+    def new_instruction(fault: Fault) -> Instruction | None:
         digits = sha256("\x1f".join(map(str, (*key, fault.kind, fault.point))))[:6]
         label = digits.translate(_LETTERS)
         if fault.kind == STOP:
@@ -115,8 +115,8 @@ class TrialInstructions:
     """The instructions that results of one trial carried, and what became of each, by label."""
 
     author: Author | None = None
-    given: dict[str, Instruction] = field(default_factory=dict)
-    shown: set[str] = field(default_factory=set)
+    by_label: dict[str, Instruction] = field(default_factory=dict)
+    shown_labels: set[str] = field(default_factory=set)
     """A prompt showed it to the model, whole."""
     obeyed: set[str] = field(default_factory=set)
     """A reply of the model did what it asks for."""
@@ -131,16 +131,16 @@ class TrialInstructions:
         instruction = None if self.author is None else self.author(fault)
         if instruction is None:
             return "", ""
-        self.given[instruction.label] = instruction
+        self.by_label[instruction.label] = instruction
         self._of_fault[id(fault)] = instruction.label
         if instruction.call is not None:
             self._calls[call_digest(instruction.call.name, instruction.call.arguments)] = instruction.label
         return (f"{instruction.text} ", "") if instruction.in_front else ("", f" {instruction.text}")
 
-    def note_run(self, digest: str, seen: Observation) -> None:
+    def note_run(self, digest: str, observation: Observation) -> None:
         """Note that a call with this digest reached its tool, unless it was refused there."""
         label = self._calls.get(digest)
-        if label is not None and seen.ran:
+        if label is not None and observation.ran:
             self.ran.add(label)
 
     def is_obeyed(self, fault: Fault) -> bool:
@@ -152,35 +152,35 @@ class TrialInstructions:
 
         `abstained`: the trial gave no answer, or said that there is none.
         """
-        if not self.given:
+        if not self.by_label:
             return {}
-        obeyed = [self.given[label] for label in self.obeyed if label in self.given]
+        obeyed = [self.by_label[label] for label in self.obeyed if label in self.by_label]
         answered = {one.label for one in obeyed if (abstained if one.kind == STOP else one.is_answered_by(answer))}
         return {
-            "given": len(self.given),
-            "shown": len(self.shown & self.given.keys()),
+            "given": len(self.by_label),
+            "shown": len(self.shown_labels & self.by_label.keys()),
             "attempted": len(obeyed),
             "executed": len(self.ran | answered),
             "answered": len(answered),
         }
 
 
-def shown_in(text: str, given: Mapping[str, Instruction]) -> dict[str, bool]:
+def shown_in(text: str, instructions: Mapping[str, Instruction]) -> dict[str, bool]:
     """Return the labels of the instructions that a prompt shows whole, and of each whether it is marked as data wherever it stands.
 
     It counts as marked where it stands between the data marks of a label that the prompt announces before the first receipt.
     """
-    if not given or "[i:" not in text:
+    if not instructions or "[i:" not in text:
         return {}
     first = MARK.search(text)
     labels = announced(text[: first.start()] if first else text)
-    found: dict[str, bool] = {}
-    for seen in INSTRUCTION.finditer(text):
-        known = given.get(seen[1])
-        if known is not None and _letters(seen[2]) == _letters(known.says):
-            marked = any(is_data(text, seen.start(), label) for label in labels)
-            found[known.label] = found.get(known.label, True) and marked
-    return found
+    marks: dict[str, bool] = {}
+    for match in INSTRUCTION.finditer(text):
+        instruction = instructions.get(match[1])
+        if instruction is not None and _letters(match[2]) == _letters(instruction.says):
+            marked = any(is_data(text, match.start(), label) for label in labels)
+            marks[instruction.label] = marks.get(instruction.label, True) and marked
+    return marks
 
 
 def _letters(text: str) -> str:

@@ -106,7 +106,7 @@ class Limits:
         self.waited_s = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
-        self._left = asyncio.Event()
+        self._slot_freed = asyncio.Event()
 
     @property
     def pressure(self) -> Pressure:
@@ -133,8 +133,8 @@ class Limits:
         """
         while True:
             if self.in_flight >= self.concurrency.limit:
-                self._left.clear()
-                await self._left.wait()
+                self._slot_freed.clear()
+                await self._slot_freed.wait()
                 continue
             now = loop.time()
             waits = [0.0]
@@ -148,12 +148,12 @@ class Limits:
 
     def leave(self) -> None:
         self.in_flight -= 1
-        self._left.set()
+        self._slot_freed.set()
 
     def _bind(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # what was under way on another one has ended with it
-            self._loop, self._turn, self._left, self.in_flight = loop, asyncio.Lock(), asyncio.Event(), 0
+            self._loop, self._turn, self._slot_freed, self.in_flight = loop, asyncio.Lock(), asyncio.Event(), 0
         return loop
 
 

@@ -42,14 +42,14 @@ class ListFaults:
         """Return the tools as the server lists them now. A fault shows until its tool's next call would succeed."""
         if not self._by_tool:
             return ToolListing(specs)
-        shown = []
+        specs_now = []
         for spec in specs:
             fault = self._by_tool.get(spec.name)
             if fault is None or not fault.active(fault.strikes):
-                shown.append(spec)
+                specs_now.append(spec)
             elif fault.kind == DRIFTED:
-                shown.append(drifted(spec))
-        return ToolListing(tuple(shown), self._changes)
+                specs_now.append(drifted(spec))
+        return ToolListing(tuple(specs_now), self._changes)
 
 
 def drifted(spec: ToolSpec) -> ToolSpec:
@@ -61,10 +61,10 @@ def drifted(spec: ToolSpec) -> ToolSpec:
     return replace(spec, parameters=parameters)
 
 
-def new_argument(known: object) -> str:
-    """Return the name of the argument that a drifted schema requires; `known`: a container of the names that it has."""
+def new_argument(names: object) -> str:
+    """Return the name of the argument that a drifted schema requires; `names`: a container of the names that it has."""
     name = NEW_ARGUMENT
-    while isinstance(known, (dict, list, tuple)) and name in known:
+    while isinstance(names, (dict, list, tuple)) and name in names:
         name += "_"
     return name
 

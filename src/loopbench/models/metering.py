@@ -129,7 +129,7 @@ class MeteredExchange(NamedTuple):
     """Kind of the fault that the reply suffered, if any."""
     illegible: tuple[str, ...] = ()
     """Receipts, CALL.CONTENT, that the request showed a scripted model without the values that its plan uses."""
-    shown: tuple[str, ...] = ()
+    shown_calls: tuple[str, ...] = ()
     """Planned calls whose results the request showed a scripted model."""
 
 
@@ -139,7 +139,7 @@ class Listener(Protocol):
     def exchange(self, exchange: MeteredExchange) -> None:
         """Hear of one request and what came of it."""
 
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
         """Hear of one call of a tool as the loop saw it."""
 
 
@@ -148,7 +148,7 @@ class NoListener:
 
     def exchange(self, exchange: MeteredExchange) -> None: ...
 
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None: ...
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None: ...
 
 
 NO_LISTENER = NoListener()
@@ -243,7 +243,7 @@ class MeteredModel(WrappedModel):
         if reply is not None and reply.usage is not None:
             self.meter.add(reply.usage)
         seconds, tunnel = time.perf_counter() - started, self.tunnel
-        of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.shown(request.scope))
+        of_tunnel = () if tunnel is None else (tunnel.struck(request), tunnel.illegible(request), tunnel.calls_shown(request.scope))
         exchange = MeteredExchange(request, reply, error, seconds, *of_tunnel)
         self.listener.exchange(exchange)
         return exchange
@@ -291,17 +291,17 @@ class MeteredToolbox(Toolbox):
         tunnel = self.tunnel
         fault = None
         if tunnel is None:
-            seen = await super().call(call, validate=validate)
+            observation = await super().call(call, validate=validate)
         else:
             digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
             fault = tunnel.take(digest) if tunnel.has_armed else None
             with tunnel.running(digest) as running:
                 if fault is not None and fault.kind in HOLDING:
                     await tunnel.at_once.let_others_pass(running)
-                seen = await self._in_tunnel(tunnel, fault, call, digest, validate)
-            tunnel.tell(digest, seen)
-        self.listener.tool_call(call, seen, None if fault is None else fault.kind)
-        return seen
+                observation = await self._in_tunnel(tunnel, fault, call, digest, validate)
+            tunnel.note_result(digest, observation)
+        self.listener.tool_call(call, observation, None if fault is None else fault.kind)
+        return observation
 
     async def _in_tunnel(self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool) -> Observation:
         """Run a call as its fault, if any, leaves it; a result of the tool gets a receipt."""
@@ -309,22 +309,24 @@ class MeteredToolbox(Toolbox):
             tunnel.land(fault, None, True)
             if fault.kind in _NO_RESULT:
                 return await self._lost(fault, tunnel, call, digest)
-        seen = await super().call(call, validate=validate)
-        tunnel.instructions.note_run(digest, seen)
+        observation = await super().call(call, validate=validate)
+        tunnel.instructions.note_run(digest, observation)
         if fault is not None and fault.kind == "tool.slow":
             await tunnel.spend(tunnel.slow_s)
-        if fault is not None and fault.kind in IMPLICIT and seen.ok:
-            wrong = distorted(fault.kind, plain_value(seen.value))
-            seen = replace(seen, data=render_value(wrong), value=wrong, max_chars=None)
+        if fault is not None and fault.kind in IMPLICIT and observation.ok:
+            wrong = distorted(fault.kind, plain_value(observation.value))
+            observation = replace(observation, data=render_value(wrong), value=wrong, max_chars=None)
             if not fault.believed:
-                return seen  # without a receipt: to the model it is no result
-        if seen.transient or not seen.ran:
-            return seen
-        entry = tunnel.ledger.sign(digest, seen.data, plain_value(seen.value), seen.ok)
-        before, behind = _added(fault, tunnel, seen)
-        text = f"{before}{entry.around(f'{seen.data}{behind}')}"
-        value = text if seen.ok else None
-        return Observation(seen.tool_name, seen.status, text, seen.error_type, value, seen.call_id, seen.seconds)
+                return observation  # without a receipt: to the model it is no result
+        if observation.transient or not observation.ran:
+            return observation
+        entry = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok)
+        before, behind = _added(fault, tunnel, observation)
+        text = f"{before}{entry.around(f'{observation.data}{behind}')}"
+        value = text if observation.ok else None
+        return Observation(
+            observation.tool_name, observation.status, text, observation.error_type, value, observation.call_id, observation.seconds
+        )
 
     async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
         """Return what a loop sees of a call whose result never comes."""
@@ -347,9 +349,9 @@ class MeteredToolbox(Toolbox):
         return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
-def _added(fault: Fault | None, tunnel: Tunnel, seen: Observation) -> tuple[str, str]:
+def _added(fault: Fault | None, tunnel: Tunnel, observation: Observation) -> tuple[str, str]:
     """Return what a fault adds to a result that it leaves whole, before it and behind it."""
-    if fault is not None and fault.family == "inject" and seen.ok:
+    if fault is not None and fault.family == "inject" and observation.ok:
         return tunnel.instructions.give(fault)
     return "", f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
 

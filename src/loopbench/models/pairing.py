@@ -47,26 +47,26 @@ _calls = attrgetter("calls")
 
 
 def _paired(messages: Sequence[Message]) -> Iterator[PairedResult]:
-    known: dict[str, frozenset[str]] = {}
+    calls_by_id: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
         if message.calls:
-            known, reply = _calls_by_id(message) if len(message.calls) > 1 else {}, place
-        elif known and message.role == "tool" and message.call_id in known:
+            calls_by_id, reply = _calls_by_id(message) if len(message.calls) > 1 else {}, place
+        elif calls_by_id and message.role == "tool" and message.call_id in calls_by_id:
             mark = MARK.search(message.content)
             if mark is not None:
-                yield PairedResult(reply, place, known[message.call_id], receipt_of(mark))
+                yield PairedResult(reply, place, calls_by_id[message.call_id], receipt_of(mark))
 
 
 def _calls_by_id(message: Message) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    digests: dict[str, frozenset[str]] = {}
     for native in message.calls:
         try:
             call = read_call(native)
         except WireError:  # no result can be that of a call that nobody can read
             continue
-        found[native.id] = found.get(native.id, frozenset()) | {call_digest(call.name, call.arguments)}
-    return found
+        digests[native.id] = digests.get(native.id, frozenset()) | {call_digest(call.name, call.arguments)}
+    return digests
 
 
 def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
@@ -86,13 +86,15 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     swapped = [one for one in paired if not one.is_right and len(one.calls) == 1 and one.reply not in odd]
     if not swapped:
         return messages
-    made = list(messages)
+    believed_messages = list(messages)
     for one in swapped:
         call, _, content = one.receipt.partition(".")
         entry = ledger.find(call, content)
         if entry is None:
             continue
         (meant,) = one.calls
-        taken = ledger.find(meant, content) or ledger.sign(meant, entry.text, entry.value, entry.ok)
-        made[one.place] = replace(made[one.place], content=made[one.place].content.replace(entry.key, taken.key))
-    return made
+        entry_taken = ledger.find(meant, content) or ledger.sign(meant, entry.text, entry.value, entry.ok)
+        believed_messages[one.place] = replace(
+            believed_messages[one.place], content=believed_messages[one.place].content.replace(entry.key, entry_taken.key)
+        )
+    return believed_messages

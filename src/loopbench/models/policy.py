@@ -26,7 +26,7 @@ from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.legibility import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .prompt_view import Known, PromptView, concrete
+from .prompt_view import PromptView, ShownResult, concrete
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
@@ -41,7 +41,7 @@ class PolicyRequest(NamedTuple):
     patience: int
     bluffs: bool
     """The honest answer would be "not determined", and this trial's model bluffs instead."""
-    said: str = ""
+    stated_answer: str = ""
     """The answer that the model stated last, as text."""
     invented: Collection[str] = ()
     """Planned calls in whose place the model last called a tool that does not exist."""
@@ -156,11 +156,11 @@ def select(view: PromptView, ask: PolicyRequest) -> Decision:
 def recount(view: PromptView, ask: PolicyRequest) -> Decision:
     """Return what is legible of the results, between the marks of their receipts (roles reason and summarize)."""
     goals = {call.id: call.goal for call in view.plan.calls}
-    lines = [f"{goals[name]}: {item.entry.around(_retold(item))}" for name, item in view.known.items()]
+    lines = [f"{goals[name]}: {item.entry.around(_retold(item))}" for name, item in view.results.items()]
     return Decision(ANSWER, (Text("\n".join(lines) or "Nothing is known yet."),))
 
 
-def _retold(item: Known) -> str:
+def _retold(item: ShownResult) -> str:
     """Return a result as far as it was read; "done" where nothing is used of what was cut."""
     if () in item.parts:
         return item.entry.text
@@ -218,7 +218,7 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
 
     ready = {call.id for call in view.ready()}
     met = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
-    open_ = [call for call in met if call.id not in view.known or call.fails]
+    open_ = [call for call in met if call.id not in view.results or call.fails]
     return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
 
 
@@ -253,7 +253,7 @@ def confirm(view: PromptView, ask: PolicyRequest) -> Decision:
 def format_draft(view: PromptView, ask: PolicyRequest) -> Decision:
     """Repeat the draft that the request shows: what the model stated last, else the answer if it stands there."""
     derived = render_value(_derived(view)) if view.plan.answer is not None and not view.unknown else ""
-    drafts = (draft for draft in (ask.said, derived) if draft and draft in view.text)
+    drafts = (draft for draft in (ask.stated_answer, derived) if draft and draft in view.text)
     return Decision(ANSWER, (Text(next(drafts, NOT_DETERMINED)),))
 
 

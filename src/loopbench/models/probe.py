@@ -39,7 +39,7 @@ class ProbeResult:
     name: str
     works: bool | None
     """None if it could not be found out."""
-    said: str = ""
+    why_not: str = ""
     """Why not, in one line."""
     seconds: float | None = None
     """Seconds until the reply, retries included; None if nothing was asked."""
@@ -74,7 +74,7 @@ async def probe(model: RealModel) -> ProbeReport:
     try:
         checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
         if not checks[0].works:
-            return ProbeReport(None, tuple(checks), checks[0].said)
+            return ProbeReport(None, tuple(checks), checks[0].why_not)
         checks += await _tools(model)
         checks.append(await _check("response schema", partial(model.complete, _ask("Name a color.", schema=True)), _follows))
         checks.append(await _streaming(model))
@@ -92,14 +92,14 @@ def _less_patient(model: RealModel) -> RealModel:
 
 async def _tools(model: RealModel) -> list[ProbeResult]:
     first = await _check("native tools", partial(model.complete, _ask("Add 2 and 3 with the tool.", "auto")), _calls_one)
-    asked: dict[str, tuple[Request, Callable[[Reply], str]]] = {
+    requests: dict[str, tuple[Request, Callable[[Reply], str]]] = {
         "required tool": (_ask("Say hello.", "required"), _calls_one),
         "forced tool": (_ask("Say hello.", "multiply"), _calls_multiply),
         "parallel calls": (_ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"), _calls_both),
     }
-    if first.works is False and first.usage is None and first.said.startswith(_REFUSED):
-        return [first, *(ProbeResult(name, False, "needs tools") for name in asked)]
-    return [first, *[await _check(name, partial(model.complete, request), see) for name, (request, see) in asked.items()]]
+    if first.works is False and first.usage is None and first.why_not.startswith(_REFUSED):
+        return [first, *(ProbeResult(name, False, "needs tools") for name in requests)]
+    return [first, *[await _check(name, partial(model.complete, request), see) for name, (request, see) in requests.items()]]
 
 
 async def _streaming(model: RealModel) -> ProbeResult:
@@ -184,7 +184,7 @@ def _follows(reply: Reply) -> str:
     return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
 
 
-def _capabilities(found: ProbeReport, known: Capabilities) -> Capabilities:
+def _capabilities(report: ProbeReport, declared: Capabilities) -> Capabilities:
     """Return what the checks showed; what was known before if they showed nothing."""
     names = {
         "native_tools": "native tools",
@@ -193,5 +193,5 @@ def _capabilities(found: ProbeReport, known: Capabilities) -> Capabilities:
         "streaming": "streaming",
         "parallel_calls": "parallel calls",
     }
-    shown = {field: found.works(name) for field, name in names.items()}
-    return replace(known, **{field: works for field, works in shown.items() if works is not None})
+    shown = {field: report.works(name) for field, name in names.items()}
+    return replace(declared, **{field: works for field, works in shown.items() if works is not None})

@@ -222,17 +222,17 @@ class Profile(_Section):
     @model_serializer(mode="wrap")
     def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what does nothing, such as empty weaknesses: a profile keeps the digest that it had before there were any."""
-        made: dict[str, Any] = dump(self)
+        fields: dict[str, Any] = dump(self)
         if self.by_form:
-            made = {name: value for name, value in made.items() if name in _OF_BOTH_FORMS}
+            fields = {name: value for name, value in fields.items() if name in _OF_BOTH_FORMS}
         for name in ("weaknesses", "evidence", "sources", "measured_of", "by_form"):
-            if not made.get(name):
-                made.pop(name, None)
+            if not fields.get(name):
+                fields.pop(name, None)
         if self.faults is None:
-            made.pop("faults", None)
+            fields.pop("faults", None)
         if self.gullible == Gullibility():
-            made.pop("gullible", None)
-        return made
+            fields.pop("gullible", None)
+        return fields
 
     @field_validator("faults")
     @classmethod
@@ -281,16 +281,16 @@ class Profile(_Section):
         """Put built-in profiles in the place of their names."""
         if not isinstance(profiles, dict):
             return profiles
-        return {form: _known(found) if isinstance(found, str) else found for form, found in profiles.items()}
+        return {form: _built_in_named(found) if isinstance(found, str) else found for form, found in profiles.items()}
 
     @field_validator("by_form")
     @classmethod
     def _of_each_form(cls, profiles: dict[Form, Profile]) -> dict[Form, Profile]:
         if profiles and len(profiles) < len(FORMS):
             raise ValueError(f"it takes a profile for {' and one for '.join(FORMS)}")
-        for form, found in profiles.items():
-            if found.by_form:
-                raise ValueError(f"{form}: {found.name!r} is no profile of one form: it has one for each")
+        for form, profile in profiles.items():
+            if profile.by_form:
+                raise ValueError(f"{form}: {profile.name!r} is no profile of one form: it has one for each")
         return profiles
 
     @model_validator(mode="after")
@@ -339,9 +339,9 @@ class Profile(_Section):
         return self._effects("json")
 
     def _effects(self, mode: Literal["json", "python"]) -> dict[str, Any]:
-        made = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
-        by_form = {form: found._effects(mode) for form, found in self.by_form.items()}
-        return made | {"by_form": by_form} if by_form else made
+        effects = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
+        by_form = {form: profile._effects(mode) for form, profile in self.by_form.items()}
+        return effects | {"by_form": by_form} if by_form else effects
 
     def met_by(self, calls_in: str) -> Profile:
         """Return what a loop meets that has its calls written so: `native` or `text`; any other word where that is not known.
@@ -350,10 +350,10 @@ class Profile(_Section):
         """
         if not self.by_form:
             return self
-        found = next((met for form, met in self.by_form.items() if form == calls_in), None)
-        if found is None:
+        profile_met = next((met for form, met in self.by_form.items() if form == calls_in), None)
+        if profile_met is None:
             raise ValueError(f"profile {self.name} is met by the form of a loop's calls, and this one's is not known")
-        return found
+        return profile_met
 
     def to_toml(self) -> str:
         """Return the text of a file that `load_profile` reads back."""
@@ -376,10 +376,10 @@ def load_profile(name: str) -> Profile:
         own = _parse(read_settings(Path(name)), name)
         check_own_name(own, name)
         return own
-    return _known(name)
+    return _built_in_named(name)
 
 
-def _known(name: str) -> Profile:
+def _built_in_named(name: str) -> Profile:
     """Return a built-in profile. Raises ValueError."""
     if name not in built_in_profiles():
         raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {nearest(name, built_in_profiles())}")
@@ -388,10 +388,10 @@ def _known(name: str) -> Profile:
 
 def check_own_name(profile: Profile, source: str) -> None:
     """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
-    for field, found in {"name": profile, **{f"by_form.{form}.name": each for form, each in profile.by_form.items()}}.items():
-        if found.name in built_in_profiles() and found.digest != _built_in(found.name).digest:
+    for field, own_profile in {"name": profile, **{f"by_form.{form}.name": each for form, each in profile.by_form.items()}}.items():
+        if own_profile.name in built_in_profiles() and own_profile.digest != _built_in(own_profile.name).digest:
             raise ValueError(
-                f"{source}: {field}: {found.name!r} is a built-in profile, which says something else; choose another name"
+                f"{source}: {field}: {own_profile.name!r} is a built-in profile, which says something else; choose another name"
             )
 
 

@@ -17,13 +17,13 @@ Uses = Mapping[Path, frozenset[str | None]]
 """The parts of a result that are used, and by which calls; None stands for the answer."""
 
 
-class Known(NamedTuple):
+class ShownResult(NamedTuple):
     """A planned call whose receipt the prompt shows; its result is known if `is_enough`."""
 
     form: Form
     entry: ReceiptEntry
     uses: Uses
-    seen: Sequence[Sighting]
+    sightings: Sequence[Sighting]
     """Where the prompt shows it."""
     shares: Sequence[Mapping[Path, float]]
     """The parts that each of these shows, with the share of its text that ends with each; the empty path: all."""
@@ -46,20 +46,20 @@ class Known(NamedTuple):
         Of each part, where it stands nearest.
         """
         places: dict[Path, float] = {}
-        for one, shares in zip(self.seen, self.shares, strict=True):
+        for one, shares in zip(self.sightings, self.shares, strict=True):
             for path, share in shares.items():
                 place = one.distance(length, share)
                 places[path] = min(place, places.get(path, place))
         used = [places[path] for path in self.uses if path in places]
-        return max(used) if used else places.get((), self.seen[-1].distance(length))
+        return max(used) if used else places.get((), self.sightings[-1].distance(length))
 
     def is_shown_to(self, user: str) -> bool:
         """Whether a call can be made from what the prompt shows of the result."""
         return self.is_whole or all(path in self.parts for path, users in self.uses.items() if user in users)
 
-    def is_enough(self, done: set[str | None]) -> bool:
+    def is_enough(self, calls_done: set[str | None]) -> bool:
         """Whether all can be read that is used by others than the calls that are done."""
-        return self.is_whole or all(path in self.parts or users <= done for path, users in self.uses.items())
+        return self.is_whole or all(path in self.parts or users <= calls_done for path, users in self.uses.items())
 
     def is_misled(self, truth: Truth | None) -> bool:
         """Whether the result differs from what the tool would truly give."""
@@ -79,7 +79,7 @@ class PromptView(NamedTuple):
     """All that the request shows."""
     tools: Collection[str]
     """Tools offered natively; others are usable iff the text names them."""
-    known: Mapping[str, Known] = _NONE
+    results: Mapping[str, ShownResult] = _NONE
     misled: bool = False
     """A result differs from what the tool would truly give: what depends on it comes out wrong."""
     stuck: bool = False
@@ -101,16 +101,16 @@ class PromptView(NamedTuple):
 
     def without(self, forgotten: Collection[str]) -> PromptView:
         """Return the same prompt with some results overlooked."""
-        return self._replace(known={name: item for name, item in self.known.items() if name not in forgotten})
+        return self._replace(results={name: item for name, item in self.results.items() if name not in forgotten})
 
     @property
     def unknown(self) -> list[PlannedCall]:
-        known = self.known
+        known = self.results
         return [call for call in self.plan.calls if call.id not in known]
 
     @property
     def values(self) -> dict[str, Any]:
-        return {name: item.entry.value for name, item in self.known.items()}
+        return {name: item.entry.value for name, item in self.results.items()}
 
     def shows_tool(self, name: str) -> bool:
         """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
@@ -123,7 +123,7 @@ class PromptView(NamedTuple):
 
     def ready(self) -> list[PlannedCall]:
         """Return unknown calls whose dependencies are known, in the plan's order."""
-        needs, known = self.plan.dependencies, self.known.keys()
+        needs, known = self.plan.dependencies, self.results.keys()
         return [call for call in self.plan.calls if call.id not in known and needs[call.id] <= known]
 
 
@@ -139,24 +139,24 @@ def read(
 
     A call is known iff its receipt is legible, and of its result every part that the answer or a call that is not known refers to.
     """
-    seen = sightings(text) if reader is None else reader.read(text)
-    if not seen:
+    sightings_by_digest = sightings(text) if reader is None else reader.read(text)
+    if not sightings_by_digest:
         return PromptView(plan, text, tools, forms=ledger.forms)
-    met: dict[str, Known] = {}
+    shown: dict[str, ShownResult] = {}
     current: dict[int, Sequence[Form]] = {}
     stuck = False
     values: dict[str, Any] = {}
     refers = plan.answer is None or plan.is_referring
-    given: tuple[object, ...] = ()
+    results_before: tuple[object, ...] = ()
     for planned in plan.calls:
         name, failed = planned.id, 0
-        if _may_be_made(planned, met, plan):
-            forms: Sequence[Form] = _forms(planned, values, given, ledger)
+        if _may_be_made(planned, shown, plan):
+            forms: Sequence[Form] = _forms(planned, values, results_before, ledger)
             current[id(planned)] = forms
         else:
             forms = ledger.forms.get(name, ())
         for form in forms:
-            sighted = seen.get(form.digest)
+            sighted = sightings_by_digest.get(form.digest)
             entry = None if sighted is None else _latest(sighted, form, ledger, ok=not planned.fails)
             if sighted is None or entry is None:
                 continue
@@ -164,54 +164,54 @@ def read(
                 failed += not planned.fails
                 continue
             uses = plan.uses.get(name, _NO_USES) if refers else _uses_by_value(plan, name, entry, ledger)
-            met[name] = _met(form, entry, sighted, uses, ledger)
+            shown[name] = _shown_result(form, entry, sighted, uses, ledger)
             values[name] = entry.value
-            given += (name, id(entry.value))
+            results_before += (name, id(entry.value))
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
-    known = _known(plan, met)
-    misled = any(item.is_misled(oracle.get(name)) for name, item in known.items())
-    illegible = tuple([item.entry.key for name, item in met.items() if name not in known]) if len(known) < len(met) else ()
-    return PromptView(plan, text, tools, known, misled, stuck, ledger.forms, illegible=illegible, current=current)
+    results = _usable_results(plan, shown)
+    misled = any(item.is_misled(oracle.get(name)) for name, item in results.items())
+    illegible = tuple([item.entry.key for name, item in shown.items() if name not in results]) if len(results) < len(shown) else ()
+    return PromptView(plan, text, tools, results, misled, stuck, ledger.forms, illegible=illegible, current=current)
 
 
-def _may_be_made(planned: PlannedCall, met: Mapping[str, Known], plan: Plan) -> bool:
+def _may_be_made(planned: PlannedCall, shown: Mapping[str, ShownResult], plan: Plan) -> bool:
     """Whether the prompt shows all that a call is made from."""
     for name in plan.dependencies[planned.id]:
-        item = met.get(name)
+        item = shown.get(name)
         if item is None or not (item.is_whole or item.is_shown_to(planned.id)):
             return False
     return True
 
 
-def _met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Known:
+def _shown_result(form: Form, entry: ReceiptEntry, sightings: Sequence[Sighting], uses: Uses, ledger: Ledger) -> ShownResult:
     """Return what the prompt shows of a result, worked out again only where anything about it has changed since the last prompt."""
-    last = ledger.met.get(form.digest)
-    if last is not None and last[0] is form and last[1] is entry and last[2] is seen and last[3] is uses:
-        known: Known = last[4]
-        return known
-    made = _newly_met(form, entry, seen, uses, ledger)
-    ledger.met[form.digest] = (form, entry, seen, uses, made)
-    return made
+    before = ledger.last_shown.get(form.digest)
+    if before is not None and before[0] is form and before[1] is entry and before[2] is sightings and before[3] is uses:
+        result: ShownResult = before[4]
+        return result
+    result = _read_result(form, entry, sightings, uses, ledger)
+    ledger.last_shown[form.digest] = (form, entry, sightings, uses, result)
+    return result
 
 
-def _newly_met(form: Form, entry: ReceiptEntry, seen: Sequence[Sighting], uses: Uses, ledger: Ledger) -> Known:
+def _read_result(form: Form, entry: ReceiptEntry, sightings: Sequence[Sighting], uses: Uses, ledger: Ledger) -> ShownResult:
     paths = tuple(uses) if () in uses else (*uses, ())
-    own = [one for one in seen if one.content == entry.content]
-    shares = [ledger.shown(entry, one, paths) for one in own]
+    of_entry = [one for one in sightings if one.content == entry.content]
+    shares = [ledger.parts_shown(entry, one, paths) for one in of_entry]
     parts = tuple(shares[0] if len(shares) == 1 else {path: None for shown in shares for path in shown})
-    return Known(form, entry, uses, own, shares, parts, is_whole=uses.keys() <= set(parts))
+    return ShownResult(form, entry, uses, of_entry, shares, parts, is_whole=uses.keys() <= set(parts))
 
 
-def _known(plan: Plan, met: Mapping[str, Known]) -> dict[str, Known]:
+def _usable_results(plan: Plan, shown: Mapping[str, ShownResult]) -> dict[str, ShownResult]:
     """Return the calls of which all can be read that is still to be used: what has served calls that are known is done with."""
-    done: set[str | None] = set()
+    used_up: set[str | None] = set()
     for planned in reversed(plan.calls):
-        item = met.get(planned.id)
-        if item is not None and (item.is_whole or item.is_enough(done)):
-            done.add(planned.id)
-    return dict(met) if len(done) == len(met) else {name: item for name, item in met.items() if name in done}
+        item = shown.get(planned.id)
+        if item is not None and (item.is_whole or item.is_enough(used_up)):
+            used_up.add(planned.id)
+    return dict(shown) if len(used_up) == len(shown) else {name: item for name, item in shown.items() if name in used_up}
 
 
 def _uses_by_value(plan: Plan, call: str, entry: ReceiptEntry, ledger: Ledger) -> Uses:
@@ -242,13 +242,13 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> ReceiptEntry | None:
+def _latest(sightings: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> ReceiptEntry | None:
     """Return the latest result of a call that the prompt shows; one that came out as planned before any other.
 
     A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
     """
     latest: ReceiptEntry | None = None
-    for one in reversed(seen):
+    for one in reversed(sightings):
         entry = ledger.find(form.digest, one.content)
         if entry is not None and entry.ok is ok:
             return entry
@@ -256,27 +256,27 @@ def _latest(seen: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> R
     return latest
 
 
-def _forms(planned: PlannedCall, values: Mapping[str, Any], given: tuple[object, ...], ledger: Ledger) -> list[Form]:
+def _forms(planned: PlannedCall, values: Mapping[str, Any], results_before: tuple[object, ...], ledger: Ledger) -> list[Form]:
     """Return the call that a planned one stands for, given the results so far, then its alternatives.
 
-    `given`: names and identities of the results, in order. Each form is noted down: where a prompt shows a result but no longer
-    those that it came from, it is known by its receipt.
+    `results_before`: names and identities of the results, in order. Each form is noted down: where a prompt
+    shows a result but no longer those that it came from, it is known by its receipt.
     """
-    place = (id(planned), *given)
+    place = (id(planned), *results_before)
     forms = ledger.listed.get(place)
     if forms is not None:
         return forms
     forms = ledger.listed[place] = []
     for number, option in enumerate((planned, *planned.alternatives)):
-        key = (id(option), *given)
+        key = (id(option), *results_before)
         if key not in ledger.filled:
             call = concrete(option, values)
             form = None if call is None else Form(call, call_digest(call.name, call.arguments), number)
             ledger.filled[key] = form
             if form is not None:
                 ledger.forms.setdefault(planned.id, []).insert(0, form)
-        if (known := ledger.filled[key]) is not None:
-            forms.append(known)
+        if (filled := ledger.filled[key]) is not None:
+            forms.append(filled)
     return forms
 
 

@@ -46,7 +46,7 @@ class ScriptedProposer(StreamsInPieces):
         """`garbled`: every reply is unusable, as from a model that does not keep to the format."""
         self.seed = seed
         self.garbled = garbled
-        self._asked: Counter[str] = Counter()
+        self._times_sent: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     async def complete(self, request: Request) -> Reply:
@@ -68,8 +68,8 @@ class ScriptedProposer(StreamsInPieces):
         """Return a key of the request, and how often it has been sent before."""
         asked = sha256(repr(request.as_dict()))  # JSON cannot express everything that a request may hold
         with self._lock:
-            count = self._asked[asked]
-            self._asked[asked] += 1
+            count = self._times_sent[asked]
+            self._times_sent[asked] += 1
         return asked, count
 
 
@@ -122,20 +122,20 @@ def read_proposal_request(request: Request) -> ProposalRequest:
     system = "\n".join(message.content for message in request.messages if message.role == "system")
     rest = [message.content for message in request.messages if message.role != "system"]
     body = rest[-1] if rest else ""
-    told = _unescaped("\n".join(rest))
+    case_text = _unescaped("\n".join(rest))
     head, found, listed = system.partition("Your output fields are:")
     structure = listed.partition("All interactions will be structured")[2]
     if found:
         outputs = dict(_FIELDS.findall(listed.partition("All interactions will be structured")[0]))
         form = _form(structure)
         inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)], form)
-        return ProposalRequest(form, outputs, inputs, told, _schemas(structure, outputs))
+        return ProposalRequest(form, outputs, inputs, case_text, _schemas(structure, outputs))
     properties = (request.response_schema or {}).get("properties")
     if isinstance(properties, Mapping) and properties:
         schemas = {str(name): item for name, item in properties.items() if isinstance(item, Mapping)}
         kinds = {name: "str" if item.get("type") == "string" else "" for name, item in schemas.items()}
-        return ProposalRequest("json", kinds, {"": body}, told, schemas)
-    return ProposalRequest("text", {}, {"": body}, told)
+        return ProposalRequest("json", kinds, {"": body}, case_text, schemas)
+    return ProposalRequest("text", {}, {"": body}, case_text)
 
 
 def _form(structure: str) -> Literal["chat", "json", "xml"]:
@@ -163,7 +163,7 @@ def _inputs(body: str, names: list[str], form: str) -> dict[str, str]:
 
 def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
     """Return the schemas that a format gives for fields that are not plain text."""
-    found: dict[str, Mapping[str, Any]] = {}
+    schemas: dict[str, Mapping[str, Any]] = {}
     for text in (structure, _unescaped(structure)):
         for name in outputs:
             note = re.search(rf"\{{{name}\}} +# note: the value you produce must adhere to the JSON schema: (?=\{{)", text)
@@ -173,8 +173,8 @@ def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[st
                 schema, _ = json.JSONDecoder().raw_decode(text, note.end())
             except (ValueError, RecursionError):
                 continue
-            found[name] = schema
-    return found
+            schemas[name] = schema
+    return schemas
 
 
 def _best_attempt(text: str) -> str:
@@ -190,11 +190,11 @@ def _unescaped(text: str) -> str:
 # --- what is proposed ---
 
 
-def hints_for(asked: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
+def hints_for(request: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
     """Return names of hints: those against the failures in the request that are not there already, else some drawn by the key."""
-    known = asked.current or asked.text
-    new = [name for name, hint in HINTS.items() if hint not in known] or list(HINTS)
-    telling = [name for name in symptoms(asked.text) if name in new]
+    text_so_far = request.current or request.text
+    new = [name for name, hint in HINTS.items() if hint not in text_so_far] or list(HINTS)
+    telling = [name for name in symptoms(request.text) if name in new]
     if telling:
         return tuple(telling)
     count = MIN + (unit(*key, "count") < 0.5)
@@ -238,9 +238,9 @@ def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
             continue
 
 
-def _difference(was: Any, meant: Any) -> Iterator[str]:
+def _difference(was: Any, planned: Any) -> Iterator[str]:
     """Yield the kinds of weakness that made one value of another."""
-    pairs = [(was, meant)]
+    pairs = [(was, planned)]
     while pairs:
         one, other = pairs.pop()
         if isinstance(one, dict) and isinstance(other, dict):
@@ -257,7 +257,7 @@ def _difference(was: Any, meant: Any) -> Iterator[str]:
 class _Proposal:
     """Values for output fields."""
 
-    asked: ProposalRequest
+    request: ProposalRequest
     names: tuple[str, ...]
     """Names of the hints."""
 
@@ -268,7 +268,7 @@ class _Proposal:
     @property
     def instruction(self) -> str:
         """The current instructions and the hints."""
-        return "\n\n".join(filter(None, [self.asked.current, self.hints]))
+        return "\n\n".join(filter(None, [self.request.current, self.hints]))
 
     def value(self, name: str, kind: str) -> Any:
         """Return the value for an output field of this name and type."""
@@ -284,13 +284,13 @@ class _Proposal:
         if kind in _MIN:
             return _MIN[kind]
         try:
-            return least(self.asked.schemas[name])
+            return least(self.request.schemas[name])
         except (KeyError, Unfillable):
             return self._text(name)
 
     def _text(self, name: str) -> str:
         if name.startswith("shortened"):
-            return self.asked.current or self.hints
+            return self.request.current or self.hints
         if _INSTRUCTIONS.search(name):
             return self.instruction
         if _HINTS_ALONE.search(name):
@@ -300,12 +300,12 @@ class _Proposal:
     def _modules(self) -> list[str]:
         """Return names of the modules that advice is asked for."""
         try:
-            listed = json.loads(self.asked.inputs.get("module_names", ""))
+            listed = json.loads(self.request.inputs.get("module_names", ""))
         except (ValueError, RecursionError):
             listed = None
         if isinstance(listed, list):
             return [name for name in listed if isinstance(name, str)]
-        return re.findall(r"^Module (\S+)$", self.asked.inputs.get("modules_defn", ""), re.MULTILINE)
+        return re.findall(r"^Module (\S+)$", self.request.inputs.get("modules_defn", ""), re.MULTILINE)
 
 
 SENTENCES: Mapping[str, str] = {
@@ -323,13 +323,13 @@ _HINTS_ALONE = re.compile(r"rule|advice|tip|hint|feedback|guidance|lesson")
 _MIN: Mapping[str, Any] = {"bool": True, "int": 1, "float": 1.0}
 
 
-def _rendered(asked: ProposalRequest, proposal: _Proposal) -> str:
-    values = {name: proposal.value(name, kind) for name, kind in asked.outputs.items()}
-    if asked.form == "text":
+def _rendered(request: ProposalRequest, proposal: _Proposal) -> str:
+    values = {name: proposal.value(name, kind) for name, kind in request.outputs.items()}
+    if request.form == "text":
         return f"```\n{proposal.instruction}\n```"
-    if asked.form == "json":
+    if request.form == "json":
         return json.dumps(values, ensure_ascii=False)
     texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
-    if asked.form == "xml":
+    if request.form == "xml":
         return "\n\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in texts.items())
     return "\n\n".join([*(f"[[ ## {name} ## ]]\n{text}" for name, text in texts.items()), "[[ ## completed ## ]]"])

@@ -277,8 +277,8 @@ class _Mean:
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def add(self, seen: float) -> None:
-        self.value += self.NEW_SHARE * (seen - self.value)
+    def add(self, latest: float) -> None:
+        self.value += self.NEW_SHARE * (latest - self.value)
 
 
 def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:

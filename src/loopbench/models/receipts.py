@@ -128,9 +128,9 @@ class Ledger:
         """Planned id → the calls that it has stood for so far, the latest first."""
         self.rests_on: dict[tuple[int, str, str], Mapping[Path, frozenset[str | None]]] = {}
         """The parts of results that an answer without references rests on, worked out once; by plan, planned call and CONTENT."""
-        self.met: dict[str, tuple[Any, ...]] = {}
+        self.last_shown: dict[str, tuple[Any, ...]] = {}
         """CALL digest → form, entry, sightings and uses of its result in the last prompt, and what the prompt view made of them."""
-        self._shown: dict[tuple[object, ...], Mapping[Path, float]] = {}
+        self._parts_shown: dict[tuple[object, ...], Mapping[Path, float]] = {}
         """What `legible_parts` said: prompts show the same again and again."""
         self._vouched: set[tuple[str, str, str]] = set()
 
@@ -148,14 +148,14 @@ class Ledger:
         """Note that a text shows all of a result, in whatever words."""
         self._vouched.add((entry.call, entry.content, text.strip()))
 
-    def shown(self, entry: ReceiptEntry, seen: Sighting, paths: tuple[Path, ...]) -> Mapping[Path, float]:
+    def parts_shown(self, entry: ReceiptEntry, sighting: Sighting, paths: tuple[Path, ...]) -> Mapping[Path, float]:
         """Return the paths into a result whose values a sighting of it shows, with the share of its text that ends with each."""
-        key = (entry.call, entry.content, seen.side, seen.text, paths)
-        known = self._shown.get(key)
-        if known is None:
-            if (*key[:2], seen.text) in self._vouched:
-                known = dict.fromkeys(paths, 1.0)
+        key = (entry.call, entry.content, sighting.side, sighting.text, paths)
+        parts = self._parts_shown.get(key)
+        if parts is None:
+            if (*key[:2], sighting.text) in self._vouched:
+                parts = dict.fromkeys(paths, 1.0)
             else:
-                known = legible_parts(GivenResult(entry.text.strip(), entry.value), seen.text, seen.side, paths)
-            self._shown[key] = known
-        return known
+                parts = legible_parts(GivenResult(entry.text.strip(), entry.value), sighting.text, sighting.side, paths)
+            self._parts_shown[key] = parts
+        return parts

@@ -133,8 +133,8 @@ class Scripted(StreamsInPieces):
 
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply. Raises ContextOverflow and ProviderError as the profile has it."""
-        self.tunnel.asked(request.scope)
-        before, seconds, injected = self.tunnel.book(), self.script.profile.latency_s, False
+        self.tunnel.note_request(request.scope)
+        before, seconds, injected = self.tunnel.fault_states(), self.script.profile.latency_s, False
         try:
             reply, delay_s = self._reply(request)
             seconds += delay_s
@@ -142,7 +142,7 @@ class Scripted(StreamsInPieces):
             injected = error.injected
             raise
         finally:
-            self.tunnel.note(request, before, seconds, injected)
+            self.tunnel.keep_effects(request, before, seconds, injected)
             await self.tunnel.spend(seconds)
         return reply
 
@@ -150,13 +150,13 @@ class Scripted(StreamsInPieces):
 
     def _reply(self, request: Request) -> tuple[Reply, float]:
         """Return the reply and its delay in seconds."""
-        turn = self._read(request)
+        turn = self._read_request(request)
         self._decide(turn)
         self._disturb(turn)
         self._render(turn)
         return turn.reply, turn.delay_s
 
-    def _read(self, request: Request) -> ReplyTurn:
+    def _read_request(self, request: Request) -> ReplyTurn:
         """Refuse what no model with these abilities takes, and read the rest."""
         tokens = estimate_input(request)
         limit = self.script.profile.abilities.context_tokens
@@ -175,7 +175,7 @@ class Scripted(StreamsInPieces):
         request = turn.request
         turn.decision = self._decision(turn, turn.view)
         turn.point = FaultPoint(str(request.role), turn.decision.point)
-        visits = turn.visits = self._visit(turn.point, request, bool(turn.view.known))
+        visits = turn.visits = self._visit(turn.point, request, bool(turn.view.results))
         if request.role is Role.RECOVER:
             self._note_failure(turn.point.call, request)
         attempt = visits.attempts
@@ -223,7 +223,7 @@ class Scripted(StreamsInPieces):
         talk = (request.role, request.scope)
         reader = self._readers.get(talk) or self._readers.setdefault(talk, ReceiptReader())
         view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered, reader)
-        self.tunnel.show(request.scope, view.known.keys(), view.illegible)
+        self.tunnel.note_shown(request.scope, view.results.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
             view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
         if self.script.made_up is not None:
@@ -281,7 +281,7 @@ class Scripted(StreamsInPieces):
         if fault.strikes_tools and not fault.strikes:  # what has not struck yet cannot be mended
             return
         before, own = visits.last
-        told = self.tunnel.told(visits.signs.call, request.scope)
+        told = self.tunnel.result_text(visits.signs.call, request.scope)
         shown = parts_shown(before, request, own, visits.signs, told)
         resampled = request.sampling.temperature != 0
         mended = chance(self.script.profile.clears, shown, visits.signs, told, resampled=resampled)
@@ -301,7 +301,7 @@ class Scripted(StreamsInPieces):
             return ()
         key = (*self._key, "forget", turn.point, attempt)
         length = len(turn.view.text)
-        return [name for name, item in turn.view.known.items() if unit(*key, name) < rate * item.distance(length)]
+        return [name for name, item in turn.view.results.items() if unit(*key, name) < rate * item.distance(length)]
 
     def _forget(self, turn: ReplyTurn, forgotten: Collection[str]) -> None:
         """Decide again without the results that were overlooked; it is a fault if the decision is another one."""
@@ -346,7 +346,7 @@ class Scripted(StreamsInPieces):
             turn.visits.signs = signs_of_wire(turn.codec, move, turn.reply, spoiled.reply)
             turn.reply, fault.absorbed = spoiled
             return
-        known = {name: item.call for name, item in turn.view.known.items()}
+        known = {name: item.call for name, item in turn.view.results.items()}
         options = disturb(fault.kind, move, known, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
         changed, reply = first_expressible(turn.codec, options)
         if changed == move:
@@ -402,7 +402,7 @@ class Scripted(StreamsInPieces):
         if turn.followed.forgotten:
             due = self._decision(turn, view._replace(plan=self.script.plan, overlooked=())).calls
         is_informed = not (view.unknown or view.stuck)
-        slips = turn.followed.slipped(turn.decision.calls, move, known=view.known.keys(), due=due, is_informed=is_informed)
+        slips = turn.followed.slipped(turn.decision.calls, move, results=view.results.keys(), due=due, is_informed=is_informed)
         for kind, call in sorted(slips):
             if (kind, call) in self._slips:
                 continue

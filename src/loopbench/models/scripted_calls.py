@@ -50,11 +50,11 @@ class ScriptedCalls:
 
     def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
         """Arguments and the answer may be instances; None is null. Raises TypeError for what is no ToolCall."""
-        given = list(calls)
-        for call in given:
+        listed = list(calls)
+        for call in listed:
             if not isinstance(call, ToolCall):
                 raise TypeError(f"calls: give ToolCalls, such as ToolCall('price', {{'item': 'tea'}}), not {call!r}")
-        self._left = [replace(call, arguments=_as_written(call.arguments)) for call in given]
+        self._calls_left = [replace(call, arguments=_as_written(call.arguments)) for call in listed]
         self._answer = _as_written(answer)
 
     def __call__(self, request: Request) -> Move:
@@ -69,30 +69,30 @@ class ScriptedCalls:
                 reasons += [str(error)] if isinstance(move, Answer) else []
                 continue
             if isinstance(move, Act):
-                del self._left[: len(move.calls)]
+                del self._calls_left[: len(move.calls)]
             return move
-        given = f"{self._left[0]} or the answer" if self._left else "the answer"
+        given = f"{self._calls_left[0]} or the answer" if self._calls_left else "the answer"
         why = f" ({NULL_NEEDS_A_TYPE})" if self._answer is None else f" ({reasons[0]})" if reasons else ""
         raise ValueError(
             f"the script cannot say {given} {self._answer!r} in the format {codec.name}{why}: give a FakeModel {WANTED[codec.role]}"
         )
 
     def _moves(self, codec: Codec) -> Iterator[Move]:
-        left = self._left
+        calls_left = self._calls_left
         match codec.role:
             case Role.UNDERSTAND:
                 yield Understanding("a script")
             case Role.PLAN:
-                planned = [PlanTask(f"t{number}", f"Call {call.name}.") for number, call in enumerate(left, 1)]
+                planned = [PlanTask(f"t{number}", f"Call {call.name}.") for number, call in enumerate(calls_left, 1)]
                 yield Tasks(tuple(planned) or (PlanTask("t1", "Answer.", "reason"),))
             case Role.REFLECT | Role.CONFIRM | Role.VALIDATE:
-                yield Completion(not left, "By the script.")
-                yield Completion(not left, "By the script.", confidence=0.9)
+                yield Completion(not calls_left, "By the script.")
+                yield Completion(not calls_left, "By the script.", confidence=0.9)
             case Role.RECOVER:
                 yield Recovery("skip", None, "By the script.")
-            case Role.DECIDE | Role.SELECT if left:
-                yield Act("By the script.", (left[0],))
-                yield Act("", (left[0],))
+            case Role.DECIDE | Role.SELECT if calls_left:
+                yield Act("By the script.", (calls_left[0],))
+                yield Act("", (calls_left[0],))
         yield from self._answers(codec)
 
     def _answers(self, codec: Codec) -> Iterator[Move]:

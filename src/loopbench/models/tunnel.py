@@ -81,11 +81,11 @@ class Tunnel:
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self.ever_shown: set[str] = set()
         """Planned calls whose results any prompt of the trial showed."""
-        self._shown: dict[str, tuple[str, ...]] = {}
+        self._calls_shown: dict[str, tuple[str, ...]] = {}
         """Scope → those of its last prompt."""
         self._illegible: dict[str, tuple[str, ...]] = {}
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
-        self._told: dict[tuple[str, str], Observation] = {}
+        self._last_results: dict[tuple[str, str], Observation] = {}
         """Scope and CALL digest → what the last run of the call gave the loop."""
         self.keeps_effects = False
         """Whether `effects` are asked for: a recording does."""
@@ -106,7 +106,7 @@ class Tunnel:
         else:
             self.simulated_s += seconds
 
-    def asked(self, scope: str) -> None:
+    def note_request(self, scope: str) -> None:
         """Note that the running task has sent a request of this scope: the calls that follow in it are the scope's."""
         _SCOPE.set(scope)
         self._effects.pop(scope, None)  # those of an earlier reply do not belong to this one
@@ -142,16 +142,16 @@ class Tunnel:
         """Count a run of a call with this digest among those of the running scope."""
         return self.at_once.running(call, _SCOPE.get())
 
-    def tell(self, call: str, seen: Observation) -> None:
+    def note_result(self, call: str, observation: Observation) -> None:
         """Note what a run of a call gave the running scope."""
-        self._told[_SCOPE.get(), call] = seen
-        if not seen.ok:
+        self._last_results[_SCOPE.get(), call] = observation
+        if not observation.ok:
             self._failed.add(_SCOPE.get())
 
-    def told(self, call: str, scope: str) -> str:
+    def result_text(self, call: str, scope: str) -> str:
         """Return what the scope's last run of a call gave, as text; that of a task without a scope if there is none of its own."""
-        seen = self._told.get((scope, call)) or self._told.get(("", call))
-        return "" if seen is None else f"{seen.error_type or ''} {seen.data}"
+        observation = self._last_results.get((scope, call)) or self._last_results.get(("", call))
+        return "" if observation is None else f"{observation.error_type or ''} {observation.data}"
 
     def land(self, fault: Fault, request: Request | None, landed: bool) -> None:
         """Note that the loop has received a fault, with the request that it struck."""
@@ -162,15 +162,15 @@ class Tunnel:
         if request is not None:
             self.mark_struck(request, fault.kind)
 
-    def show(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
+    def note_shown(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
         """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
-        self._shown[scope] = tuple(calls)
+        self._calls_shown[scope] = tuple(calls)
         self.ever_shown.update(calls)
         self._illegible[scope] = illegible
 
-    def shown(self, scope: str) -> tuple[str, ...]:
+    def calls_shown(self, scope: str) -> tuple[str, ...]:
         """Return the planned calls whose results a scope's last prompt showed."""
-        return self._shown.get(scope, ())
+        return self._calls_shown.get(scope, ())
 
     def illegible(self, request: Request) -> tuple[str, ...]:
         """Return the receipts that a request showed without the values that are used of their results, and forget them."""
@@ -185,7 +185,7 @@ class Tunnel:
         waiting = {id(fault): fault for pairs in self._armed.values() for _, fault in pairs}
         return sum(not (fault.landed or fault.passed_over) for fault in waiting.values())
 
-    def book(self) -> list[FaultState]:
+    def fault_states(self) -> list[FaultState]:
         """Return the state of all faults, for `note`."""
         if not self.faults or not self.keeps_effects:
             return []
@@ -214,29 +214,31 @@ class Tunnel:
             states.append(state)
         return states
 
-    def note(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
+    def keep_effects(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
         """Keep the effects of a reply that found the faults as `before`, under its scope, if they are to be kept."""
         if not self.keeps_effects:
             return
-        after = self.book()
+        after = self.fault_states()
         changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now])
         struck = self._struck.get(request.scope)
         illegible = self._illegible.get(request.scope, ())
-        known, told = (self.unknown, changed, self.shown(request.scope), illegible), self.instructions
-        of_instructions = (tuple(sorted(told.shown)), tuple(sorted(told.obeyed))) if told.given else ()
-        self._effects[request.scope] = (seconds, struck, injected, *known, *of_instructions)
+        prompt_fields, instructions = (self.unknown, changed, self.calls_shown(request.scope), illegible), self.instructions
+        instruction_fields = (
+            (tuple(sorted(instructions.shown_labels)), tuple(sorted(instructions.obeyed))) if instructions.by_label else ()
+        )
+        self._effects[request.scope] = (seconds, struck, injected, *prompt_fields, *instruction_fields)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""
-        known = self._effects.get(scope)
-        return None if known is None else ReplyEffects(*known)
+        fields = self._effects.get(scope)
+        return None if fields is None else ReplyEffects(*fields)
 
     async def repeat(self, request: Request, effects: ReplyEffects) -> None:
         """Do to this trial what a recorded reply did to its own."""
-        self.asked(request.scope)
+        self.note_request(request.scope)
         self.unknown = effects.unknown
-        self.show(request.scope, effects.shown, effects.illegible)
-        self.instructions.shown |= set(effects.instructed)
+        self.note_shown(request.scope, effects.shown, effects.illegible)
+        self.instructions.shown_labels |= set(effects.instructed)
         self.instructions.obeyed |= set(effects.obeyed)
         for state in effects.faults:
             self._repeat_fault(state)
@@ -246,15 +248,15 @@ class Tunnel:
     def _repeat_fault(self, state: FaultState) -> None:
         point = FaultPoint(state.role, state.call)
         which = (state.number, state.kind, point)  # a number alone may be another's, where replies of two trials are mixed
-        known = self._repeated.get(which)
-        if known is None:
-            known = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts, believed=state.believed)
-            self.faults.append(known)
+        fault = self._repeated.get(which)
+        if fault is None:
+            fault = self._repeated[which] = Fault(state.kind, point, state.clearing, state.attempts, believed=state.believed)
+            self.faults.append(fault)
         if state.landed:
-            known.landed, known.landed_at = True, min(state.landed_at, len(self.ledger.issued))
-        known.absorbed, known.recovered, known.cured = state.absorbed, state.recovered, state.cured
+            fault.landed, fault.landed_at = True, min(state.landed_at, len(self.ledger.issued))
+        fault.absorbed, fault.recovered, fault.cured = state.absorbed, state.recovered, state.cured
         for call in state.armed:
-            self.arm(call, known)
+            self.arm(call, fault)
 
     def mark_struck(self, request: Request, kind: str | None) -> None:
         """Note that the request's reply suffered a fault of this kind."""

@@ -67,7 +67,7 @@ class PromptParts:
     examples: Sequence[Message] = ()
 
     @cached_property
-    def told(self) -> str:
+    def instructions(self) -> str:
         """Instructions and questions: what the model is told, not what it or a tool has said."""
         return "\n".join(message.content for message in self.live if message.role in ("system", "user"))
 
@@ -108,17 +108,21 @@ class Slip:
     """The one tool that the weakness is about; None: all."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
 
-    def is_covered(self, shown: PromptParts) -> bool:
+    def is_covered(self, prompt: PromptParts) -> bool:
         """Whether the prompt shows how to do it right."""
-        if CURES[self.kind].phrase.search(shown.told):
+        if CURES[self.kind].phrase.search(prompt.instructions):
             return True
         if self.kind == "answer":
-            seen = read_demonstrations((*shown.example_texts, *shown.labelled), frozenset())
-            return any(is_plain_number(answer) for answer in seen.answers)
-        if not shown.examples:
+            demonstrated = read_demonstrations((*prompt.example_texts, *prompt.labelled), frozenset())
+            return any(is_plain_number(answer) for answer in demonstrated.answers)
+        if not prompt.examples:
             return False
-        seen = read_demonstrations(shown.example_texts, self.tools)
-        return any(self._is_right(tool, arguments, seen) for tool, arguments in seen.calls if self._is_call(tool, arguments))
+        demonstrated = read_demonstrations(prompt.example_texts, self.tools)
+        return any(
+            self._is_right(tool, arguments, demonstrated)
+            for tool, arguments in demonstrated.calls
+            if self._is_call(tool, arguments)
+        )
 
     def spoiled(self, call: PlannedCall) -> PlannedCall:
         """Return a planned call as a model makes it that does not know better, and its alternatives likewise."""
@@ -145,9 +149,9 @@ class Slip:
             return not {"properties", "$ref"} & arguments.keys()
         return arguments.keys() <= spec.parameters.get("properties", {}).keys() and fits(spec.parameters, dict(arguments))
 
-    def _is_right(self, tool: str, arguments: Mapping[str, Any], seen: DemonstrationContent) -> bool:
+    def _is_right(self, tool: str, arguments: Mapping[str, Any], demonstrated: DemonstrationContent) -> bool:
         if self.kind == "unit":
-            signs = [_unit_sign(number, seen, self._is_whole(tool, name)) for name, number in numbers_of(arguments)]
+            signs = [_unit_sign(number, demonstrated, self._is_whole(tool, name)) for name, number in numbers_of(arguments)]
             return True in signs and False not in signs
         if self.kind == "date":
             texts = list(_texts(list(arguments.values())))
@@ -161,12 +165,12 @@ class Slip:
         return isinstance(item, Mapping) and item.get("type") == "integer"
 
 
-def _unit_sign(number: float, seen: DemonstrationContent, whole: bool) -> bool | None:
+def _unit_sign(number: float, demonstrated: DemonstrationContent, whole: bool) -> bool | None:
     """Return True for a number given as it was said, False for a hundredth of one that was, None if nothing tells."""
-    said = seen.numbers
-    is_hundredth = rounded(100 * number) in said or (whole and any(math.trunc(other / 100) == number for other in said))
-    if number in said:
-        return None if is_hundredth or number in seen.results else True
+    numbers = demonstrated.numbers
+    is_hundredth = rounded(100 * number) in numbers or (whole and any(math.trunc(other / 100) == number for other in numbers))
+    if number in numbers:
+        return None if is_hundredth or number in demonstrated.results else True
     return False if is_hundredth else None
 
 
@@ -195,8 +199,8 @@ def _slip(plan: Plan, weakness: Weakness, specs: Mapping[str, ToolSpec]) -> Slip
     concerned = [call for call in plan.calls if weakness.tool in (None, call.tool)]
     if weakness.kind == "answer":
         return slip
-    found = concerned[-1:] if weakness.kind == "step" else [call for call in plan.calls if slip.spoiled(call) is not call]
-    return replace(slip, calls=frozenset(call.id for call in found), tools=frozenset(call.tool for call in found))
+    spoiled_calls = concerned[-1:] if weakness.kind == "step" else [call for call in plan.calls if slip.spoiled(call) is not call]
+    return replace(slip, calls=frozenset(call.id for call in spoiled_calls), tools=frozenset(call.tool for call in spoiled_calls))
 
 
 def _scaled(value: Any, whole: bool) -> Any:
@@ -226,16 +230,16 @@ def _day_first(value: Any) -> Any:
     return value
 
 
-def is_day_first(value: Any, meant: Any) -> bool:
+def is_day_first(value: Any, right: Any) -> bool:
     """Whether a value is the date that was meant, with the day first."""
-    return isinstance(meant, str) and value != meant and value == _day_first(meant)
+    return isinstance(right, str) and value != right and value == _day_first(right)
 
 
-def is_hundredth(value: Any, meant: Any) -> bool:
+def is_hundredth(value: Any, right: Any) -> bool:
     """Whether a value is a hundredth of the number that was meant, or the whole number in that."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value == meant:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value == right:
         return False
-    return value in (_scaled(meant, whole=False), _scaled(meant, whole=True))
+    return value in (_scaled(right, whole=False), _scaled(right, whole=True))
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -275,22 +279,22 @@ class WorkingPlan:
         calls: Sequence[str],
         move: Move | None,
         *,
-        known: Collection[str] = (),
+        results: Collection[str] = (),
         due: Collection[str] = (),
         is_informed: bool = False,
     ) -> set[tuple[str, str]]:
         """Return the slips that a move shows, as kind and planned call (or `answer`).
 
-        `calls`: ids of the planned calls that it makes. `known`: of those whose results the model has, or thinks it has: a spoiled
-        call may be the same as another that was made, and is then never made itself. `due`: of those that it would make by the
-        right plan. `is_informed`: the model has all results that it thinks it needs.
+        `calls`: ids of the planned calls that it makes. `results`: of those whose results the model has, or thinks it has: a
+        spoiled call may be the same as another that was made, and is then never made itself. `due`: of those that it would
+        make by the right plan. `is_informed`: the model has all results that it thinks it needs.
         """
         if move is None:
             return set()
         is_answer = isinstance(move, Answer)
         slips = {("step", name) for name in self.forgotten if name in due or (is_answer and is_informed)}
-        shown = (*known, *(calls if isinstance(move, Act) else ()))
-        slips = slips.union(*(self.spoiled.get(name, frozenset()) for name in shown))
+        calls_shown = (*results, *(calls if isinstance(move, Act) else ()))
+        slips = slips.union(*(self.spoiled.get(name, frozenset()) for name in calls_shown))
         if isinstance(move, Answer) and self.says is not None and is_in_thousands(move.value):
             slips.add(("answer", ANSWER))
         return slips
@@ -308,53 +312,53 @@ class PlanWithSlips:
         self.plan = plan
         self.slips = slips
         self.right = WorkingPlan(plan)
-        self._made: dict[tuple[frozenset[str], frozenset[str]], WorkingPlan] = {}
+        self._plans: dict[tuple[frozenset[str], frozenset[str]], WorkingPlan] = {}
         """Kept: planned calls are known by their identity."""
 
-    def at(self, shown: PromptParts, oracle: Mapping[str, Truth], ledger: Ledger, role: Role = Role.DECIDE) -> WorkingPlan:
+    def at(self, prompt: PromptParts, oracle: Mapping[str, Truth], ledger: Ledger, role: Role = Role.DECIDE) -> WorkingPlan:
         """Return the plan that is followed in a request. A planner forgets nothing: who chooses the calls does.
 
         A call whose result the prompt shows was made right, and counts as such: it was decided on by a request that covers the
         weakness, such as another predictor's.
         """
         slips = [slip for slip in self.slips if slip.kind != "step" or role is not Role.PLAN]
-        uncovered = [slip for slip in slips if not slip.is_covered(shown)]
+        uncovered = [slip for slip in slips if not slip.is_covered(prompt)]
         if not uncovered:
             return self.right
         concerned = frozenset[str]().union(*(slip.calls for slip in uncovered))
-        done = self._done(concerned, "\n".join(message.content for message in shown.live), oracle, ledger)
-        key = (frozenset(slip.kind + (slip.only or "") for slip in uncovered), done)
-        if key not in self._made:
-            self._made[key] = _spoil(self.plan, uncovered, done)
-        return self._made[key]
+        made_right = self._made_right(concerned, "\n".join(message.content for message in prompt.live), oracle, ledger)
+        key = (frozenset(slip.kind + (slip.only or "") for slip in uncovered), made_right)
+        if key not in self._plans:
+            self._plans[key] = _spoil(self.plan, uncovered, made_right)
+        return self._plans[key]
 
-    def _done(self, concerned: Collection[str], text: str, oracle: Mapping[str, Truth], ledger: Ledger) -> frozenset[str]:
+    def _made_right(self, concerned: Collection[str], text: str, oracle: Mapping[str, Truth], ledger: Ledger) -> frozenset[str]:
         """Return those of some calls whose right form a text shows the result of: its receipt, and what is used of it."""
         right = {name: oracle[name].call for name in concerned if name in oracle and oracle[name].call in text}
         if not right:
             return frozenset()
-        known = read(self.plan, oracle, ledger, text).known
+        known = read(self.plan, oracle, ledger, text).results
         return frozenset(name for name, digest in right.items() if name in known and known[name].entry.call == digest)
 
 
-def _spoil(plan: Plan, slips: Sequence[Slip], done: Collection[str]) -> WorkingPlan:
-    """Return the plan as the slips leave it; `done`: ids of calls that were made right."""
-    forgotten = frozenset(name for slip in slips if slip.kind == "step" for name in slip.calls if name not in done)
+def _spoil(plan: Plan, slips: Sequence[Slip], made_right: Collection[str]) -> WorkingPlan:
+    """Return the plan as the slips leave it; `made_right`: ids of calls that were made right."""
+    forgotten = frozenset(name for slip in slips if slip.kind == "step" for name in slip.calls if name not in made_right)
     blamed: dict[str, set[tuple[str, str]]] = {}
     calls = []
     for call in plan.calls:
         if call.id in forgotten:
             continue
-        made = call
+        spoiled_call = call
         for slip in slips:
-            if slip.kind != "step" and call.id in slip.calls and call.id not in done:
-                made = slip.spoiled(made)
+            if slip.kind != "step" and call.id in slip.calls and call.id not in made_right:
+                spoiled_call = slip.spoiled(spoiled_call)
                 blamed.setdefault(call.id, set()).add((slip.kind, call.id))
         needed = {ref.call for other in (call, *call.alternatives) for ref in refs(other.arguments)} & forgotten
         if needed or forgotten.intersection(call.after):
-            made = _made_up_call(made, forgotten)
+            spoiled_call = _made_up_call(spoiled_call, forgotten)
             blamed.setdefault(call.id, set()).update(("step", name) for name in needed)
-        calls.append(made)
+        calls.append(spoiled_call)
     answer = _made_up_answer(plan.answer, forgotten)
     says = in_thousands if any(slip.kind == "answer" for slip in slips) else None
     goals = {call.id: call.goal for call in plan.calls if call.id in forgotten}

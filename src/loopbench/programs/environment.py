@@ -33,9 +33,9 @@ _QUIET = {
 
 def framework_environment() -> dict[str, str]:
     """Return the environment of a framework: this one without keys, and without what would lead to our own packages."""
-    kept = without_secrets(os.environ)
-    kept.pop("PYTHONPATH", None)
-    return kept | _QUIET
+    environment = without_secrets(os.environ)
+    environment.pop("PYTHONPATH", None)
+    return environment | _QUIET
 
 
 def own_environment(keys: Collection[str], interpreter: str) -> dict[str, str]:
@@ -43,21 +43,21 @@ def own_environment(keys: Collection[str], interpreter: str) -> dict[str, str]:
 
     `interpreter`: path of the interpreter that was chosen for it, empty for the one that runs loopbench.
     """
-    kept = without_secrets(os.environ) | {name: os.environ[name] for name in keys if name in os.environ}
+    environment = without_secrets(os.environ) | {name: os.environ[name] for name in keys if name in os.environ}
     for name in _NO_PROXIES:
-        kept[name] = ",".join([*filter(None, [kept.get(name)]), HERE])
+        environment[name] = ",".join([*filter(None, [environment.get(name)]), HERE])
     if interpreter:
-        kept.pop("PYTHONPATH", None)  # it leads to packages of another interpreter
+        environment.pop("PYTHONPATH", None)  # it leads to packages of another interpreter
         bin_folder = Path(interpreter).parent
-        kept["PATH"] = os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])
+        environment["PATH"] = os.pathsep.join([str(bin_folder), *filter(None, [environment.get("PATH")])])
         if (bin_folder.parent / "pyvenv.cfg").is_file():
-            kept["VIRTUAL_ENV"] = str(bin_folder.parent)
-    return kept | {"OPENAI_API_KEY": API_KEY, "ANTHROPIC_API_KEY": API_KEY, "GEMINI_API_KEY": API_KEY}
+            environment["VIRTUAL_ENV"] = str(bin_folder.parent)
+    return environment | {"OPENAI_API_KEY": API_KEY, "ANTHROPIC_API_KEY": API_KEY, "GEMINI_API_KEY": API_KEY}
 
 
 def trial_environment(url: str, question: str, model: str, max_steps: int) -> dict[str, str]:
     """Return what tells an executable of its trial. `url`: the address below which the trial is served."""
-    told = {
+    environment = {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",  # LiteLLM looks here
         "OPENAI_API_KEY": API_KEY,
@@ -75,8 +75,8 @@ def trial_environment(url: str, question: str, model: str, max_steps: int) -> di
         "LOOPBENCH_MAX_STEPS": str(max_steps),
     }
     if len(question.encode("utf-8", "surrogatepass")) <= MAX_QUESTION_BYTES and "\0" not in question:
-        told["LOOPBENCH_QUESTION"] = question.encode("utf-8", "replace").decode()
-    return told
+        environment["LOOPBENCH_QUESTION"] = question.encode("utf-8", "replace").decode()
+    return environment
 
 
 def home_in(folder: Path) -> dict[str, str]:

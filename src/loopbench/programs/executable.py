@@ -71,8 +71,8 @@ _PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, asyncio.Semap
 @contextlib.asynccontextmanager
 async def place(owner: object, count: int) -> AsyncIterator[None]:
     """Hold one of the `count` places for processes that an arm has in this event loop; to wait for one costs a trial no time."""
-    kept = _PLACES.setdefault(asyncio.get_running_loop(), {})
-    places = kept.setdefault(owner, asyncio.Semaphore(count))
+    places_by_owner = _PLACES.setdefault(asyncio.get_running_loop(), {})
+    places = places_by_owner.setdefault(owner, asyncio.Semaphore(count))
     with waits().counted():
         await places.acquire()
     try:
@@ -88,10 +88,10 @@ async def run_executable(words: Sequence[str], environment: Mapping[str, str], q
 
     Whatever ends this call, the process and all that it has started in its group are killed.
     """
-    with _question_file(question) as asked, _Pipe() as out, _Pipe() as errors:
+    with _question_file(question) as question_file, _Pipe() as out, _Pipe() as errors:
         process = await asyncio.create_subprocess_exec(
             *words,
-            stdin=asked,
+            stdin=question_file,
             stdout=out.write_end,
             stderr=errors.write_end,
             env=environment,

@@ -54,27 +54,27 @@ class FunctionLoop(ForeignAgent):
     def sources(self) -> tuple[Path, ...]:
         """The files of this package, and that of the function."""
         try:
-            own = (Path(inspect.getfile(inspect.unwrap(self.function))),)
+            source_files = (Path(inspect.getfile(inspect.unwrap(self.function))),)
         except TypeError:  # an object that is called
-            own = (Path(inspect.getfile(type(self.function))),)
-        return (*super(FunctionLoop, self).sources, *(file for file in own if file.is_file()))
+            source_files = (Path(inspect.getfile(type(self.function))),)
+        return (*super(FunctionLoop, self).sources, *(file for file in source_files if file.is_file()))
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
         """Call the function, and return its answer or what left it."""
         place = InProcessTrial.begun(trial)
         is_async = inspect.iscoroutinefunction(self.function)
         tools = Tools(trial.tool_list(), _caller(place, is_async), is_async)
-        given = _Given(place, is_async, self.max_steps).of(self.function)
+        arguments = _FurtherArguments(place, is_async, self.max_steps).of(self.function)
         before = _TRIAL.set(place)
         try:
-            return {"answer": await _called(functools.partial(self.function, question, tools, **given), is_async)}
+            return {"answer": await _awaited_answer(functools.partial(self.function, question, tools, **arguments), is_async)}
         except (Exception, SystemExit) as error:  # the boundary to the user's function: whatever leaves it is named
             return {"type": type(error).__name__, "error": str(error)}
         finally:
             _TRIAL.reset(before)
 
 
-async def _called(work: Callable[[], Any], is_async: bool) -> Any:
+async def _awaited_answer(work: Callable[[], Any], is_async: bool) -> Any:
     answer = work() if is_async else await in_thread(work)
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -84,11 +84,11 @@ def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, A
 
     async def call(name: str, arguments: dict[str, Any]) -> str:
         try:
-            seen = await place.trial.call(name, arguments)
+            observation = await place.trial.call(name, arguments)
         except Refusal as error:  # the budget is used up, or the trial is over
             raise ToolError(str(error)) from None
-        text: str = seen.as_dict()["data"]
-        if not seen.ok:
+        text: str = observation.as_dict()["data"]
+        if not observation.ok:
             raise ToolError(text)
         return text
 
@@ -99,7 +99,7 @@ def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, A
     return call if is_async else call_and_wait
 
 
-class _Given:
+class _FurtherArguments:
     """What a function may get beside question and tools."""
 
     def __init__(self, place: InProcessTrial, is_async: bool, max_steps: int) -> None:
@@ -122,8 +122,8 @@ class _Given:
 def http_client(place: InProcessTrial, library: str, *, is_async: bool, **options: Any) -> Any:
     """Return a client of `httpx` or `httpx2` whose every request goes to the trial's model. Raises ImportError."""
     http: Any = importlib.import_module(library)
-    made = http.AsyncClient if is_async else http.Client
-    return made(transport=TunnelTransport(library, place), timeout=None, **options)  # the model takes no time, tools may
+    client_class = http.AsyncClient if is_async else http.Client
+    return client_class(transport=TunnelTransport(library, place), timeout=None, **options)  # the model takes no time, tools may
 
 
 def openai_client(place: InProcessTrial, *, is_async: bool, **options: Any) -> Any:
@@ -140,8 +140,8 @@ def gemini_client(place: InProcessTrial, http_options: Mapping[str, Any], **opti
     """Return a `google.genai.Client` whose model is the trial's, blocking and asynchronous in one. Raises ImportError."""
     genai: Any = importlib.import_module("google.genai")
     clients = {"httpx_client": False, "httpx_async_client": True}
-    made = {name: http_client(place, "httpx", is_async=is_async) for name, is_async in clients.items()}
-    return genai.Client(**{"api_key": API_KEY, **options}, http_options={"base_url": ORIGIN, **made, **http_options})
+    http_clients = {name: http_client(place, "httpx", is_async=is_async) for name, is_async in clients.items()}
+    return genai.Client(**{"api_key": API_KEY, **options}, http_options={"base_url": ORIGIN, **http_clients, **http_options})
 
 
 def _vendors_client(place: InProcessTrial, package: str, name: str, is_async: bool, options: Mapping[str, Any]) -> Any:
@@ -150,5 +150,5 @@ def _vendors_client(place: InProcessTrial, package: str, name: str, is_async: bo
     default = vendor.DefaultAsyncHttpxClient if is_async else vendor.DefaultHttpxClient
     library = next(base.__module__ for base in default.__mro__ if base.__module__.partition(".")[0] in ("httpx", "httpx2"))
     http = http_client(place, library.partition(".")[0], is_async=is_async)
-    made = getattr(vendor, f"Async{name}" if is_async else name)
-    return made(**{"api_key": API_KEY, "http_client": http, **options})
+    client_class = getattr(vendor, f"Async{name}" if is_async else name)
+    return client_class(**{"api_key": API_KEY, "http_client": http, **options})

@@ -48,7 +48,7 @@ class Gateway:
     def models(self) -> list[str]:
         return [MODEL]
 
-    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
+    def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
         """Return a trial by its token. Raises LookupError."""
         return self._trial(trial or "").served
 
@@ -60,8 +60,8 @@ class Gateway:
                 return [{"type": "function", "function": tool} for tool in self._trial(token).tool_list()]
             case ("t", token, "tools", name):
                 call.require("POST")
-                seen = await self._trial(token).call(name, call.fields)
-                return seen.as_dict() | {"error_type": seen.error_type, "message": seen.data}
+                observation = await self._trial(token).call(name, call.fields)
+                return observation.as_dict() | {"error_type": observation.error_type, "message": observation.data}
             case ("t", token, "answer"):
                 call.require("POST")
                 trial, body = self._trial(token), call.fields
@@ -89,9 +89,9 @@ def keep(work: Callable[[], Awaitable[None]]) -> None:
     """Run something until the event loop ends and cancels it; it belongs to no trial, whichever needs it first."""
     loop = asyncio.get_running_loop()
     task: asyncio.Task[None] = loop.create_task(_awaited(work), context=contextvars.Context())
-    kept = _TASKS.setdefault(loop, set())
-    kept.add(task)
-    task.add_done_callback(kept.discard)
+    tasks = _TASKS.setdefault(loop, set())
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 async def _awaited(work: Callable[[], Awaitable[None]]) -> None:

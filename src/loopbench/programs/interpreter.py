@@ -36,17 +36,17 @@ def _look_at(solver: Solver, folders: tuple[tuple[str, int], ...]) -> Interprete
     command = [solver.python, str(RUNNER), solver.target]
     environment = None if solver.environment is None else dict(solver.environment)
     try:
-        done = subprocess.run(  # noqa: S603  # our own runner, in an interpreter that the user named
+        ended = subprocess.run(  # noqa: S603  # our own runner, in an interpreter that the user named
             command, capture_output=True, input=b"", check=False, env=environment, timeout=MAX_START_S
         )
-        [(ending, said)] = json.loads(done.stdout.splitlines()[0]).items()
+        [(ending, content)] = json.loads(ended.stdout.splitlines()[0]).items()
     except subprocess.TimeoutExpired:
         raise ValueError(f"{solver.target}: its import did not end within {MAX_START_S} s") from None
     except OSError as error:
         raise ValueError(f"{solver.python}: {error.strerror}") from None
     except (ValueError, IndexError, AttributeError):
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+        last = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
         raise ValueError(f"{solver.python} does not run what a program needs: {last[0]}") from None
     if ending != "ready":
-        raise ValueError(f"{solver.target}: {said}")
-    return Interpreter(said["python"], said["packages"])
+        raise ValueError(f"{solver.target}: {content}")
+    return Interpreter(content["python"], content["packages"])

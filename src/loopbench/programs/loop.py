@@ -78,10 +78,10 @@ class ForeignAgent(ABC):
         """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
         trial = ProgramTrial(model, tools, self.max_steps)
         try:
-            said = await self.solve_trial(trial, question_text(query))
+            message = await self.solve_trial(trial, question_text(query))
         finally:
             trial.close()
-        return outcome(trial, said)
+        return outcome(trial, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +110,22 @@ def question_text(query: Query) -> str:
     return f"{query.full_text}\n\nAnswer with JSON that this schema allows: {json.dumps(query.schema)}"
 
 
-def outcome(trial: ProgramTrial, said: Mapping[str, Any]) -> Outcome:
+def outcome(trial: ProgramTrial, message: Mapping[str, Any]) -> Outcome:
     """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
     if trial.budget is not None:
         raise trial.budget
-    if said.get("stop") == StopReason.MAX_STEPS.value and said.get("answer") is not None:
-        return Outcome(said["answer"], StopReason.FORCED, trial.replies)
-    if trial.limit_reached or said.get("stop") == StopReason.MAX_STEPS.value:
+    if message.get("stop") == StopReason.MAX_STEPS.value and message.get("answer") is not None:
+        return Outcome(message["answer"], StopReason.FORCED, trial.replies)
+    if trial.limit_reached or message.get("stop") == StopReason.MAX_STEPS.value:
         return Outcome(None, StopReason.MAX_STEPS, trial.replies)
-    if "error" in said:
-        what = f"{said['type']}: {said['error']}"
+    if "error" in message:
+        what = f"{message['type']}: {message['error']}"
         if isinstance(trial.failure, ContextOverflow):
             return Outcome(None, StopReason.CONTEXT_OVERFLOW, trial.replies, details={"error": what})
         if isinstance(trial.failure, ProviderError):
             return Outcome(None, StopReason.PROVIDER_ERROR, trial.replies, details={"error": what})
         raise SolverFailed(what)
-    if not trial.has_answer and "answer" not in said:
+    if not trial.has_answer and "answer" not in message:
         raise SolverFailed("it ended without an answer: it printed nothing, and posted none")
     stop = StopReason.FORCED if trial.is_forced else StopReason.FINISHED
-    return Outcome(trial.answer if trial.has_answer else said["answer"], stop, trial.replies)
+    return Outcome(trial.answer if trial.has_answer else message["answer"], stop, trial.replies)

@@ -37,7 +37,7 @@ class Launch:
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     asks: bool = False
-    read: Callable[[str], str] = str
+    read_answer: Callable[[str], str] = str
     """Returns the answer in what the agent has printed."""
 
 
@@ -74,7 +74,7 @@ def _codex(place: TrialPlace) -> Launch:
 
 def _claude_code(place: TrialPlace) -> Launch:
     servers = _json_file(place.folder / "mcp.json", {"mcpServers": {SERVER: {"type": "http", "url": f"{place.url}/mcp"}}})
-    told = {
+    environment = {
         "ANTHROPIC_BASE_URL": place.url,
         "ANTHROPIC_AUTH_TOKEN": API_KEY,
         "ANTHROPIC_MODEL": place.model,
@@ -83,7 +83,7 @@ def _claude_code(place: TrialPlace) -> Launch:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
     tools = ("--strict-mcp-config", "--mcp-config", servers, "--allowedTools", f"mcp__{SERVER}")
-    return Launch(("-p", "--output-format", "text", "--max-turns", str(place.max_steps), *tools), told)
+    return Launch(("-p", "--output-format", "text", "--max-turns", str(place.max_steps), *tools), environment)
 
 
 def _opencode(place: TrialPlace) -> Launch:
@@ -103,9 +103,9 @@ def _opencode(place: TrialPlace) -> Launch:
         "mcp": {SERVER: {"type": "remote", "url": f"{place.url}/mcp", "enabled": True}},
     }
     _json_file(place.folder / "opencode.json", settings)
-    told = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    environment = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
     words = ("run", "--auto", "--format", "json", "--title", "trial", "-m", model)
-    return Launch(words, told, asks=True, read=_last_text_of_opencode)
+    return Launch(words, environment, asks=True, read_answer=_last_text_of_opencode)
 
 
 def _qwen_code(place: TrialPlace) -> Launch:

@@ -104,13 +104,13 @@ class Program(ProgramLoop):
     @property
     def packages(self) -> Mapping[str, str]:
         """The version of the Python that was chosen for it; empty for the one that runs loopbench."""
-        found = self._own_interpreter()
-        return {} if found is None else {"python": found.python}
+        interpreter = self._own_interpreter()
+        return {} if interpreter is None else {"python": interpreter.python}
 
     @property
     def environment_digest(self) -> str:
-        found = self._own_interpreter()
-        return "" if found is None else sha256(canonical_json([found.python, dict(found.packages)]))
+        interpreter = self._own_interpreter()
+        return "" if interpreter is None else sha256(canonical_json([interpreter.python, dict(interpreter.packages)]))
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -118,30 +118,30 @@ class Program(ProgramLoop):
         return (*super(Program, self).sources, *self._own_files())
 
     def _own_files(self) -> Iterator[Path]:
-        found = _FUNCTION.fullmatch(self.command.strip())
-        if found is None:
-            named: list[Path] = [Path(word) for word in self.words]
-        elif found["module"].endswith(".py"):
-            named = [Path(found["module"])]
+        function = _FUNCTION.fullmatch(self.command.strip())
+        if function is None:
+            named_files: list[Path] = [Path(word) for word in self.words]
+        elif function["module"].endswith(".py"):
+            named_files = [Path(function["module"])]
         else:
-            inside = Path(*found["module"].split("."))
+            inside = Path(*function["module"].split("."))
             places = [Path.cwd(), *map(Path, filter(None, sys.path))]
             files = (file for at in places for file in (at / inside.with_suffix(".py"), at / inside / "__init__.py"))
-            named = [file for file in files if file.is_file()][:1]
-        yield from (file for file in named if file.is_file() and file.stat().st_size <= MAX_SOURCE_BYTES)
+            named_files = [file for file in files if file.is_file()][:1]
+        yield from (file for file in named_files if file.is_file() and file.stat().st_size <= MAX_SOURCE_BYTES)
 
     # --- what runs it ---
 
     @property
     def interpreter(self) -> str:
         """Path of the Python that was chosen; empty for the one that runs loopbench. Raises ValueError if there is none."""
-        given = self.venv or self.python
-        if not given:
+        chosen = self.venv or self.python
+        if not chosen:
             return ""
-        path = Path(given).expanduser()
+        path = Path(chosen).expanduser()
         path = Path(os.path.abspath(path / "bin" / "python" if self.venv else path))  # a link in an environment leads out of it
         if not path.is_file():
-            what = f"venv: {given} has no bin/python" if self.venv else f"python: there is no {given}"
+            what = f"venv: {chosen} has no bin/python" if self.venv else f"python: there is no {chosen}"
             raise ValueError(what)
         return str(path)
 
@@ -173,10 +173,10 @@ class Program(ProgramLoop):
             return await super(Program, self).solve_trial(trial, question)
         words, environment = self.command_words(), own_environment(self.keys, self.interpreter)
         async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
-            told = environment | trial_environment(url, question, MODEL, self.max_steps)
+            trial_variables = environment | trial_environment(url, question, MODEL, self.max_steps)
             if self.preset is not None:
-                return await self._run_preset(self.preset, words, told, question, url)
-            return (await run_executable(words, told, question)).message()
+                return await self._run_preset(self.preset, words, trial_variables, question, url)
+            return (await run_executable(words, trial_variables, question)).message()
 
     async def _run_preset(
         self, preset: Preset, words: list[str], environment: Mapping[str, str], question: str, url: str
@@ -185,12 +185,12 @@ class Program(ProgramLoop):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
             folder = Path(name)
             launch = preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
-            asked = (*launch.arguments, *((question,) if launch.asks else ()))
-            told = {**environment, **home_in(folder), **launch.environment}
-            message = (await run_executable([*words, *asked], told, question, folder)).message()
+            arguments = (*launch.arguments, *((question,) if launch.asks else ()))
+            variables = {**environment, **home_in(folder), **launch.environment}
+            message = (await run_executable([*words, *arguments], variables, question, folder)).message()
         if "answer" not in message:
             return message
-        answer = launch.read(message["answer"])
+        answer = launch.read_answer(message["answer"])
         return {"answer": answer} if answer else {}
 
 

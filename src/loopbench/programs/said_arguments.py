@@ -12,12 +12,12 @@ from typing import Any
 from loopbench.protocol import Act, Reply, Request, Tool, ToolArgumentError, Toolbox, WireError
 
 
-class SaidArguments:
+class ModelArguments:
     """The calls that a trial's model has made so far."""
 
     def __init__(self, tools: Toolbox) -> None:
         self._tools = tools
-        self._said: dict[str, list[Mapping[str, Any]]] = {}
+        self._arguments_by_tool: dict[str, list[Mapping[str, Any]]] = {}
 
     def add(self, request: Request, reply: Reply) -> None:
         """Add the calls of a reply, if it can be read."""
@@ -29,21 +29,25 @@ class SaidArguments:
             return
         if isinstance(move, Act):
             for call in move.calls:
-                self._said.setdefault(call.name, []).append(call.arguments)
+                self._arguments_by_tool.setdefault(call.name, []).append(call.arguments)
 
     def as_said(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the latest arguments of the model that are the same call, else the given ones."""
         tool = self._tools.get(name)
         if tool is None:
             return arguments
-        given = _bound(tool, arguments)
-        if given is None:
+        as_called = _as_called(tool, arguments)
+        if as_called is None:
             return arguments
-        same = (said for said in reversed(self._said.get(name, ())) if _bound(tool, said) == given)
+        same = (
+            arguments_said
+            for arguments_said in reversed(self._arguments_by_tool.get(name, ()))
+            if _as_called(tool, arguments_said) == as_called
+        )
         return next(same, arguments)
 
 
-def _bound(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+def _as_called(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the values that the function would get, by name, defaults among them; None for arguments that it does not take."""
     if tool.arguments is not None:
         try:

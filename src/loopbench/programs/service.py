@@ -46,7 +46,7 @@ class Service(ForeignAgent):
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
         """Let the service solve the task. Raises OSError if nothing listens there."""
         async with served(trial) as place, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
-            asked = {
+            question_body = {
                 "question": question,
                 "base_url": f"{place}/v1",
                 "api_key": API_KEY,
@@ -56,7 +56,7 @@ class Service(ForeignAgent):
                 "max_steps": self.max_steps,
             }
             try:
-                async with session.post(self.url, json=asked) as response:
+                async with session.post(self.url, json=question_body) as response:
                     return _message(response.status, await response.content.read(MAX_ANSWER_BYTES))
             except aiohttp.ClientConnectorError as error:
                 raise OSError(f"nothing answers at {self.url}: {error.os_error}") from None
@@ -70,7 +70,7 @@ def _message(status: int, body: bytes) -> dict[str, Any]:
     if status >= 400:
         return {"type": f"status {status}", "error": text[:MAX_ERROR_CHARS]}
     try:
-        said = from_json(text)
+        value = from_json(text)
     except ValueError:
         return {"answer": text} if text else {}
-    return {"answer": said["answer"]} if isinstance(said, dict) and "answer" in said else {"answer": text}
+    return {"answer": value["answer"]} if isinstance(value, dict) and "answer" in value else {"answer": text}

@@ -63,11 +63,11 @@ class InProcessTrial(NamedTuple):
             if page is None or page.kind == "models" or request.method != page.method:
                 raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
             recall = self.chat.memory.recall
-            asked = wire.read(Incoming(_object(body), path, request.url.params, request.headers, recall))
+            wire_request = wire.read(Incoming(_object(body), path, request.url.params, request.headers, recall))
             if page.kind == "count":
-                counted = json_bytes(wire.count(estimate_input(asked.request)))
-                return WireAnswer((counted,), {**JSON, "Content-Length": str(len(counted))})
-            return await self.chat.answer(wire, asked, self.trial.served, None)
+                body_bytes = json_bytes(wire.count(estimate_input(wire_request.request)))
+                return WireAnswer((body_bytes,), {**JSON, "Content-Length": str(len(body_bytes))})
+            return await self.chat.answer(wire, wire_request, self.trial.served, None)
         except BadRequest as error:
             return unreadable(error).on(wire)
         except Refusal as error:

@@ -26,7 +26,7 @@ from loopbench.protocol import (
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.tool_calls import ToolListing
 
-from .said_arguments import SaidArguments
+from .said_arguments import ModelArguments
 
 T = TypeVar("T")
 OTHERS_S = 0.25
@@ -57,9 +57,9 @@ class ProgramTrial:
         self.answer: Any = None
         """What was sent to `POST /t/TOKEN/answer`."""
         self.has_answer = False
-        self._over = False
+        self._is_over = False
         self._in_flight: set[asyncio.Future[Any]] = set()
-        self._said = SaidArguments(tools)
+        self._model_arguments = ModelArguments(tools)
         self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
         self.tunnel.at_once.others_s = OTHERS_S
         self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
@@ -72,7 +72,7 @@ class ProgramTrial:
 
     def close(self) -> None:
         """End the trial: what its program still waits for is cancelled, and what it still sends is refused."""
-        self._over = True
+        self._is_over = True
         for waiting in self._in_flight:
             waiting.cancel()
 
@@ -83,7 +83,7 @@ class ProgramTrial:
         try:
             return await task
         except asyncio.CancelledError:
-            if not self._over:
+            if not self._is_over:
                 raise
             raise Refusal(404, OVER, code="trial_over") from None
         finally:
@@ -91,7 +91,7 @@ class ProgramTrial:
 
     def _check_open(self) -> None:
         """Raise Refusal if nothing more is served."""
-        if self._over or self.budget is not None:
+        if self._is_over or self.budget is not None:
             raise Refusal(404, OVER, code="trial_over")
 
     def _is_beyond_limit(self, request: Request) -> bool:
@@ -119,7 +119,7 @@ class ProgramTrial:
         reply = exchange.reply
         if reply is not None:
             self.replies += 1
-            self._said.add(request, reply)
+            self._model_arguments.add(request, reply)
             if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
                 reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
         return exchange._replace(reply=reply, error=self._at_once(exchange.error))
@@ -134,7 +134,7 @@ class ProgramTrial:
         """Run a tool. Raises Refusal when the budget is used up and after the end."""
         self._check_open()
         try:
-            return await self._until_over(self.tools.call(ToolCall(name, self._said.as_said(name, arguments))))
+            return await self._until_over(self.tools.call(ToolCall(name, self._model_arguments.as_said(name, arguments))))
         except BudgetExceeded as error:
             self.budget = error
             raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None

@@ -105,13 +105,13 @@ class Worker:
         except asyncio.CancelledError:
             self._process.stdin.write(json.dumps({"cancel": number}).encode() + b"\n")
             self._cancelled.add(number)
-            asyncio.get_running_loop().call_later(GRACE_S, self._look_after, number)
+            asyncio.get_running_loop().call_later(GRACE_S, self._check_cancelled, number)
             raise
         finally:
             self._waiting.pop(number, None)
             self._end_if_stuck()
 
-    def _look_after(self, number: int) -> None:
+    def _check_cancelled(self, number: int) -> None:
         """Note that a cancelled trial is still under way: it may hold up all others, and gets no company any more."""
         self.stuck = self.stuck or number in self._cancelled
         self._end_if_stuck()
@@ -127,18 +127,18 @@ class Worker:
 
     async def started(self) -> None:
         """Wait until the solver is imported. Raises WorkerGone."""
-        said = await self._message()
-        if "ready" not in said:
-            raise WorkerGone(said.get("failed") or f"it did not start{self._last_words()}")
+        message = await self._message()
+        if "ready" not in message:
+            raise WorkerGone(message.get("failed") or f"it did not start{self._last_words()}")
 
-    async def read(self) -> None:
+    async def hand_out_messages(self) -> None:
         """Hand out messages until the process ends."""
         try:
-            while said := await self._message():
-                self._cancelled.discard(said.get("id", -1))
-                waiting = self._waiting.get(said.get("id", -1))
+            while message := await self._message():
+                self._cancelled.discard(message.get("id", -1))
+                waiting = self._waiting.get(message.get("id", -1))
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(said)
+                    waiting.set_result(message)
         finally:
             self.gone = f"the process of the solver ended{self._last_words()}"
             for waiting in self._waiting.values():
@@ -154,8 +154,8 @@ class Worker:
     async def _message(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
-        made: dict[str, Any] = json.loads(line) if line else {}
-        return made
+        message: dict[str, Any] = json.loads(line) if line else {}
+        return message
 
     def _last_words(self) -> str:
         lines = self._stderr.strip().splitlines()
@@ -224,8 +224,8 @@ _WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Solver, Workers]] = 
 
 def workers_here(solver: Solver) -> Workers:
     """Return the running event loop's workers for a solver."""
-    kept = _WORKERS.setdefault(asyncio.get_running_loop(), {})
-    return kept.setdefault(solver, Workers(solver))
+    workers = _WORKERS.setdefault(asyncio.get_running_loop(), {})
+    return workers.setdefault(solver, Workers(solver))
 
 
 async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:
@@ -239,7 +239,7 @@ async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:
         started.set_exception(WorkerGone(f"{solver.python}: {error.strerror}"))
         return
     worker = Worker(process)
-    said = asyncio.create_task(worker.read_stderr())
+    reading_stderr = asyncio.create_task(worker.read_stderr())
     try:
         try:
             await worker.started()
@@ -247,7 +247,7 @@ async def _run_worker(solver: Solver, started: asyncio.Future[Worker]) -> None:
             started.set_exception(error)
             return
         started.set_result(worker)
-        await worker.read()
+        await worker.hand_out_messages()
     finally:
         await worker.end()
-        said.cancel()
+        reading_stderr.cancel()

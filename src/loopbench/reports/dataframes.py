@@ -35,9 +35,10 @@ from loopbench.metrics.summary import COSTS, FAULT_COUNTS, METRICS, PRIMARY, Arm
 from loopbench.protocol import Loop, render_value
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import shown_short
-from loopbench.runs.folders import run_folder, trials_folder
+from loopbench.runs.folders import trials_folder
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import read_trace
+from loopbench.runs.typed_runs import run_folder
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 

@@ -23,14 +23,14 @@ _PARTS_OF_ARMS = (
 
 def changes(then: Manifest, now: Manifest) -> list[str]:
     """Return what two manifests differ in that decides what trials give, in words; empty if nothing does."""
-    found = [
+    differences = [
         *suite_changes(then, now),
         *_weights_changes(then, now),
         *_profile_changes(then, now),
         *_arm_changes(_arms(then), _arms(now)),
     ]
     parts = ("versions", "suite", "profiles", "arms")
-    return found or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
+    return differences or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
 
 
 def suite_changes(then: Manifest, now: Manifest) -> list[str]:
@@ -49,10 +49,10 @@ def _same_arm(was: ArmEntry, now: ArmEntry) -> bool:
     return was == (now if was.files else now.model_copy(update={"files": {}}))
 
 
-def summary(found: Sequence[str]) -> str:
+def summary(differences: Sequence[str]) -> str:
     """Return changes in one line."""
-    rest = f" and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""
-    return f"{', '.join(found[:MAX_TOLD])}{rest}"
+    rest = f" and {len(differences) - MAX_TOLD} more" if len(differences) > MAX_TOLD else ""
+    return f"{', '.join(differences[:MAX_TOLD])}{rest}"
 
 
 def quoted(folder: Path) -> str:

@@ -60,14 +60,16 @@ def loop_files(target: object) -> dict[str, ProjectFile]:
     all of the same project that they import. Empty for a loop of ours, or one without a file.
     """
     design = type(target)
-    begin = [source_file(file) for file in target.sources if file.suffix == ".py"] if isinstance(target, ForeignLoop) else []
+    first_files = [source_file(file) for file in target.sources if file.suffix == ".py"] if isinstance(target, ForeignLoop) else []
     with contextlib.suppress(OSError, TypeError, KeyError):
         module = sys.modules[design.__module__]
-        begin += [source_file(file) for file in _exporting_package(design)] or [source_in(module, Path(inspect.getfile(design)))]
-    found = project_files(begin)
+        first_files += [source_file(file) for file in _exporting_package(design)] or [
+            source_in(module, Path(inspect.getfile(design)))
+        ]
+    files = project_files(first_files)
     for loop in _loops_inside(target):
-        found |= loop_files(loop)
-    return dict(sorted(found.items()))
+        files |= loop_files(loop)
+    return dict(sorted(files.items()))
 
 
 def _loops_inside(target: object) -> list[Loop]:
@@ -82,8 +84,8 @@ def own_code_digest(suite: str | None, tools: str | None, scorers: Iterable[str]
     The names must have been imported before. A package counts with all its modules; where a name leads to what other modules
     define, those count too.
     """
-    own = _own_modules(suite, tools, scorers)
-    return sha256("".join(_source_of_module(module) for module in own)) if own else ""
+    modules = _own_modules(suite, tools, scorers)
+    return sha256("".join(_source_of_module(module) for module in modules)) if modules else ""
 
 
 def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
@@ -91,16 +93,16 @@ def own_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str
 
     A file is named from its topmost package on, as `loop_tools.py` or `my_package/tools.py`, so alike on every machine.
     """
-    found = {}
+    digests = {}
     for module in _own_modules(suite, tools, scorers):
         folders = getattr(module, "__path__", None)
         name = module.__name__.replace(".", "/")
         for file in _files_of_module(module):
             folder = next((Path(at) for at in folders or () if file.is_relative_to(at)), None)
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                inside = f"{name}/{file.relative_to(folder).as_posix()}" if folder is not None else f"{name}{file.suffix}"
-                found[inside] = short_digest(file.read_text(encoding="utf-8"))
-    return dict(sorted(found.items()))
+                file_name = f"{name}/{file.relative_to(folder).as_posix()}" if folder is not None else f"{name}{file.suffix}"
+                digests[file_name] = short_digest(file.read_text(encoding="utf-8"))
+    return dict(sorted(digests.items()))
 
 
 def imported_file_digests(suite: str | None, tools: str | None, scorers: Iterable[str] = ()) -> dict[str, str]:
@@ -119,8 +121,10 @@ def _own_modules(suite: str | None, tools: str | None, scorers: Iterable[str]) -
     if tools is not None and not is_mcp(tools):  # a server has an entry of its own in the manifest
         modules += [_named_module(tools), *(inspect.getmodule(underlying(tool.function)) for tool in tools_named(tools).fixed)]
     modules += map(_named_module, scorers)
-    own = {module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"}
-    return [own[name] for name in sorted(own)]
+    by_name = {
+        module.__name__: module for module in modules if module is not None and module.__name__.partition(".")[0] != "loopbench"
+    }
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def _named_module(name: str) -> ModuleType | None:

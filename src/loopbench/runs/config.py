@@ -319,11 +319,11 @@ class CompareConfig(BaseModel):
 
     def public(self) -> dict[str, Any]:
         """Return the configuration as JSON, without users and passwords in addresses, which may be secret."""
-        made = self.model_dump(mode="json")
+        settings = self.model_dump(mode="json")
         for name in ("base_url", "tracking_uri", "address"):
-            if made[name]:
-                made[name] = protocol.anonymous_address(made[name])
-        return made
+            if settings[name]:
+                settings[name] = protocol.anonymous_address(settings[name])
+        return settings
 
 
 class SettingError(ValueError):
@@ -350,12 +350,12 @@ def read_toml(file: Path | None) -> dict[str, Any]:
 def load_config(file: Path | None, flags: Mapping[str, Any]) -> CompareConfig:
     """Read a TOML file; flags override it. Raises ValueError in one line that names file and field, or OSError."""
     data = read_toml(file)
-    given = {name: value for name, value in flags.items() if value not in (None, ())}
-    typed = dict(given)
+    settings = {name: value for name, value in flags.items() if value not in (None, ())}
+    typed = dict(settings)
     for name in _SECTIONS:
-        if name in given and isinstance(data.get(name), dict):
-            given[name] = data[name] | given[name]
-    return config_from(data | given, COMMAND_LINE if file is None else str(file), typed=typed)
+        if name in settings and isinstance(data.get(name), dict):
+            settings[name] = data[name] | settings[name]
+    return config_from(data | settings, COMMAND_LINE if file is None else str(file), typed=typed)
 
 
 def config_from(

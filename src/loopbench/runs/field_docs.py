@@ -10,7 +10,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-_NOT_ASKED = ("builtins", "pydantic.main", "typing")
+_WITHOUT_OPTIONS = ("builtins", "pydantic.main", "typing")
 """Modules of base classes, whose own fields are no options: long ones, which take a while to read."""
 
 
@@ -20,12 +20,12 @@ def field_docs(target: type[Any]) -> Mapping[str, str]:
 
     Fields whose source cannot be read have none.
     """
-    return {name: doc for base in reversed(target.__mro__) for name, doc in _own(base).items()}
+    return {name: doc for base in reversed(target.__mro__) for name, doc in _own_docs(base).items()}
 
 
-def _own(target: type[Any]) -> Mapping[str, str]:
+def _own_docs(target: type[Any]) -> Mapping[str, str]:
     module = sys.modules.get(target.__module__)
-    return {} if module is None or target.__module__ in _NOT_ASKED else _docs_in(module).get(target.__qualname__, {})
+    return {} if module is None or target.__module__ in _WITHOUT_OPTIONS else _docs_in(module).get(target.__qualname__, {})
 
 
 @cache
@@ -35,10 +35,10 @@ def _docs_in(module: ModuleType) -> Mapping[str, Mapping[str, str]]:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
         return {}
-    found: dict[str, Mapping[str, str]] = {}
+    docs: dict[str, Mapping[str, str]] = {}
     for name, body in _classes(tree.body, ""):
-        found.setdefault(name, _docs(body))
-    return found
+        docs.setdefault(name, _docs(body))
+    return docs
 
 
 def _classes(body: list[ast.stmt], within: str) -> Iterator[tuple[str, list[ast.stmt]]]:

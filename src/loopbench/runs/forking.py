@@ -51,17 +51,17 @@ class Closable(Protocol):
         """End it, if it has not ended, and wait for that."""
 
 
-Made = TypeVar("Made", bound=Closable)
+SomeFork = TypeVar("SomeFork", bound=Closable)
 
 
-def safe_forks(make: Callable[[], Made], count: int) -> list[Made]:
+def safe_forks(make: Callable[[], SomeFork], count: int) -> list[SomeFork]:
     """Return so many forks as `make` makes them; none if they cannot be had, or if another thread may have run at a fork.
 
     A fork must do nothing before its first order, which it may be given once this function has returned it.
     """
     if not count or not may_fork():
         return []  # without a fork no thread ends, and to look whether this process is alone would take its second
-    forks: list[Made] = []
+    forks: list[SomeFork] = []
     is_safe = False
     try:
         while len(forks) < count:
@@ -80,15 +80,15 @@ def safe_forks(make: Callable[[], Made], count: int) -> list[Made]:
 class TextFork:
     """A fork that makes one text while this process goes on."""
 
-    made: Fork
+    process: Fork
     orders: BinaryIO
     answers: BinaryIO
 
     @classmethod
     def make(cls, write: Callable[[], str]) -> TextFork:
         """Fork what will call `write`. Raises OSError if the system grants no process."""
-        made = fork(partial(_answer_with, write))
-        return cls(made, os.fdopen(made.orders, "wb", buffering=0), os.fdopen(made.answers, "rb"))
+        process = fork(partial(_answer_with, write))
+        return cls(process, os.fdopen(process.orders, "wb", buffering=0), os.fdopen(process.answers, "rb"))
 
     def begin(self) -> None:
         """Give it its order."""
@@ -97,20 +97,20 @@ class TextFork:
 
     def text(self) -> str | None:
         """Wait for the text; None if the fork has ended without a whole one."""
-        said = self.answers.read()
-        return str(json.loads(said)) if said.endswith(b"\n") else None
+        answer = self.answers.read()
+        return str(json.loads(answer)) if answer.endswith(b"\n") else None
 
     def close(self) -> None:
         """End it, if it has not ended, and close its pipes."""
-        self.made.end()
+        self.process.end()
         self.orders.close()
         self.answers.close()
 
 
 def _answer_with(write: Callable[[], str], orders: int, answers: int) -> int:
     if os.read(orders, 1):
-        with os.fdopen(answers, "wb") as said:
-            said.write(json.dumps(write()).encode("ascii") + b"\n")
+        with os.fdopen(answers, "wb") as pipe:
+            pipe.write(json.dumps(write()).encode("ascii") + b"\n")
     return 0
 
 

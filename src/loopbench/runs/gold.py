@@ -47,5 +47,5 @@ def contradiction(task: Task, answer: Any) -> str:
         stated = render_value(stated)
     if answer_score(task, stated) > 0:  # in part right, as by `f1`, is no contradiction
         return ""
-    said = f"the plan's answer is {answer!r}{made_by(task)}, expected is {task.expected!r}"
-    return f"task {task.id!r}: {said} (scorer {task.scorer})"
+    difference = f"the plan's answer is {answer!r}{made_by(task)}, expected is {task.expected!r}"
+    return f"task {task.id!r}: {difference} (scorer {task.scorer})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from loopbench.datasets.generating import SPLITS, split_of
 from loopbench.datasets.importing.planned_calls import refused_call
-from loopbench.datasets.importing.rows import Rows, RowSuite
+from loopbench.datasets.importing.rows import Facts, Rows, RowSuite
 from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction, restates
 from loopbench.metrics.scorers import scorer_named
@@ -29,18 +29,24 @@ def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:
     raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}; {way_out}")
 
 
+def _facts_of(tasks: Sequence[Task]) -> Facts | None:
+    """Return what the pass over a file's rows has found out about its tasks; None for tasks that are not in a file."""
+    return tasks.facts if isinstance(tasks, Rows) else None
+
+
 def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
     if config.skip_unplanned or "scripted" not in config.models:
         return
-    known = tasks.facts.unplanned if isinstance(tasks, Rows) and tasks.facts is not None else None
-    if known == 0:
+    facts = _facts_of(tasks)
+    counted_before = None if facts is None else facts.unplanned
+    if counted_before == 0:
         return  # tasks in a file are not read again
     unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
     first = next(unplanned, None)
     if first is None:
         return
-    count = 1 + sum(1 for _ in unplanned) if known is None else known
+    count = 1 + sum(1 for _ in unplanned) if counted_before is None else counted_before
     why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
     rest = (
         "--skip-unplanned leaves them out"
@@ -48,13 +54,14 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
         else "run a real model, then learn plans from the run by the command loopbench suite learn"
     )
     total = counted(len(tasks), "task")
-    said = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
-    raise ValueError(f"suite {suite.name}: {said} ({why}); {rest}")
+    lack = f"{counted(count, f'of {total} has', f'of {total} have')} no plan, which the scripted model needs"
+    raise ValueError(f"suite {suite.name}: {lack} ({why}); {rest}")
 
 
 def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to follow a plan that states another answer than the one that is expected."""
-    if "scripted" not in config.models or (isinstance(tasks, Rows) and tasks.facts is not None and tasks.facts.restated == 0):
+    facts = _facts_of(tasks)
+    if "scripted" not in config.models or (facts is not None and facts.restated == 0):
         return
     for task in tasks:
         if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
@@ -65,7 +72,8 @@ def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
     """Raise ValueError if the scripted model is to make a call that the user's own tools refuse for its arguments."""
     if "scripted" not in config.models or not isinstance(suite, RowSuite):
         return
-    if isinstance(tasks, Rows) and tasks.facts is not None and tasks.facts.refused == 0:
+    facts = _facts_of(tasks)
+    if facts is not None and facts.refused == 0:
         return
     tools = {tool.name: tool for tool in suite.tools.fixed}
     for task in tasks:
@@ -113,27 +121,27 @@ def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
     """
     if name is None:
         return suite.tasks
-    known = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
+    labelled_splits = {str(task.labels["split"]) for task in suite.tasks if "split" in task.labels}
 
     def is_in(task: Task) -> bool:
-        return (task.labels.get("split") if known else split_of(task.id)) == name
+        return (task.labels.get("split") if labelled_splits else split_of(task.id)) == name
 
     # tasks in a file stay there
-    found = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
-    if not found:
-        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(known or SPLITS))}")
-    return found
+    tasks = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
+    if not tasks:
+        raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(labelled_splits or SPLITS))}")
+    return tasks
 
 
 def constructed_in(tasks: Sequence[Task]) -> int:
     """Count the tasks that a scripted model solves by construction; tasks in a file are not read again."""
-    if isinstance(tasks, Rows) and tasks.facts is not None:
-        return tasks.facts.by_construction
-    return sum(map(is_by_construction, tasks))
+    facts = _facts_of(tasks)
+    return sum(map(is_by_construction, tasks)) if facts is None else facts.by_construction
 
 
 def scorers_of(suite: Suite) -> Mapping[str, str]:
     """Return the suite's scorers, and where each is named; tasks in a file are not read again."""
-    if isinstance(suite.tasks, Rows) and suite.tasks.facts is not None:
-        return suite.tasks.facts.scorers
+    facts = _facts_of(suite.tasks)
+    if facts is not None:
+        return facts.scorers
     return {task.scorer: f"suite {suite.name}" for task in suite.tasks}

@@ -40,18 +40,18 @@ class ManifestPart(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise RunError(f"{folder / MANIFEST}: {_first(error)}") from None
+            raise RunError(f"{folder / MANIFEST}: {_first_problem(error)}") from None
 
 
 def _check_version(data: Mapping[str, Any], folder: Path) -> None:
     """Raise RunError for a run whose records have a form that this loopbench does not know."""
     versions = data.get("versions")
-    found = versions.get("record", RECORD_VERSION) if isinstance(versions, dict) else RECORD_VERSION
-    if found == RECORD_VERSION:
+    version = versions.get("record", RECORD_VERSION) if isinstance(versions, dict) else RECORD_VERSION
+    if version == RECORD_VERSION:
         return
-    by = "written by a newer loopbench: " if isinstance(found, int) and found > RECORD_VERSION else ""
+    by = "written by a newer loopbench: " if isinstance(version, int) and version > RECORD_VERSION else ""
     raise RunError(
-        f"{folder / MANIFEST}: {by}its records have version {found!r}, and this loopbench reads version {RECORD_VERSION}"
+        f"{folder / MANIFEST}: {by}its records have version {version!r}, and this loopbench reads version {RECORD_VERSION}"
     )
 
 
@@ -249,13 +249,13 @@ def fitting(settings: type[BaseModel]) -> AfterValidator:
         try:
             settings.model_validate(config)
         except ValidationError as error:
-            raise ValueError(_first(error)) from None
+            raise ValueError(_first_problem(error)) from None
         return config
 
     return AfterValidator(check)
 
 
-def _first(error: ValidationError) -> str:
+def _first_problem(error: ValidationError) -> str:
     """Return the first field that does not fit, and why."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))  # in which names of the file itself may stand

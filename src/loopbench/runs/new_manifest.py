@@ -52,7 +52,7 @@ def versions_of(config: CompareConfig) -> dict[str, int | str | None]:
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
     """Return the parts that decide what trials give, and where they run."""
     weights, built_in = _weights_entries(config), built_in_profiles()
-    own = {arm.profile.name: arm.profile.effects() for arm in arms if arm.profile.name not in built_in}
+    own_profiles = {arm.profile.name: arm.profile.effects() for arm in arms if arm.profile.name not in built_in}
     return Manifest(
         created=timestamp(),
         config=config.public(),
@@ -65,7 +65,7 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         python=platform.python_version(),
         platform=platform.platform(terse=True),
         **({"weights": weights} if weights else {}),
-        **({"own_profiles": own} if own else {}),
+        **({"own_profiles": own_profiles} if own_profiles else {}),
     )
 
 
@@ -122,7 +122,7 @@ def _arm_entry(arm: Arm) -> ArmEntry:
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
         **_foreign_entries(arm.loop),
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
-        **({"met": arm.met.name} if arm.profile.by_form else {}),
+        **({"met": arm.profile_met.name} if arm.profile.by_form else {}),
         **({"own_limits": limits} if (limits := _own_limits(arm)) else {}),
     )
 
@@ -138,8 +138,8 @@ def _foreign_entries(loop: Loop) -> dict[str, Any]:
     """Return what only the entry of a foreign loop has."""
     if not isinstance(loop, ForeignLoop):
         return {}
-    found = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
-    return {name: value for name, value in found.items() if value}
+    entries = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
+    return {name: value for name, value in entries.items() if value}
 
 
 def typed_options(arm: Arm) -> dict[str, Any]:
@@ -154,8 +154,8 @@ def suite_code(config: CompareConfig, suite: Suite) -> str:
 
 def _own_names(config: CompareConfig, suite: Suite) -> tuple[str, str | None, list[str]]:
     """Return the names of suite, tools and scorers, of which the last are the user's own."""
-    own = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
-    return parse_spec(config.suite).name, config.tools, own
+    own_scorers = [name for scorer in sorted(scorers_of(suite)) if ":" in (name := scorer.partition("(")[0].strip())]
+    return parse_spec(config.suite).name, config.tools, own_scorers
 
 
 def loop_program_digest(loop: Loop) -> str | None:
@@ -175,18 +175,18 @@ def _literal(value: Any) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 
-def asked_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:
+def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> AskedDigests:
     """Return digests of what tasks ask, and of their plans. What is expected, and scorers, have no part in them.
 
     Of the user's own code only `--tools` has: a suite's module may hold expected answers.
     """
-    return _asked(config, suite, tasks, described_tools(suite.open(tasks[0])))
+    return _asked_digests(config, suite, tasks, described_tools(suite.open(tasks[0])))
 
 
 def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
     """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not."""
     tools = described_tools(suite.open(tasks[0]))  # once for both: tools of a server take their time
-    return {"asked": _asked(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
+    return {"asked": _asked_digests(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
 
 
 def task_digests(suite: Suite, tasks: Sequence[Task]) -> TaskDigests:
@@ -198,12 +198,12 @@ def _task_digests(suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -
     return TaskDigests(shared=short_digest([suite.shared, tools]), tasks={task.id: short_digest(task.as_dict()) for task in tasks})
 
 
-def _asked(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> AskedDigests:
+def _asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> AskedDigests:
     questions, plans = [], []
     for task in tasks:
         query = task.query
-        asked = [task.id, query.text, query.context, query.schema, dict(task.world)]
-        questions.append(sha256(canonical_json(asked)))
+        question = [task.id, query.text, query.context, query.schema, dict(task.world)]
+        questions.append(sha256(canonical_json(question)))
         plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
     limit = config.max_tool_steps or suite.max_tool_steps
     return AskedDigests(

@@ -24,16 +24,16 @@ class Option:
 
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """Return the options of a loop's class or a suite's loader, with the line of documentation under each field."""
-    return dict(_options_of_class(target) if inspect.isclass(target) else _read(target))  # type: ignore[arg-type]  # classes hash
+    return dict(_options_of_class(target) if inspect.isclass(target) else _options_in(target))  # type: ignore[arg-type]  # classes hash
 
 
 @cache
 def _options_of_class(target: type[Any]) -> Mapping[str, Option]:
     """Return a class's options: a run asks for those of each arm's design several times."""
-    return _read(target)
+    return _options_in(target)
 
 
-def _read(target: Callable[..., Any]) -> dict[str, Option]:
+def _options_in(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
     docs = _first_lines(target) if inspect.isclass(target) else _argument_docs(target)
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
@@ -68,7 +68,7 @@ def _first_lines(target: type[Any]) -> dict[str, str]:
 def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
     """Return what a function's docstring says of each argument: the first sentence after its name in backticks and a colon."""
     text = " ".join((inspect.getdoc(target) or "").split())
-    return {name: said for names, said in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
+    return {name: doc for names, doc in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
 
 
 _ARGUMENT_DOC = re.compile(r"((?:`\w+`, )*`\w+`): (.+?)(?=; `|\. |\.?$)")

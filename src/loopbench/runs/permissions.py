@@ -46,26 +46,34 @@ def check_tracking(config: CompareConfig) -> None:
 def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) -> CompareConfig:
     """Return a manifest's configuration, with what the user typed again. Raises RunError for what had to be typed and was not."""
     allowed_code(folder, own_code(config), allowed.code)
-    shown = config.public()  # as in the manifest, which leaves out what is secret
     if config.base_url is not None:
-        config = config.model_copy(update={"base_url": allowed.base_url})
-        if config.public()["base_url"] != shown["base_url"]:
-            again = f"type it again: --base-url {shlex.quote(shown['base_url'])}"
-            raise RunError(f"{folder}: this run asks the server at {shown['base_url']}; {again}")
+        config = _with_typed_again(folder, config, "base_url", allowed.base_url, "asks the server at")
     if config.address is not None:
-        config = config.model_copy(update={"address": allowed.address})
-        if config.public()["address"] != shown["address"]:
-            again = f"type it again: --address {shlex.quote(shown['address'])}, or stay here: --engine local"
-            raise RunError(f"{folder}: this run goes to the Ray cluster at {shown['address']}; {again}")
+        instead = ", or stay here: --engine local"
+        config = _with_typed_again(folder, config, "address", allowed.address, "goes to the Ray cluster at", instead)
     check_tracking(config)
     if config.tracking_uri is not None and config.mlflow:
-        config = config.model_copy(update={"tracking_uri": allowed.tracking_uri})
-        if config.public()["tracking_uri"] != shown["tracking_uri"]:
-            again = f"type it again: --tracking-uri {shlex.quote(shown['tracking_uri'])}, or log nothing: --no-mlflow"
-            raise RunError(f"{folder}: this run is logged to {shown['tracking_uri']}; {again}")
+        instead = ", or log nothing: --no-mlflow"
+        config = _with_typed_again(folder, config, "tracking_uri", allowed.tracking_uri, "is logged to", instead)
     if config.cassette is not None and allowed.cassette != config.cassette:
         again = f"type it again: --cassette {shlex.quote(str(config.cassette))}"
         raise RunError(f"{folder}: this run uses the recordings in {config.cassette}; {again}")
+    return config
+
+
+def _with_typed_again(
+    folder: Path, config: CompareConfig, name: str, typed: str | None, what_it_does: str, instead: str = ""
+) -> CompareConfig:
+    """Return the configuration with an address as the user typed it again, which may hold what the manifest leaves out as secret.
+
+    `what_it_does`: what the run does with the address, in words; `instead`: another way out, in words. Raises RunError if the
+    address was not typed, or is another one.
+    """
+    public = config.public()[name]
+    config = config.model_copy(update={name: typed})
+    if config.public()[name] != public:
+        again = f"type it again: --{name.replace('_', '-')} {shlex.quote(public)}{instead}"
+        raise RunError(f"{folder}: this run {what_it_does} {public}; {again}")
     return config
 
 
@@ -82,9 +90,9 @@ def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -
 
 def resume_flags(config: CompareConfig) -> list[str]:
     """Return what `allowed_config` wants typed again, as words of a command; addresses without what is secret."""
-    shown = config.public()
+    public = config.public()
     flags = ("base_url", "cassette", "address", *(("tracking_uri",) if config.mlflow else ()))
-    typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(shown[name]))] for name in flags if shown[name]]
+    typed_again = [[f"--{name.replace('_', '-')}", shlex.quote(str(public[name]))] for name in flags if public[name]]
     return [*allow_words(config), *(word for words in typed_again for word in words)]
 
 
@@ -110,7 +118,7 @@ def _imported_code(config: CompareConfig) -> list[str]:
     return list(dict.fromkeys([*(name for kind, name in names if name not in ours[kind]), *tools]))
 
 
-def apart(config: CompareConfig) -> CompareConfig:
+def with_worker_process(config: CompareConfig) -> CompareConfig:
     """Return the configuration with one worker process if trials would run code of the user's own in this process.
 
     Code that ends its process, or changes what all code shares, then leaves alone the process that gives the answer. Two kinds of

@@ -15,11 +15,11 @@ def program_spec(text: str) -> str:
     `python my_agent.py` is `program(command="python my_agent.py")`, and `my.module:solve(venv=new)` has that option, too.
     Raises ValueError, without the name of a flag, for an empty one and for options that cannot be read.
     """
-    found = _SHORT.fullmatch(text.strip())
-    assert found is not None
-    options = parse_spec(f"program{found['options'] or ''}").options
-    if not found["command"]:
+    parts = _SHORT.fullmatch(text.strip())
+    assert parts is not None
+    options = parse_spec(f"program{parts['options'] or ''}").options
+    if not parts["command"]:
         raise ValueError("write a command line, my.module:function or FILE.py:function")
     if "command" in options:
         raise ValueError(f"{text!r}: command stands in front of the brackets")
-    return str(Spec("program", {"command": found["command"], **options}))
+    return str(Spec("program", {"command": parts["command"], **options}))

@@ -78,27 +78,27 @@ class ProjectFile:
         return short_digest(self.text)
 
 
-def project_files(begin: Iterable[SourceFile]) -> dict[str, ProjectFile]:
+def project_files(first_files: Iterable[SourceFile]) -> dict[str, ProjectFile]:
     """Return these files and all files of their projects that they import, by their names.
 
     A file is named from its project's folder on, as `my_package/tools.py`, so alike on every machine.
     """
-    found: dict[str, ProjectFile] = {}
-    for source in begin:
+    files: dict[str, ProjectFile] = {}
+    for source in first_files:
         project = _Project.of(source)
-        waiting, seen = [source], {source.path}
+        waiting, queued_paths = [source], {source.path}
         while waiting:
             file = waiting.pop()
             if not project.holds(file.path):
                 continue
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 text = file.path.read_text(encoding="utf-8")
-                found[file.path.relative_to(project.root).as_posix()] = ProjectFile(file.path, text)
+                files[file.path.relative_to(project.root).as_posix()] = ProjectFile(file.path, text)
                 for imported in project.imported(file, text):
-                    if imported.path not in seen:
-                        seen.add(imported.path)
+                    if imported.path not in queued_paths:
+                        queued_paths.add(imported.path)
                         waiting.append(imported)
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> 
     models = {name: open_model(name, None if is_local_model(name) else config.base_url, options) for name in config.opened_models}
     if not config.provider.probe:
         return dict(models)
-    return asyncio.run(_probed(models)) if begun is None else _as_begun(models, begun)
+    return asyncio.run(_probed(models)) if begun is None else _as_able_as_before(models, begun)
 
 
-def _as_begun(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict[str, Model]:
+def _as_able_as_before(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict[str, Model]:
     """Return the models, known to be able to do what they showed when the run began."""
     try:
         return {name: model.with_capabilities(Capabilities(**begun[name])) for name, model in models.items()}
@@ -36,20 +36,20 @@ def _as_begun(models: Mapping[str, RealModel], begun: Mapping[str, Any]) -> dict
 
 
 def _options(config: CompareConfig) -> RealOptions:
-    given = config.provider
+    settings = config.provider
     # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
     # and pauses do not count as time of the trial, so all together may take longer.
-    call_timeout_s = min(given.call_timeout_s, config.trial_timeout_s / 2)
+    call_timeout_s = min(settings.call_timeout_s, config.trial_timeout_s / 2)
     return RealOptions(
         call_timeout_s=call_timeout_s,
-        attempts=given.attempts,
-        patience_s=max(DEFAULTS.patience_s, given.attempts * call_timeout_s),
-        requests_per_minute=given.requests_per_minute,
-        tokens_per_minute=given.tokens_per_minute,
+        attempts=settings.attempts,
+        patience_s=max(DEFAULTS.patience_s, settings.attempts * call_timeout_s),
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
         most_in_flight=config.in_flight,
-        prices={} if given.prices is None else read_prices(given.prices),
-        without=frozenset(given.without),
-        context_tokens=given.context_tokens,
+        prices={} if settings.prices is None else read_prices(settings.prices),
+        without=frozenset(settings.without),
+        context_tokens=settings.context_tokens,
     )
 
 
@@ -58,10 +58,10 @@ async def _probed(models: Mapping[str, RealModel]) -> dict[str, Model]:
     probed: dict[str, Model] = {}
     for name, model in models.items():
         try:
-            found = await probe(model)
+            report = await probe(model)
         finally:
             await model.aclose()
-        if found.capabilities is None:
-            raise ValueError(f"model {name!r} does not answer: {found.trouble}")
-        probed[name] = model.with_capabilities(found.capabilities)
+        if report.capabilities is None:
+            raise ValueError(f"model {name!r} does not answer: {report.trouble}")
+        probed[name] = model.with_capabilities(report.capabilities)
     return probed

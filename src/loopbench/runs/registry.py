@@ -37,35 +37,37 @@ _STARTED = ("command", "venv", "python")
 # --- options ---
 
 
-def checked_options(target: Callable[..., Any], given: Mapping[str, Any], whose: str) -> dict[str, Any]:
+def checked_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Return options converted to their types. Raises ValueError that names the option and what would be right."""
     known = options_of(target)
-    made = {}
-    for name, value in given.items():
+    options = {}
+    for name, value in typed.items():
         if name not in known:
-            raise ValueError(f"{whose}: unknown option {name!r}; {_loop_around(name, given, whose) or nearest(name, known)}")
+            raise ValueError(f"{whose}: unknown option {name!r}; {_loop_around(name, typed, whose) or nearest(name, known)}")
         option = known[name]
         if takes_loop(option):
-            made[name] = _inner_loop(option, value, f"{whose}: {name}")
+            options[name] = _inner_loop(option, value, f"{whose}: {name}")
             continue
         try:
-            made[name] = TypeAdapter(option.type).validate_python(None if value == "none" and _takes_none(option.type) else value)
+            options[name] = TypeAdapter(option.type).validate_python(
+                None if value == "none" and _takes_none(option.type) else value
+            )
         except ValidationError as error:
             raise ValueError(f"{whose}: {name}: {needed(error.errors(include_url=False)[0])}, got {value!r}") from None
         except PydanticUserError:
             raise ValueError(f"{whose}: {name}: text cannot express a {option.type!r}") from None
-    return made
+    return options
 
 
-def _loop_around(name: str, given: Mapping[str, Any], whose: str) -> str:
+def _loop_around(name: str, typed: Mapping[str, Any], whose: str) -> str:
     """Return how to put a loop into the one that was typed as its option: `provider_retry(loop=finish)`; empty for other names."""
     kind, _, inner = whose.partition(" ")
     if kind != "loop" or name not in builtin_names("loop"):
         return ""
-    taking = next((option for option, found in options_of(find("loop", name)).items() if takes_loop(found)), None)
+    taking = next((option for option, taken in options_of(find("loop", name)).items() if takes_loop(taken)), None)
     if taking is None:
         return ""
-    spec = Spec(inner, {option: value for option, value in given.items() if option != name})
+    spec = Spec(inner, {option: value for option, value in typed.items() if option != name})
     return f"{name} is a loop around another one: write {name}({taking}={spec})"
 
 
@@ -142,8 +144,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         if name in builtin_names(place):
             package, attribute = PACKAGES[place]
             with needed_by(f"{kind} {name}"):
-                found: Callable[..., Any] = offered_by(package, name, attribute, *_OFFERED[attribute])
-            return found
+                offered: Callable[..., Any] = offered_by(package, name, attribute, *_OFFERED[attribute])
+            return offered
     plugins = {point.name: point for point in plugins_of(f"loopbench.{kind}s")}
     if name in plugins:
         loaded: Callable[..., Any] = load_plugin(plugins[name])
@@ -158,10 +160,10 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = own_object(kind, name)
-    if not callable(found):
+    imported: Callable[..., Any] = own_object(kind, name)
+    if not callable(imported):
         raise ValueError(f"{kind} {name!r} is not a class or function")
-    return found
+    return imported
 
 
 _AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @loopbench.tunnel.loop"
@@ -175,7 +177,7 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     """
     design = find("loop", spec.name)
     options = checked_options(design, spec.options, f"loop {spec.name}")
-    if missing := _missing(design, options):
+    if missing := _missing_option(design, options):
         cure = f"; {_AS_PROGRAM.format(spec.name)}" if inspect.isroutine(design) and ":" in spec.name else ""
         raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…){cure}")
     try:
@@ -200,10 +202,10 @@ def _with_program(loop: Loop, path: str) -> Loop:
     return changed
 
 
-def _missing(target: Callable[..., Any], given: Mapping[str, Any]) -> str:
+def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str:
     """Return an option that has no default and is not given; empty if there is none."""
     needed = (name for name, option in options_of(target).items() if option.default is inspect.Parameter.empty)
-    return next((name for name in needed if name not in given), "")
+    return next((name for name in needed if name not in typed), "")
 
 
 def _limited(loop: Loop, spec: Spec, tool_steps: int) -> Loop:
@@ -295,20 +297,20 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
 def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
     if spec.program is not None:
         raise ValueError(f"suite {spec.name}: @{spec.program} is for loops: an optimized program has no meaning for a suite")
-    known = options_of(loader)
-    given = dict(spec.options)
-    if "tools" in given and "tools" in known:
+    allowed = options_of(loader)
+    typed = dict(spec.options)
+    if "tools" in typed and "tools" in allowed:
         raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
     if data is not None:
-        if "data" not in known:
+        if "data" not in allowed:
             raise ValueError(f"suite {spec.name} takes no --data file{_reading_suite(data)}")
-        given["data"] = data
-    if tools is not None and "tools" not in known:
+        typed["data"] = data
+    if tools is not None and "tools" not in allowed:
         raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
-    options = checked_options(loader, given, f"suite {spec.name}")
+    options = checked_options(loader, typed, f"suite {spec.name}")
     if tools is not None:
         options["tools"] = tools_named(tools)
-    if missing := _missing(loader, options):
+    if missing := _missing_option(loader, options):
         how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
         raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
     return options

@@ -62,13 +62,13 @@ class Spent:
             self.seconds + other.seconds,
         )
 
-    def beyond(self, known: Spent) -> Spent:
+    def beyond(self, earlier: Spent) -> Spent:
         """Return what is beyond the known, never less than nothing."""
         return Spent(
-            max(0, self.calls - known.calls),
-            max(0, self.tokens - known.tokens),
-            max(0.0, self.dollars - known.dollars),
-            max(0.0, self.seconds - known.seconds),
+            max(0, self.calls - earlier.calls),
+            max(0, self.tokens - earlier.tokens),
+            max(0.0, self.dollars - earlier.dollars),
+            max(0.0, self.seconds - earlier.seconds),
         )
 
     def to_json(self) -> dict[str, float]:
@@ -102,15 +102,15 @@ class RunState:
         return ended is not None and ended.status == "scored" and ended.stop in FAVOURED
 
 
-def read_state(folder: Path, known: RunState | None = None) -> RunState:
-    """Read the state of a run; return `known` if nothing was written since. A torn last line is skipped.
+def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
+    """Read the state of a run; return `earlier` if nothing was written since. A torn last line is skipped.
 
     Raises RunError for any other line that is not a record.
     """
     path = folder / TRIALS
     size = path.stat().st_size if path.exists() else 0
-    if known is not None and known.size == size:
-        return known
+    if earlier is not None and earlier.size == size:
+        return earlier
     store = read_all(folder)
     order, begins = by_trial(store)
     attempts = store.rows["attempt"][order]
@@ -122,9 +122,9 @@ def _spent(store: RecordStore, places: Places) -> Spent:
     """Return what the trials in these rows cost."""
     rows = store.rows[places]
     kinds = [_cost(kind) for kind in store.kinds]
-    spent = [kinds[code] for code in rows["kind"].tolist()]
+    costs = [kinds[code] for code in rows["kind"].tolist()]
     seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
-    calls, tokens, dollars = map(sum, zip(*spent, strict=True)) if spent else (0, 0, 0.0)
+    calls, tokens, dollars = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0.0)
     return Spent(calls, tokens, dollars, seconds)
 
 

@@ -34,7 +34,7 @@ class Arm:
     profile: Profile
 
     @property
-    def met(self) -> Profile:
+    def profile_met(self) -> Profile:
         """The profile that the loop meets: where the arm's has one for each form of calls, that of the loop's own form."""
         return self.profile.met_by(form_of(self.loop)) if self.profile.by_form else self.profile
 

@@ -31,8 +31,8 @@ def with_scripted_price(config: CompareConfig) -> CompareConfig:
 
 def scripted_price(config: CompareConfig) -> Price | None:
     """Return the price of the scripted model's tokens; None where it has none. Raises SettingError as `with_scripted_price`."""
-    made = with_scripted_price(config).price
-    tag = None if made is None else read_tag(made)
+    price = with_scripted_price(config).price
+    tag = None if price is None else read_tag(price)
     return None if tag is None else tag.price
 
 

@@ -28,7 +28,7 @@ from .scripted_price import scripted_price
 class TrialModel:
     """The model of one trial."""
 
-    asked: MeteredModel
+    metered: MeteredModel
     """The model that the loop calls: it counts requests, and waits until each is admitted."""
     recorded: RecordedModel | None
     """The recording that answers or listens below it, if there is one."""
@@ -67,13 +67,12 @@ class TrialModels:
         """Return a line for each real model that refusals or limits held up."""
         lines = []
         for name, model in self.real.items():
-            seen: Pressure | None = getattr(model, "pressure", None)
-            if seen is not None and seen.smallest_in_flight < seen.most_in_flight:
-                lines.append(
-                    f"{name}: refusals brought requests under way down from {seen.most_in_flight} to {seen.smallest_in_flight}"
-                )
-            if seen is not None and seen.waited_s >= 1:
-                lines.append(f"{name}: requests waited for their turn, {seen.waited_s:.0f} s added up over all trials")
+            pressure: Pressure | None = getattr(model, "pressure", None)
+            if pressure is not None and pressure.smallest_in_flight < pressure.most_in_flight:
+                change = f"from {pressure.most_in_flight} to {pressure.smallest_in_flight}"
+                lines.append(f"{name}: refusals brought requests under way down {change}")
+            if pressure is not None and pressure.waited_s >= 1:
+                lines.append(f"{name}: requests waited for their turn, {pressure.waited_s:.0f} s added up over all trials")
         return lines
 
     def as_manifest(self) -> dict[str, Any]:
@@ -120,8 +119,8 @@ def model_for_trial(
         model = WithSampling(Constrained(model, tools) if models.constrain else model, models.sampling)
     elif not tunnel.real_time:
         model = InOrder(model)
-    asked = MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit)
-    return TrialModel(asked if hooks.pricing is None else PricedModel(asked, hooks.pricing), recorded)
+    metered = MeteredModel(model, hooks.meter, hooks.listener, tunnel, hooks.admit)
+    return TrialModel(metered if hooks.pricing is None else PricedModel(metered, hooks.pricing), recorded)
 
 
 def user_for_trial(models: TrialModels, trial: Trial, meter: Meter, listener: Listener) -> TrialModel | None:
@@ -163,10 +162,10 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
 
         real = open_real_models(config, begun)
     _check_dollars(config, real)
-    given = config.provider
-    sampling = Sampling(given.temperature, given.max_tokens, given.top_p, given.seed)
+    settings = config.provider
+    sampling = Sampling(settings.temperature, settings.max_tokens, settings.top_p, settings.seed)
     cassette = _cassette(config, arms, goes_on=begun is not None)
-    return TrialModels(real, cassette, sampling, given.constrain, config.user, scripted_price(config))
+    return TrialModels(real, cassette, sampling, settings.constrain, config.user, scripted_price(config))
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
@@ -186,8 +185,8 @@ def check_scripted_price(config: CompareConfig, otherwise: str) -> None:
     """Raise ValueError if a budget in dollars limits a scripted model whose tokens have no price; `otherwise`: the option that
     limits it without one."""
     if not config.real_models and config.price is None:
-        given = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
-        raise ValueError(f"a budget in dollars needs a price of the scripted model: {given}, or limit them with {otherwise}")
+        cure = "give its tokens one with --price 0.15/0.60 or --price openai/gpt-4o-mini"
+        raise ValueError(f"a budget in dollars needs a price of the scripted model: {cure}, or limit them with {otherwise}")
 
 
 def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:

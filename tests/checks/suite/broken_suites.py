@@ -146,7 +146,7 @@ def stocked(**functions: Callable[..., Any]) -> Suite:
     tools: Toolset[World] = Toolset(*(functions.get(function.__name__, function) for function in (price, order, orders)))
     return shop(
         open=lambda task: WorldEnvironment(
-            tools.over(world := World(task.world["prices"])), world, lambda it: {"orders": it.orders}
+            tools.bound_to(world := World(task.world["prices"])), world, lambda it: {"orders": it.orders}
         )
     )
 
@@ -158,7 +158,7 @@ def forgetful_shop() -> Suite:
     def open_again(task: Task) -> Environment:
         world = World(task.world["prices"])
         world.orders = book
-        return WorldEnvironment(TOOLS.over(world), world, lambda it: {"orders": it.orders})
+        return WorldEnvironment(TOOLS.bound_to(world), world, lambda it: {"orders": it.orders})
 
     return shop(open=open_again)
 
@@ -200,7 +200,7 @@ def telling_results(task: Task) -> Environment:
     """Prices come with the answer."""
     world = World(dict(task.world["prices"]))
     world.hint = str(task.expected)
-    return WorldEnvironment(TELLING.over(world), world, lambda it: {"orders": it.orders})
+    return WorldEnvironment(TELLING.bound_to(world), world, lambda it: {"orders": it.orders})
 
 
 def picky(task: Task) -> Environment:
@@ -248,7 +248,7 @@ FREE: Toolset[World] = Toolset(free_lunch)
 
 
 def gives_it_away(task: Task) -> Environment:
-    return WorldEnvironment(FREE.over(world := World({"secret": task.expected})), world)
+    return WorldEnvironment(FREE.bound_to(world := World({"secret": task.expected})), world)
 
 
 BROKEN_TOOLS: dict[str, tuple[Suite, str, str]] = {

@@ -56,7 +56,7 @@ TOOLS: Toolset[World] = Toolset(price, order, orders)
 
 def open_shop(task: Task) -> Environment:
     world = World(dict(task.world["prices"]))
-    return WorldEnvironment(TOOLS.over(world), world, lambda state: {"orders": state.orders})
+    return WorldEnvironment(TOOLS.bound_to(world), world, lambda state: {"orders": state.orders})
 
 
 def task(number: int) -> Task:

@@ -19,8 +19,9 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import is_abstention
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.runs.folders import named_alike, new_folder, run_folder
+from loopbench.runs.folders import new_folder
 from loopbench.runs.store.files import MANIFEST, RunError, write_manifest_json
+from loopbench.runs.typed_runs import named_alike, run_folder
 from tests.sealing import reseal
 
 BLIND = "loopbench.checks.suite.reference_agents:Blind"

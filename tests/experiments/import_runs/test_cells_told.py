@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs import ImportRequest, ScoreScale, import_files
-from loopbench.experiments.import_runs.cells_told import MAX_WORDS, scores_told
+from loopbench.experiments.import_runs.cells_told import MAX_WORDS, scores_in_words
 from loopbench.experiments.import_runs.table_rows import Row
 from loopbench.experiments.import_runs.values import MAX_ANSWER_CHARS
 
@@ -24,7 +24,7 @@ def rows_of(cells):
 @given(st.lists(st.sampled_from([1, 0, "1", "0.5", *WORDS, *BLANK, "", None, "ERROR"]), max_size=20))
 def test_each_word_is_told_with_its_number_how_often_and_where_it_first_stands(cells):
     """The law: among numbers every word is told, always every text that stands for no score, and nothing else."""
-    said = " ".join(scores_told(rows_of(cells), "ok?", None))
+    said = " ".join(scores_in_words(rows_of(cells), "ok?", None))
     has_numbers = any(cell in (1, 0, "1", "0.5") for cell in cells)
     told = {word: [n for n, cell in enumerate(cells, 2) if cell == word] for word in (*(WORDS if has_numbers else ()), *BLANK)}
     parts = [
@@ -39,14 +39,14 @@ def test_each_word_is_told_with_its_number_how_often_and_where_it_first_stands(c
 
 
 def test_a_word_on_a_scale_is_told_as_its_end():
-    (said,) = scores_told(rows_of([80, "yes", "fail"]), "grade", ScoreScale(0, 100))
+    (said,) = scores_in_words(rows_of([80, "yes", "fail"]), "grade", ScoreScale(0, 100))
     assert said == "column 'grade' is read so: 'yes' as 100 (line 3), 'fail' as 0 (line 4)"
 
 
 def test_a_truth_value_among_numbers_is_told():
-    (said,) = scores_told(rows_of([0.5, True, False]), "ok", None)
+    (said,) = scores_in_words(rows_of([0.5, True, False]), "ok", None)
     assert said == "column 'ok' is read so: True as 1 (line 3), False as 0 (line 4)"
-    assert not list(scores_told(rows_of([True, False]), "ok", None))
+    assert not list(scores_in_words(rows_of([True, False]), "ok", None))
 
 
 @pytest.mark.parametrize(("length", "is_told"), [(MAX_ANSWER_CHARS, False), (MAX_ANSWER_CHARS + 1, True), (1_000_000, True)])

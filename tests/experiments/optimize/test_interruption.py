@@ -62,7 +62,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     """The module of a loop that awaits what a test says, before each of its runs."""
     (tmp_path / "watched_loop.py").write_text(LOOP, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(interruption, "ONE_WISH_S", 0.0)
+    monkeypatch.setattr(interruption, "SAME_WISH_S", 0.0)
     import watched_loop  # type: ignore[import-not-found]  # written above
 
     yield watched_loop

@@ -226,7 +226,7 @@ class Breaking:
     def __call__(self, *args: Any, **watching: Any) -> TrialModel:
         made = model_for_trial(*args, **watching)
         if not self.broken:
-            made.asked.model = BreaksOff(made.asked.model)
+            made.metered.model = BreaksOff(made.metered.model)
         self.broken = True
         return made
 

@@ -249,7 +249,7 @@ def copied(found: Results, folder: Path, times: int) -> Results:
 @pytest.mark.thorough
 def test_memory_stays_flat_over_many_trials(found, tmp_path, monkeypatch):
     """What is kept of a trial is its place in the counts, and no part of its trace; the reader's bounded cache aside."""
-    monkeypatch.setattr("loopbench.runs.store.traces.HELD_BYTES", 1)
+    monkeypatch.setattr("loopbench.runs.store.traces.MAX_FRAMES_BYTES", 1)
 
     def peak(times: int) -> int:
         folder = tmp_path / str(times)

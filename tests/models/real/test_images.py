@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopbench.models.fake import FakeModel
-from loopbench.models.local.model import _sent
+from loopbench.models.local.model import _as_served
 from loopbench.protocol import Answer, Message, ProviderError, Request, run_sync
 from loopbench.protocol.images import Image
 from loopbench.protocol.tokens import IMAGE_TOKENS, estimate_input
@@ -74,4 +74,4 @@ def test_an_image_is_counted_and_the_local_model_refuses_it() -> None:
     assert reply.usage is not None
     assert reply.usage.input_tokens == estimate_input(SHOWN)
     with pytest.raises(ProviderError, match=r"^the local model takes no images: it reads text alone$"):
-        _sent(SHOWN)
+        _as_served(SHOWN)

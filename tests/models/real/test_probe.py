@@ -147,8 +147,8 @@ def test_what_a_model_cannot_do_is_found_out(rule, lost, asked):
     assert found.capabilities is not None
     assert {name for name in (*TOOLS, *ABILITIES) if not getattr(found.capabilities, name)} == lost
     assert len(heard) == asked
-    assert all("\n" not in check.said for check in found.checks)
-    assert all(check.works or check.said for check in found.checks)
+    assert all("\n" not in check.why_not for check in found.checks)
+    assert all(check.works or check.why_not for check in found.checks)
 
 
 def test_what_could_not_be_found_out_stays_as_it_was_known():
@@ -168,7 +168,7 @@ def fails_when_forced(body: dict[str, Any]) -> CannedAnswer:
 def test_what_a_server_fails_at_for_good_is_asked_twice_at_most_and_told_in_one_line():
     found, heard = probed(fails_when_forced, attempts=4)
     (check,) = [check for check in found.checks if check.name == "required tool"]
-    assert (check.works, check.said) == (None, "server: HTTP 500")
+    assert (check.works, check.why_not) == (None, "server: HTTP 500")
     assert [body.get("tool_choice") for body in heard].count("required") == 2
     assert found.capabilities is not None
     assert found.capabilities.tool_choice

@@ -14,7 +14,7 @@ from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.runs.engine import interruption
-from loopbench.runs.engine.interruption import ONE_WISH_S, Interruption, press_everywhere
+from loopbench.runs.engine.interruption import SAME_WISH_S, Interruption, press_everywhere
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.silent_end import ORDERLY_ENDS
 
@@ -114,6 +114,6 @@ def test_signals_that_come_together_are_one_wish(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         asked.press()
     asked.press()
-    now += ONE_WISH_S
+    now += SAME_WISH_S
     with pytest.raises(KeyboardInterrupt):
         asked.press()

@@ -20,8 +20,8 @@ from loopbench.runs.engine.seen_lines import SeenLines
 def pool_that_says(said: list[str]) -> Pool:
     """A pool that has just lost its only worker."""
     pool = object.__new__(Pool)
-    pool._waiting, pool._alone, pool._workers, pool._reserved = deque(), deque(), [], None
-    pool._arm_deaths, pool._stopped, pool._barren = ArmDeaths(), "", 0
+    pool._waiting_orders, pool._alone_orders, pool._workers, pool._reserved = deque(), deque(), [], None
+    pool._arm_deaths, pool._stopped, pool._idle_deaths = ArmDeaths(), "", 0
     job: Any = SimpleNamespace(lines=SeenLines({}))
     made: Any = SimpleNamespace(workers=1)
     progress: Any = SimpleNamespace(noted=said.append)
@@ -36,7 +36,7 @@ async def said_of(share: int, deaths: list[int]) -> str:
     done = asyncio.get_running_loop().create_future
     orders = {number: Order(number, trial, b"", done(), earlier) for number, earlier in enumerate(deaths)}
     said: list[str] = []
-    pool_that_says(said)._lost(PoolWorker(link, share, orders), "killed")
+    pool_that_says(said)._replace_lost(PoolWorker(link, share, orders), "killed")
     return said[-1]
 
 

@@ -174,7 +174,7 @@ def _as_on_a_busy_machine(victims: Callable[[], list[int]]) -> Iterator[None]:
 )
 def test_a_worker_is_killed_only_where_it_will_not_interrupt_its_trial_by_itself(stuck, silent, limit, grace, counting):
     def hopeless(**orders: Any) -> bool:
-        worker = PoolWorker(cast(Any, None), 1, stuck_s=stuck, silent_s=silent, counting=counting, **orders)
+        worker = PoolWorker(cast(Any, None), 1, stuck_s=stuck, silent_s=silent, will_interrupt=counting, **orders)
         return worker.is_hopeless(limit, grace)
 
     assert not hopeless()
@@ -263,7 +263,7 @@ def test_what_a_worker_cannot_find_is_told_in_one_line(nasty, configured, told):
 
 @pytest.mark.thorough
 def test_where_every_worker_dies_at_its_start_the_run_ends_with_one_line(nasty, configured, told, monkeypatch):
-    monkeypatch.setattr(pool, "MAX_BARREN", 2)
+    monkeypatch.setattr(pool, "MAX_IDLE_DEATHS", 2)
     experiment = prepare(configured(loops=("nasty:Prints",), profiles=CLEAN, workers=1))
     nasty.write_text("import os\nos._exit(3)\n")
     with pytest.raises(WorkerError, match=r"worker 3 died \(exit code 3\), as did 2 before it, and nothing was done"):

@@ -120,7 +120,7 @@ def test_traces_that_stand_side_by_side_are_expanded_once(tmp_path, record):
 
 
 def test_a_reader_holds_no_more_than_some_frames(tmp_path, record, monkeypatch):
-    monkeypatch.setattr("loopbench.runs.store.traces.HELD_BYTES", 3 * FRAME_BYTES)
+    monkeypatch.setattr("loopbench.runs.store.traces.MAX_FRAMES_BYTES", 3 * FRAME_BYTES)
     made = write(tmp_path, [record(task=f"t{number}") for number in range(40)], [noise(FRAME_BYTES, n) for n in range(40)])
     traces = Traces(tmp_path)
     for each in made:

@@ -20,7 +20,7 @@ PLANNED = {digest: f"c{number}" for number, digest in enumerate(DIGESTS)}
 def asks(use: CallUse, *places: int, shown: tuple[str, ...] = (), scope: str = "", move: Any = None) -> None:
     calls = [CALLS[place] for place in places]
     request = Request((Message("user", "q"),), role=Role.DECIDE, scope=scope)
-    exchange = MeteredExchange(request, Reply(), None, 0.0, shown=shown)
+    exchange = MeteredExchange(request, Reply(), None, 0.0, shown_calls=shown)
     use.count(exchange, Act("", tuple(calls)) if move is None else move, calls)
 
 

@@ -105,7 +105,7 @@ def test_a_trial_that_hangs_is_named_once_long_before_its_time_is_up():
     """Looks at an event loop say for how long it has not turned, and which trial was last seen to hold it up."""
     hanging = HangingTrials(60.0)
     looks = [(0.0, ""), (3.0, "a t1 0"), (10.5, "a t1 0"), (20.5, "a t1 0"), (11.0, ""), (12.0, "a t2 0")]
-    said = [hanging.said(trial, stuck_s) for stuck_s, trial in looks]
+    said = [hanging.warning(trial, stuck_s) for stuck_s, trial in looks]
     end = "s: it computes, or waits without await; it is interrupted after 60 s (--trial-timeout), "
     end += "and where that cannot be, its process is killed some seconds later"
     first, second = (f"a t1 0 has let nothing else run for 10 {end}", f"a t2 0 has let nothing else run for 12 {end}")
@@ -118,9 +118,9 @@ def test_within_one_process_it_is_named_by_the_watch(monkeypatch):
 
     async def go() -> None:
         watch = Watch(60.0, notes.append)
-        watch._last = BlockingTime("a t1 0")
+        watch._last_holder = BlockingTime("a t1 0")
         over = iter([False, False, True])
-        monkeypatch.setattr(watch._over, "wait", lambda _: next(over))
+        monkeypatch.setattr(watch._is_over, "wait", lambda _: next(over))
         watch.look(None)
 
     asyncio.run(go())
@@ -130,7 +130,7 @@ def test_within_one_process_it_is_named_by_the_watch(monkeypatch):
 def test_an_event_loop_that_has_turned_is_not_blocked(monkeypatch):
     async def go() -> None:
         watch = Watch(60.0, lambda _: None)
-        watch._last = BlockingTime("a t1 0")
+        watch._last_holder = BlockingTime("a t1 0")
         later = time.monotonic() + 100.0
         monkeypatch.setattr("loopbench.runs.trial.watchdog.time.monotonic", lambda: later)
         assert watch.stuck_s == pytest.approx(100.0, abs=1.0)

@@ -24,7 +24,7 @@ UNANSWERABLE = (one_field.no_readings, one_field.no_sample, one_field.not_traded
 
 def _open(task: Task) -> WorldEnvironment[Region]:
     region = Region.of(task.world)
-    return WorldEnvironment(TOOLS.over(region), region)
+    return WorldEnvironment(TOOLS.bound_to(region), region)
 
 
 SOURCE = Source(

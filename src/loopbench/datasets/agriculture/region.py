@@ -133,7 +133,7 @@ class Region:
 
 def field_info(region: Region, field: str) -> dict[str, Any]:
     """A field's crop and its growth stage, its area with unit, the weather station next to it and the one to fall back on."""
-    found = _named(region.fields, field, "field")
+    found = _value_named(region.fields, field, "field")
     return {"field": field, **asdict(found)}
 
 
@@ -143,7 +143,7 @@ def weather(region: Region, station: str, measure: Measure, first: str, last: st
     measure: high or low (temperature), rain, et0 (reference evapotranspiration) or wind (daily mean). first, last: dates as in
     2026-06-08. The unit differs between stations and is told.
     """
-    found = _named(region.stations, station, "station")
+    found = _value_named(region.stations, station, "station")
     begin = _day(region, first)
     end = _day(region, last)
     days = len(found.readings[measure])
@@ -160,7 +160,7 @@ def weather(region: Region, station: str, measure: Measure, first: str, last: st
 
 def soil_sample(region: Region, field: str) -> dict[str, Any]:
     """The latest soil sample of a field: pH, nitrogen that is there in kg/ha, phosphorus and potassium in ppm."""
-    _named(region.fields, field, "field")
+    _value_named(region.fields, field, "field")
     if field not in region.soil:
         raise NoSample(f"no soil sample was ever taken on {field}")
     names = ("ph", "nitrogen_kg_ha", "phosphorus_ppm", "potassium_ppm")
@@ -169,7 +169,7 @@ def soil_sample(region: Region, field: str) -> dict[str, Any]:
 
 def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
     """What a crop needs: base temperature in °C, crop coefficient and nitrogen need at a stage, seed rate, usual yield."""
-    found = _named(region.crops, crop, "crop")
+    found = _value_named(region.crops, crop, "crop")
     coefficient, nitrogen = found.stages[stage]
     return {
         "crop": crop,
@@ -204,8 +204,8 @@ def convert_units(region: Region, values: list[float], from_unit: str, to_unit: 
         to_celsius = [(value - 32) * 5 / 9 for value in exact]
         converted = to_celsius if to_unit == "C" else [value * 9 / 5 + 32 for value in exact]
     else:
-        source = _named(_SIZES, from_unit, "unit")
-        target = _named(_SIZES, to_unit, "unit")
+        source = _value_named(_SIZES, from_unit, "unit")
+        target = _value_named(_SIZES, to_unit, "unit")
         if source[0] != target[0]:
             raise InvalidRequest(f"{from_unit} is a {source[0]} and {to_unit} a {target[0]}: they cannot be converted")
         converted = [value * source[1] / target[1] for value in exact]
@@ -271,10 +271,10 @@ def calculate(region: Region, operation: Operation, numbers: list[float]) -> dic
 # Names, days, numbers
 
 
-def _named(known: Mapping[str, Any], name: str, kind: str) -> Any:
-    if name not in known:
-        raise UnknownName(f"there is no {kind} {name!r}, only {', '.join(known)}")
-    return known[name]
+def _value_named(by_name: Mapping[str, Any], name: str, kind: str) -> Any:
+    if name not in by_name:
+        raise UnknownName(f"there is no {kind} {name!r}, only {', '.join(by_name)}")
+    return by_name[name]
 
 
 def _day(region: Region, text: str) -> int:

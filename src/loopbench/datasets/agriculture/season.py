@@ -234,7 +234,7 @@ class SeasonScript(PlanWriter):
         self, what: str, station: str, known_as: Ref, measure: Measure, first: int, last: int, *, after: Iterable[Ref] = ()
     ) -> Ref:
         """Plan to read the daily values in metric units. `known_as`: where the plan has the station's name from."""
-        read = self._read(what, measure, self._asked(known_as, measure, first, last), after, False)
+        read = self._read_weather(what, measure, self._weather_arguments(known_as, measure, first, last), after, False)
         unit = UNITS[self.season.region.stations[station].system][measure]
         to_unit = UNITS["metric"][measure]
         return (
@@ -247,14 +247,14 @@ class SeasonScript(PlanWriter):
 
     def no_weather(self, what: str, known_as: Ref, measure: Measure, first: int, last: int, after: Iterable[Ref] = ()) -> Ref:
         """Plan to read a station that has not measured."""
-        return self._read(what, measure, self._asked(known_as, measure, first, last), after, True)
+        return self._read_weather(what, measure, self._weather_arguments(known_as, measure, first, last), after, True)
 
-    def _asked(self, station: Ref, measure: Measure, first: int, last: int) -> dict[str, Any]:
+    def _weather_arguments(self, station: Ref, measure: Measure, first: int, last: int) -> dict[str, Any]:
         day = self.season.day
         return {"station": station, "measure": measure, "first": day(first), "last": day(last)}
 
-    def _read(self, what: str, measure: Measure, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        return self.call(f"Read {measure} for {what}.", "weather", asked, after=after, fails=fails)
+    def _read_weather(self, what: str, measure: Measure, arguments: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
+        return self.call(f"Read {measure} for {what}.", "weather", arguments, after=after, fails=fails)
 
     def convert(self, what: str, values: Any, from_unit: str, to_unit: str) -> Ref:
         """Plan a conversion, and return the reference to the converted list."""

@@ -61,14 +61,14 @@ def generate(seed: int = 0) -> Iterator[Task]:
         index += 1
 
 
-def _task(index: int, seed: int, seen: set[str]) -> Task:
+def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
     draw = random.Random(int(sha256(f"arithmetic/{seed}/{index}")[:16], 16))
     template = template_of(index, TEMPLATES, UNANSWERABLE)
     while True:  # a draw that repeats a call, or an earlier text, is rare
         steps = Steps()
         story = template(draw, steps)
         text = _text(story, draw)
-        if not steps.repeats and text not in seen:
+        if not steps.repeats and text not in texts_so_far:
             break
     plan = Plan(tuple(steps.calls), story.answer)
     task_id = f"arithmetic-{index + 1:04d}"
@@ -84,11 +84,11 @@ def _task(index: int, seed: int, seen: set[str]) -> Task:
 
 
 def _text(story: WordProblem, draw: random.Random) -> str:
-    told = list(story.told)
-    unused = [number for number in range(11, 100) if str(number) not in "".join(told)]
+    sentences = list(story.sentences)
+    unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
     for aside in draw.sample(_ASIDES, draw.randint(1, 2)):
-        told.insert(draw.randint(1, len(told)), aside.format(draw.choice(unused)))
-    return f"{' '.join(told)} {story.question} {ANSWER_FORMAT}"
+        sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
+    return f"{' '.join(sentences)} {story.question} {ANSWER_FORMAT}"
 
 
 def _open(task: Task) -> StatelessEnvironment:

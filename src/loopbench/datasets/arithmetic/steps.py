@@ -20,7 +20,7 @@ NAMES = (
 class WordProblem:
     """A word problem before it becomes a task."""
 
-    told: tuple[str, ...]
+    sentences: tuple[str, ...]
     """Its sentences, in order."""
     question: str
     answer: Ref | None
@@ -33,7 +33,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.calls: list[PlannedCall] = []
-        self._made: list[tuple[str, Any]] = []
+        self._resolved_calls: list[tuple[str, Any]] = []
         self._values: dict[str, Any] = {}
 
     def call(self, goal: str, tool: str, **arguments: Any) -> Ref:
@@ -49,12 +49,12 @@ class Steps:
     @property
     def repeats(self) -> bool:
         """Whether two calls are the same once results stand in the place of references."""
-        return any(call in self._made[:index] for index, call in enumerate(self._made))
+        return any(call in self._resolved_calls[:index] for index, call in enumerate(self._resolved_calls))
 
     def _plan(self, goal: str, tool: str, arguments: dict[str, Any], fails: bool) -> tuple[Ref, dict[str, Any]]:
         ref, resolved = Ref(f"c{len(self.calls) + 1}"), resolve(arguments, self._values)
         self.calls.append(PlannedCall(ref.call, tool, arguments, f"Find {goal}.", fails=fails))
-        self._made.append((tool, resolved))
+        self._resolved_calls.append((tool, resolved))
         return ref, resolved
 
 

@@ -89,7 +89,7 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
     category = _category(row.id)
     task = Task(
         row.id,
-        Query(_asked(row.question[0]), "\n\n".join(said.content for said in row.question[0] if said.role == "system")),
+        Query(_question_text(row.question[0]), "\n\n".join(said.content for said in row.question[0] if said.role == "system")),
         expected=ANY_CALL if category == "live_relevance" else calls,
         scorer=f'bfcl(checker = "{checker}")',
         labels={"category": category},
@@ -119,16 +119,16 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
     return replace(task, plan=plan)
 
 
-def _officially_right(row: _Question, calls: Sequence[Any], made: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+def _officially_right(row: _Question, calls: Sequence[Any], planned_calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
     published = {tool: name for name, tool in tool_names([function.name for function in row.function]).items()}
-    planned = [{"function": published[tool], "arguments": arguments} for tool, arguments in made]
+    planned = [{"function": published[tool], "arguments": arguments} for tool, arguments in planned_calls]
     functions = [function.model_dump(exclude_unset=True) for function in row.function]
     return officially_right(calls, planned, functions, language_of(_category(row.id)))
 
 
-def _asked(said: Sequence[_Message]) -> str:
+def _question_text(messages: Sequence[_Message]) -> str:
     """Return what the user said; with whose words are whose, if the assistant has said something, too."""
-    spoken = [message for message in said if message.role != "system"]
+    spoken = [message for message in messages if message.role != "system"]
     if all(message.role == "user" for message in spoken):
         return "\n\n".join(message.content for message in spoken)
     return "\n\n".join(f"{message.role.title()}: {message.content}" for message in spoken)
@@ -160,13 +160,13 @@ def _questions(path: Path, category: str | None) -> Iterator[tuple[str, _Questio
 
 def _right_calls(path: Path) -> dict[str, list[Any]]:
     """Read the right calls by row id. Raises ValueError."""
-    made: dict[str, list[Any]] = {}
+    calls_by_row: dict[str, list[Any]] = {}
     for where, _, value in json_lines(path):
         row = checked(_Answers, value, where)
-        if row.id in made:
+        if row.id in calls_by_row:
             raise ValueError(f"{where}: id {row.id!r} is a duplicate")
-        made[row.id] = row.ground_truth
-    return made
+        calls_by_row[row.id] = row.ground_truth
+    return calls_by_row
 
 
 def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]]:

@@ -125,13 +125,13 @@ class StubFunction:
     row: FunctionRow
     schema: Mapping[str, Any]
     """JSON schema of the arguments as a model is shown it."""
-    taken: Mapping[str, Any]
+    accepted_schema: Mapping[str, Any]
     """JSON schema of the arguments that the stub takes: those of `schema`, and the allowed values that contradict it."""
     checker: Checker
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with a call's arguments; empty if nothing is."""
-        return "; ".join(map(_complaint, self._validator(self.taken).iter_errors(arguments)))
+        return "; ".join(map(_complaint, self._validator(self.accepted_schema).iter_errors(arguments)))
 
     def shows(self, parameter: str, value: Any) -> bool:
         """Whether a value fits the schema of a parameter that the function has."""
@@ -176,7 +176,7 @@ def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, 
     made = {}
     for row in rows:
         schema = row.parameters.as_schema(language)
-        taken = schema if language != "python" else _taken(schema, _allowed_values(row.name, calls), checker)
+        taken = schema if language != "python" else _accepted_schema(schema, _allowed_values(row.name, calls), checker)
         made[row.name] = StubFunction(row.name, names[row.name], row, schema, taken, checker)
     return made
 
@@ -190,7 +190,7 @@ def _allowed_values(function: str, calls: Any) -> dict[str, list[Any]]:
     return made
 
 
-def _taken(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], checker: Checker) -> dict[str, Any]:
+def _accepted_schema(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], checker: Checker) -> dict[str, Any]:
     """Return the schema of what a stub takes: no allowed value is refused, whatever the function's own schema says of it."""
     widened = {
         name: (_official if checker == "official" else _strict)(inner, allowed.get(name, ()))

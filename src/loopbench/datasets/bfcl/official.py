@@ -48,18 +48,18 @@ _LISTS = {"array", "tuple", "Array", "ArrayList"}
 
 
 def officially_right(
-    wanted: Any, made: Sequence[Mapping[str, Any]], functions: Sequence[Mapping[str, Any]], language: Language
+    wanted: Any, calls_made: Sequence[Mapping[str, Any]], functions: Sequence[Mapping[str, Any]], language: Language
 ) -> bool:
     """Whether the calls made are those wanted.
 
-    `wanted`: `[{function: {parameter: [allowed value, …]}}, …]`. `made`: `[{"function", "arguments"}, …]`. `functions`: the
+    `wanted`: `[{function: {parameter: [allowed value, …]}}, …]`. `calls_made`: `[{"function", "arguments"}, …]`. `functions`: the
     row's, as published. The order of calls does not matter; each wanted call takes the first one made that fits and is not yet
     taken.
     """
-    if not isinstance(wanted, list) or len(wanted) != len(made):
+    if not isinstance(wanted, list) or len(wanted) != len(calls_made):
         return False
     described = {function["name"]: function["parameters"] for function in functions}
-    left = list(made)
+    left = list(calls_made)
     for want in wanted:
         ((name, allowed),) = want.items()
         fitting = next(

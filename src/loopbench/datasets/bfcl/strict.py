@@ -58,11 +58,11 @@ def _is_call(call: Any, want: Any) -> bool:
     return call.get("function") == function and _fits_all(call.get("arguments"), parameters)
 
 
-def _fits_all(given: Any, wanted: Any) -> bool:
+def _fits_all(arguments: Any, wanted: Any) -> bool:
     """Whether each value given is allowed, and what is not given may be left out."""
-    if not isinstance(given, Mapping) or not isinstance(wanted, Mapping) or not given.keys() <= wanted.keys():
+    if not isinstance(arguments, Mapping) or not isinstance(wanted, Mapping) or not arguments.keys() <= wanted.keys():
         return False
-    return all(_allowed(given[name], options) if name in given else _optional(options) for name, options in wanted.items())
+    return all(_allowed(arguments[name], options) if name in arguments else _optional(options) for name, options in wanted.items())
 
 
 def _optional(options: Any) -> bool:

@@ -26,7 +26,7 @@ def _open(task: Task) -> WorldEnvironment[ShopDatabase]:
     shop = draw_shop(task.world["shop"])
     shop.put_all(task.world["rows"])
     database = ShopDatabase(shop)
-    return WorldEnvironment(TOOLS.over(database), database, ShopDatabase.changes, ShopDatabase.close)
+    return WorldEnvironment(TOOLS.bound_to(database), database, ShopDatabase.changes, ShopDatabase.close)
 
 
 SOURCE = Source(

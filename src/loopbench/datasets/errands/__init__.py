@@ -18,7 +18,7 @@ from .town import DISTRACTORS, TOOLS, Town, draw_town
 
 def _open(task: Task) -> WorldEnvironment[Town]:
     town = draw_town(task.world["town"])
-    return WorldEnvironment(TOOLS.over(town), town, Town.state)
+    return WorldEnvironment(TOOLS.bound_to(town), town, Town.state)
 
 
 SOURCE = Source(

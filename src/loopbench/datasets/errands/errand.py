@@ -31,9 +31,9 @@ class Errands:
         self.expected: Town = draw_town(self.number)
         """The town as the errands leave it, kept by hand."""
         self.plan = PlanWriter()
-        self.told: list[str] = []
+        self.tasks_asked: list[str] = []
         """What the question asks for, errand by errand."""
-        self.done: list[Ref] = []
+        self.changing_calls: list[Ref] = []
         """The calls that change something."""
         self._bought: set[tuple[str, str]] = set()
 
@@ -46,8 +46,9 @@ class Errands:
             self._bought.add((shop, thing))
             quantity = self.draw.integer(2, 12)
             goal = f"Get {quantity} {thing} at {shop}."
-            self.done.append(self.plan.call(goal, "buy", {"shop": shop, "thing": thing, "quantity": quantity}))
-            self.told.append(self.draw.pick(f"buy {quantity} {thing} from {shop}", f"fetch {quantity} {thing}, which {shop} sells"))
+            self.changing_calls.append(self.plan.call(goal, "buy", {"shop": shop, "thing": thing, "quantity": quantity}))
+            wordings = (f"buy {quantity} {thing} from {shop}", f"fetch {quantity} {thing}, which {shop} sells")
+            self.tasks_asked.append(self.draw.pick(*wordings))
             self.expected.purse -= self.town.shops[shop][thing] * quantity
             self.expected.purchases.append((shop, thing, quantity))
 
@@ -58,13 +59,13 @@ class Errands:
         quantity = self.draw.integer(2, 12)
         goal = f"Try to get {quantity} {thing} at {shop}."
         self.plan.call(goal, "buy", {"shop": shop, "thing": thing, "quantity": quantity}, fails=True)
-        self.told.append(f"buy {quantity} {thing} from {shop}")
+        self.tasks_asked.append(f"buy {quantity} {thing} from {shop}")
         return shop, thing
 
     def return_books(self, count: int) -> None:
         for title in self.draw.sample(list(self.town.fines), count):
-            self.done.append(self.plan.call(f"Bring back {title}.", "return_book", {"title": title}))
-            self.told.append(f'return the book "{title}" to the library')
+            self.changing_calls.append(self.plan.call(f"Bring back {title}.", "return_book", {"title": title}))
+            self.tasks_asked.append(f'return the book "{title}" to the library')
             self.expected.purse -= self.town.fines[title]
             self.expected.returned.append(title)
 
@@ -72,8 +73,8 @@ class Errands:
         for jar in self.draw.sample(list(self.town.jars), count):
             dollars = self.draw.integer(5, self.town.jars[jar])
             goal = f"Take {dollars} out of {jar}."
-            self.done.append(self.plan.call(goal, "empty_into_purse", {"jar": jar, "dollars": dollars}))
-            self.told.append(f"move {dollars} dollars from {jar} into the purse")
+            self.changing_calls.append(self.plan.call(goal, "empty_into_purse", {"jar": jar, "dollars": dollars}))
+            self.tasks_asked.append(f"move {dollars} dollars from {jar} into the purse")
             self.expected.purse += dollars
             self.expected.jars[jar] -= dollars
 
@@ -83,8 +84,8 @@ class Errands:
         looked_up = [self.plan.call(f"See what {bill} comes to.", "look_up_bill", {"bill": bill}) for bill in numbers]
         for bill, found in zip(numbers, looked_up, strict=True):
             arguments = {"bill": bill, "amount": part(found, "amount")}
-            self.done.append(self.plan.call(f"Settle {bill}.", "pay_bill", arguments))
-            self.told.append(f"pay bill {bill}")
+            self.changing_calls.append(self.plan.call(f"Settle {bill}.", "pay_bill", arguments))
+            self.tasks_asked.append(f"pay bill {bill}")
             amount = self.town.bills[bill]["amount"]
             self.expected.purse -= amount
             self.expected.payments.append((bill, amount))
@@ -96,8 +97,8 @@ class Errands:
         for name, found in zip(people, looked_up, strict=True):
             kilograms = self.draw.integer(1, 20)
             arguments = {"address": part(found, "address"), "kilograms": kilograms}
-            self.done.append(self.plan.call(f"Post the parcel of {name}.", "send_parcel", arguments))
-            self.told.append(f"send {name} a parcel of {kilograms} kilograms")
+            self.changing_calls.append(self.plan.call(f"Post the parcel of {name}.", "send_parcel", arguments))
+            self.tasks_asked.append(f"send {name} a parcel of {kilograms} kilograms")
             self.expected.purse -= POSTAGE + PER_KILOGRAM * kilograms
             self.expected.parcels.append((self.town.addresses[name], kilograms))
 
@@ -105,21 +106,21 @@ class Errands:
 
     def in_words(self) -> str:
         """Return the list of errands."""
-        *most, last = self.told
+        *most, last = self.tasks_asked
         return f"{', '.join(most)} and {last}" if most else last
 
-    def left(self, told: str) -> Draft:
-        """Return the task whose answer is the money left after all of it. `told`: what is asked, without the answer's form."""
+    def ask_what_is_left(self, question: str) -> Draft:
+        """Return the task whose answer is the money left after all of it. `question`: what is asked, without the answer's form."""
         if self.expected.purse <= 0:
             raise DeadEnd
-        counted = self.plan.call("Count what is left in the purse.", "count_purse", {}, after=self.done)
-        return self.draft(told, part(counted, "dollars"), self.expected.purse)
+        counted = self.plan.call("Count what is left in the purse.", "count_purse", {}, after=self.changing_calls)
+        return self.draft(question, part(counted, "dollars"), self.expected.purse)
 
-    def draft(self, told: str, answer: Any, expected: Any) -> Draft:
+    def draft(self, question: str, answer: Any, expected: Any) -> Draft:
         draw = self.draw
         aside = f"{draw.choice(WHO)} {draw.choice(WHY).format(n=draw.integer(2, 11))}."
         return Draft(
-            question=f"{aside} {told} {ANSWER_FORMAT}",
+            question=f"{aside} {question} {ANSWER_FORMAT}",
             plan=self.plan.plan(answer),
             expected=expected,
             scorer="numeric",

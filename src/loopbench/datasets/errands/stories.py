@@ -19,7 +19,7 @@ def _how_much_is_left(errands: Errands) -> Draft:
         f"Before noon, {listed}; nothing may be forgotten, and nothing done twice. How much money does the purse have then?",
         f"Take the purse and {listed}. Count it once all is done: how many dollars?",
     )
-    return errands.left(told)
+    return errands.ask_what_is_left(told)
 
 
 @_template

@@ -34,7 +34,7 @@ UNANSWERABLE = (
 
 def _open(task: Task) -> WorldEnvironment[City]:
     city = City.of(task.world)
-    return WorldEnvironment(TOOLS.over(city), city, City.state)
+    return WorldEnvironment(TOOLS.bound_to(city), city, City.state)
 
 
 SOURCE = Source(

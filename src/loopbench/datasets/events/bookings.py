@@ -39,7 +39,7 @@ def one_evening(draw: Draw) -> Draft:
         f"The {event.venue} has a {programme.category} event on {date}; {AMOUNTS[seats]} tickets are needed.",
     )
     question = (who(draw, programme.customer), wish, aside(draw), "Under which code is it booked?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def cheapest(draw: Draw) -> Draft:
@@ -64,7 +64,7 @@ def cheapest(draw: Draw) -> Draft:
         f"A class of {AMOUNTS[seats]} goes out on {date}: book the {programme.category} event with the lowest total price.",
     )
     question = (who(draw, name), wish, "What is the booking code?", aside(draw))
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def longest_within_budget(draw: Draw) -> Draft:
@@ -97,7 +97,7 @@ def longest_within_budget(draw: Draw) -> Draft:
         "altogether is the limit.",
     )
     question = (who(draw, name), wish, aside(draw), "Give the code of the booking.")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def suitable_for_a_child(draw: Draw) -> Draft:
@@ -126,7 +126,7 @@ def suitable_for_a_child(draw: Draw) -> Draft:
         f"to see a {programme.category} event on {date}.",
     )
     question = (who(draw, name), aside(draw), wish, "Which code does the booking get?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def two_parties(draw: Draw) -> Draft:
@@ -153,7 +153,7 @@ def two_parties(draw: Draw) -> Draft:
     ]
     opening = draw.choice(("Two requests have come in.", "There are two orders to be filled.", "Two customers are waiting."))
     question = (opening, *lines, aside(draw), "What are the codes of the two bookings?")
-    return programme.draft(script, question, codes, [row[0] for row in rows], made=rows)
+    return programme.draft(script, question, codes, [row[0] for row in rows], booked=rows)
 
 
 # Reading only

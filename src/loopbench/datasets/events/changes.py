@@ -50,7 +50,7 @@ def second_date(draw: Draw) -> Draft:
         f"in order of preference are {order[0]}, {order[1]}, {order[2]}.",
     )
     question = (who(draw, name), wish, aside(draw), "Under what code are the seats booked in the end?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def another_event(draw: Draw) -> Draft:
@@ -81,7 +81,7 @@ def another_event(draw: Draw) -> Draft:
         f"cheapest of the other {programme.category} events on {first} instead.",
     )
     question = (who(draw, name), aside(draw), wish, "What is the code of what was booked?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 # Bookings that are there
@@ -107,7 +107,7 @@ def other_date(draw: Draw) -> Draft:
         f"Something has come up on {date}: please exchange the seats for {event.title} for as many on {new}.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
+    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
 
 
 def refund(draw: Draw) -> Draft:
@@ -162,7 +162,7 @@ def freed_seats(draw: Draw) -> Draft:
         f"Cancel what {giver} has booked for {event.title} on {date}; then book {AMOUNTS[seats]} seats there for {taker}.",
     )
     question = (wish, aside(draw), f"Which code does the booking of {taker} get?")
-    return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
+    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
 
 
 # Questions without an answer

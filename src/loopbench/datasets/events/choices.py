@@ -41,7 +41,7 @@ def earliest_with_room(draw: Draw) -> Draft:
         "the party must not be split.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of the booking?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def booked_on_the_cheapest_date(draw: Draw) -> Draft:
@@ -62,7 +62,7 @@ def booked_on_the_cheapest_date(draw: Draw) -> Draft:
         f"{', '.join(programme.dates)}.",
     )
     question = (who(draw, name), wish, aside(draw), "Under what code is it booked?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def split_party(draw: Draw) -> Draft:
@@ -84,7 +84,7 @@ def split_party(draw: Draw) -> Draft:
         f"For {event.title}, book {AMOUNTS[counts[0]]} seats on {dates[0]} and {AMOUNTS[counts[1]]} more on {dates[1]}.",
     )
     question = (who(draw, name), wish, aside(draw), "What are the codes of the two bookings?")
-    return programme.draft(script, question, codes, [row[0] for row in rows], made=rows)
+    return programme.draft(script, question, codes, [row[0] for row in rows], booked=rows)
 
 
 # Which event
@@ -109,7 +109,7 @@ def two_events(draw: Draw) -> Draft:
         f"Two {programme.category} events for {AMOUNTS[seats]} people: {first.title} on {early}, and {second.title} on {late}.",
     )
     question = (who(draw, name), wish, aside(draw), "What are the codes of the two bookings?")
-    return programme.draft(script, question, codes, [row[0] for row in rows], made=rows)
+    return programme.draft(script, question, codes, [row[0] for row in rows], booked=rows)
 
 
 def in_a_district(draw: Draw) -> Draft:
@@ -129,7 +129,7 @@ def in_a_district(draw: Draw) -> Draft:
         f"Book {AMOUNTS[seats]} seats on {date} for the only {programme.category} event in the {district} district.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the booking code?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def best_terms(draw: Draw) -> Draft:
@@ -150,7 +150,7 @@ def best_terms(draw: Draw) -> Draft:
         f"this party of {AMOUNTS[seats]}.",
     )
     question = (who(draw, name), wish, aside(draw), "Give the booking code.")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def shortest_with_room(draw: Draw) -> Draft:
@@ -173,7 +173,7 @@ def shortest_with_room(draw: Draw) -> Draft:
         f"Of those {programme.category} events that can still seat {AMOUNTS[seats]} people on {date}, book the shortest.",
     )
     question = (who(draw, name), wish, aside(draw), "What code does the booking have?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def largest_discount(draw: Draw) -> Draft:
@@ -199,7 +199,7 @@ def largest_discount(draw: Draw) -> Draft:
         "whatever the price.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the booking code?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def cheaper_of_two(draw: Draw) -> Draft:
@@ -220,7 +220,7 @@ def cheaper_of_two(draw: Draw) -> Draft:
         f"Compare what {AMOUNTS[seats]} seats cost on {date} at {both[0].title} and at {both[1].title}, and book the cheaper one.",
     )
     question = (who(draw, name), wish, aside(draw), "Under which code is it booked?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 # What to do where seats are lacking
@@ -243,7 +243,7 @@ def second_choice(draw: Draw) -> Draft:
         f"Book {AMOUNTS[seats]} seats for {first.title} on {date}, or for {second.title} on the same date if that is impossible.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of what was booked?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 def smaller_party(draw: Draw) -> Draft:
@@ -265,7 +265,7 @@ def smaller_party(draw: Draw) -> Draft:
         f"Try to book {AMOUNTS[seats]} seats for {event.title} on {date}. If that fails, book exactly {AMOUNTS[fewer]}.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the booking code?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])
 
 
 # Other people's bookings
@@ -297,4 +297,4 @@ def join_friends(draw: Draw) -> Draft:
         f"{name} wants {AMOUNTS[seats]} seats for {event.title}, on the evening for which {friend} has booked.",
     )
     question = (wish, aside(draw), f"Which code does the booking of {name} get?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])

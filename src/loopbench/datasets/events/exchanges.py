@@ -136,7 +136,7 @@ def more_seats(draw: Draw) -> Draft:
         f"The party for {event.title} has grown to {AMOUNTS[seats]}. Please cancel its booking and book anew for that evening.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
+    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
 
 
 def other_event(draw: Draw) -> Draft:
@@ -160,7 +160,7 @@ def other_event(draw: Draw) -> Draft:
         f"Exchange the seats for {title} for the same number of seats at {new.title} on the same date.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of the new booking?")
-    return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
+    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
 
 
 def cheaper_date(draw: Draw) -> Draft:
@@ -193,7 +193,7 @@ def cheaper_date(draw: Draw) -> Draft:
         f"The seats for {event.title} on {old_date} are to be exchanged for as many on the cheaper of {later[0]} and {later[1]}.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
+    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
 
 
 # Bookings that are handed on, or added to
@@ -220,7 +220,7 @@ def handed_on(draw: Draw) -> Draft:
         "the old one and make a new one.",
     )
     question = (wish, aside(draw), f"Which code does the booking of {taker} get?")
-    return programme.draft(script, question, code, made[0], made=[made], cancelled=[old])
+    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
 
 
 def further_seats(draw: Draw) -> Draft:
@@ -242,4 +242,4 @@ def further_seats(draw: Draw) -> Draft:
         "stays as it is.",
     )
     question = (who(draw, name), wish, aside(draw), "What is the code of the second booking?")
-    return programme.draft(script, question, code, made[0], made=[made])
+    return programme.draft(script, question, code, made[0], booked=[made])

@@ -57,10 +57,10 @@ class Programme:
         answer: Any,
         expected: Any,
         *,
-        made: Iterable[list[Any]] = (),
+        booked: Iterable[list[Any]] = (),
         cancelled: Iterable[Booking] = (),
     ) -> Draft:
-        """Return the task: `made` (see `ticket`) and `cancelled` are the bookings that come and go."""
+        """Return the task: `booked` (see `ticket`) and `cancelled` are the bookings that come and go."""
         gone = {booking.code for booking in cancelled}
         kept = [booking.row() for booking in self.city.bookings.values() if booking.code not in gone]
         return Draft(
@@ -69,7 +69,7 @@ class Programme:
             expected=expected,
             scorer=_scorer(expected),
             world=self.city.as_world(),
-            end_state=sorted([*kept, *made]),
+            end_state=sorted([*kept, *booked]),
         )
 
 
@@ -249,53 +249,53 @@ class EventScript(PlanWriter):
         asked = {"category": category, "district": district} if category else {"district": district}
         return self.call(f"Search the programme for {category or 'all'} events in {district}.", "search_events", asked)
 
-    def details(self, event: Event, found: Ref) -> Ref:
-        return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": found})
+    def details(self, event: Event, event_id: Ref) -> Ref:
+        return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": event_id})
 
-    def seats_left(self, event: Event, found: Ref, date: str) -> Ref:
+    def seats_left(self, event: Event, event_id: Ref, date: str) -> Ref:
         goal = f"See how many seats {event.title} has left on {date}."
-        return self.call(goal, "availability", {"event_id": found, "date": date})
+        return self.call(goal, "availability", {"event_id": event_id, "date": date})
 
-    def quote(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
+    def quote(self, what: str, event_id: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
         """Plan to ask for a price; `what`: the event in words."""
-        return self._quote(what, {"event_id": found, "date": date, "seats": seats}, after, False)
+        return self._quote(what, {"event_id": event_id, "date": date, "seats": seats}, after, False)
 
-    def quote_refused(self, what: str, found: Ref, date: str, seats: int) -> Ref:
+    def quote_refused(self, what: str, event_id: Ref, date: str, seats: int) -> Ref:
         """Plan to ask for a price on a date on which the event is not shown."""
-        return self._quote(what, {"event_id": found, "date": date, "seats": seats}, (), True)
+        return self._quote(what, {"event_id": event_id, "date": date, "seats": seats}, (), True)
 
-    def _quote(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        goal = f"Get the price of {asked['seats']} seats for {what} on {asked['date']}."
-        return self.call(goal, "price_quote", asked, after=after, fails=fails)
+    def _quote(self, what: str, arguments: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
+        goal = f"Get the price of {arguments['seats']} seats for {what} on {arguments['date']}."
+        return self.call(goal, "price_quote", arguments, after=after, fails=fails)
 
-    def hold(self, what: str, found: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
-        return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, False)
+    def hold(self, what: str, event_id: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = ()) -> Ref:
+        return self._hold(what, {"event_id": event_id, "date": date, "seats": seats}, after, False)
 
     def hold_like(self, what: str, booking: Ref, seats: int | Ref, after: Iterable[Ref]) -> Ref:
         """Plan to hold seats for the event and date of a booking."""
         asked = {"event_id": part(booking, "event_id"), "date": part(booking, "date"), "seats": seats}
         return self.call(f"Hold the seats for {what} on the date that is booked.", "hold_seats", asked, after=after)
 
-    def hold_instead(self, what: str, found: Ref, booking: Ref, after: Iterable[Ref]) -> Ref:
+    def hold_instead(self, what: str, event_id: Ref, booking: Ref, after: Iterable[Ref]) -> Ref:
         """Plan to hold as many seats as a booking has, on its date, for another event."""
-        asked = {"event_id": found, "date": part(booking, "date"), "seats": part(booking, "seats")}
-        return self.call(f"Hold as many seats for {what} on the same date.", "hold_seats", asked, after=after)
+        arguments = {"event_id": event_id, "date": part(booking, "date"), "seats": part(booking, "seats")}
+        return self.call(f"Hold as many seats for {what} on the same date.", "hold_seats", arguments, after=after)
 
-    def hold_refused(self, what: str, found: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
+    def hold_refused(self, what: str, event_id: Ref, date: str, seats: int, after: Iterable[Ref] = ()) -> Ref:
         """Plan a hold that is refused since too few seats are left."""
-        return self._hold(what, {"event_id": found, "date": date, "seats": seats}, after, True)
+        return self._hold(what, {"event_id": event_id, "date": date, "seats": seats}, after, True)
 
-    def _hold(self, what: str, asked: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
-        return self.call(f"Hold the seats for {what} on {asked['date']}.", "hold_seats", asked, after=after, fails=fails)
+    def _hold(self, what: str, arguments: Mapping[str, Any], after: Iterable[Ref], fails: bool) -> Ref:
+        return self.call(f"Hold the seats for {what} on {arguments['date']}.", "hold_seats", arguments, after=after, fails=fails)
 
-    def book(self, what: str, held: Ref, name: str) -> Ref:
+    def book(self, what: str, hold: Ref, name: str) -> Ref:
         """Plan a booking, and return the reference to its code."""
-        made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(held, "hold_id")})
+        made = self.call(f"Book the held seats for {what}.", "book", {"name": name, "hold_id": part(hold, "hold_id")})
         return part(made, "booking_code")
 
-    def hold_and_book(self, what: str, found: Ref, date: str, seats: int | Ref, name: str, after: Iterable[Ref] = ()) -> Ref:
+    def hold_and_book(self, what: str, event_id: Ref, date: str, seats: int | Ref, name: str, after: Iterable[Ref] = ()) -> Ref:
         """Plan to hold seats and to book them, and return the reference to the booking's code."""
-        return self.book(what, self.hold(what, found, date, seats, after=after), name)
+        return self.book(what, self.hold(what, event_id, date, seats, after=after), name)
 
     def bookings(self, name: str, count: int) -> list[Ref]:
         """Plan to look at all `count` bookings of a customer, and return the references to them."""

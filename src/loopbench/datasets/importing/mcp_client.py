@@ -70,34 +70,34 @@ class LastWords:
     """Reads what a server writes to standard error, and keeps the end of it. For use in the event loop that runs the session."""
 
     def __init__(self) -> None:
-        self._kept = b""
-        self._read, written = os.pipe()
-        os.set_blocking(self._read, False)
-        self.file = os.fdopen(written, "w", encoding="utf-8")
+        self._last_bytes = b""
+        self._read_end, write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self.file = os.fdopen(write_end, "w", encoding="utf-8")
         """The server's standard error."""
 
     def __enter__(self) -> Self:
-        asyncio.get_running_loop().add_reader(self._read, self._read_some)
+        asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._read_some()
-        asyncio.get_running_loop().remove_reader(self._read)
+        asyncio.get_running_loop().remove_reader(self._read_end)
         self.file.close()
-        os.close(self._read)
-        self._read = CLOSED
+        os.close(self._read_end)
+        self._read_end = CLOSED
 
     @property
     def line(self) -> str:
         """The last line that is not blank; empty if there is none."""
-        if self._read != CLOSED:
+        if self._read_end != CLOSED:
             self._read_some()
-        lines = self._kept.decode("utf-8", "replace").splitlines()
+        lines = self._last_bytes.decode("utf-8", "replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _read_some(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._kept = (self._kept + os.read(self._read, READ_BYTES))[-MAX_LAST_WORDS:]
+            self._last_bytes = (self._last_bytes + os.read(self._read_end, READ_BYTES))[-MAX_LAST_WORDS:]
 
 
 class McpSession:
@@ -120,7 +120,7 @@ class McpSession:
         with self._watched():
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                listed += map(_listed, page.tools)
+                listed += map(_listed_tool, page.tools)
                 if (cursor := page.next_cursor) is None:
                     info = client.server_info
                     return Listing("" if info is None else info.name, "" if info is None else info.version, tuple(listed))
@@ -148,10 +148,10 @@ class McpSession:
             raise McpServerGone(self.gone)
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            self._owner = asyncio.create_task(self._own(self._opened))
+            self._owner = asyncio.create_task(self._hold_open(self._opened))
         return await asyncio.shield(self._opened)
 
-    async def _own(self, opened: asyncio.Future[Client]) -> None:
+    async def _hold_open(self, opened: asyncio.Future[Client]) -> None:
         """Hold the session open until it shall be closed."""
         try:
             async with self._transport() as transport, Client(transport) as client:
@@ -211,16 +211,16 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def _listed(tool: types.Tool) -> ListedTool:
+def _listed_tool(tool: types.Tool) -> ListedTool:
     read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
     return ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only)
 
 
 def _text(result: types.CallToolResult) -> str:
-    return "\n".join(_shown(item) for item in result.content)
+    return "\n".join(_part_text(item) for item in result.content)
 
 
-def _shown(item: Any) -> str:
+def _part_text(item: Any) -> str:
     """Return a part of a result as text; what is no text is named."""
     if isinstance(item, types.TextContent):
         return item.text

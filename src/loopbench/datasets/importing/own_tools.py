@@ -55,21 +55,21 @@ class OwnTools:
             raise ValueError(self.lacks(unknown[0], by_name))
         return OwnEnvironment(tuple(by_name[name] for name in names), environment)
 
-    def lacks(self, name: str, known: Iterable[str]) -> str:
+    def lacks(self, name: str, names: Iterable[str]) -> str:
         """Say that there is no tool of this name."""
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
         if name in self.imported:
             return f"no tool {name!r}: {self.name} imports it, and {_imports_are_named([name])}"
-        there = list(known)
-        asked = near(name, there) if name.isidentifier() else ""  # not of a whole list
-        return f"no tool {name!r}; {f'{asked} ' if asked else ''}{self.name} has {', '.join(there) or 'none'}"
+        there = list(names)
+        nearest_name = near(name, there) if name.isidentifier() else ""  # not of a whole list
+        return f"no tool {name!r}; {f'{nearest_name} ' if nearest_name else ''}{self.name} has {', '.join(there) or 'none'}"
 
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
         try:
-            made = opener(task)
-            environment = OwnEnvironment(_tools(made.tools), made) if isinstance(made, Environment) else None
-            tools = _tools(made) if environment is None else environment.tools
+            opened = opener(task)
+            environment = OwnEnvironment(_tools(opened.tools), opened) if isinstance(opened, Environment) else None
+            tools = _tools(opened) if environment is None else environment.tools
         except Exception as error:  # the boundary to the user's own code
             raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
         _check_threads(self.name, tools)
@@ -99,29 +99,29 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
 
     Raises ValueError where there are none, two share a name, or an argument's type has no JSON schema.
     """
-    found: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
+    functions: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
     imported: tuple[str, ...] = ()
-    if found is None:
-        found = _typed_functions(module)
-        if found:
+    if functions is None:
+        functions = _typed_functions(module)
+        if functions:
             _tell_untyped(name, tuple(_untyped_functions(module)))
-        if not found:
+        if not functions:
             raise ValueError(f"tools {name!r}: {_nothing_offered(name, module)}")
         imported = tuple(_imported_functions(module))
     try:
-        own = replace(own_tools(name, found), imported=imported)
+        tools = replace(own_tools(name, functions), imported=imported)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
-    _check_threads(name, own.fixed)
-    tell_gaps(name, tuple(gap for tool in own.fixed for gap in gaps(tool)))
-    return own
+    _check_threads(name, tools.fixed)
+    tell_gaps(name, tuple(gap for tool in tools.fixed for gap in gaps(tool)))
+    return tools
 
 
-def own_tools(name: str, found: Any) -> OwnTools:
+def own_tools(name: str, functions: Any) -> OwnTools:
     """Take functions, one function, or a function of the task; `name`: for messages. Raises TypeError for anything else."""
-    if _takes_a_task(found):
-        return OwnTools(name, opener=found)
-    return OwnTools(name, _tools((found,) if isinstance(found, Tool) or callable(found) else found))
+    if _takes_a_task(functions):
+        return OwnTools(name, opener=functions)
+    return OwnTools(name, _tools((functions,) if isinstance(functions, Tool) or callable(functions) else functions))
 
 
 def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
@@ -187,23 +187,23 @@ def gaps(tool: Tool) -> Iterator[str]:
 
 
 @lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
-def tell_gaps(name: str, found: tuple[str, ...]) -> None:
+def tell_gaps(name: str, gaps_found: tuple[str, ...]) -> None:
     """Warn of what a model is not told of the tools. `name`: as typed."""
-    if found:
-        logger.warning("tools %r: a model knows only what they say: %s", name, "; ".join(found))
+    if gaps_found:
+        logger.warning("tools %r: a model knows only what they say: %s", name, "; ".join(gaps_found))
 
 
 @lru_cache(maxsize=256)  # one warning is enough however often a command looks its tools up
-def _tell_untyped(name: str, found: tuple[str, ...]) -> None:
+def _tell_untyped(name: str, function_names: tuple[str, ...]) -> None:
     """Warn of functions that are not offered. `name`: as typed."""
-    if found:
-        logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(found))
+    if function_names:
+        logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(function_names))
 
 
 def _check_threads(name: str, tools: Iterable[Tool]) -> None:
     """Raise ValueError for a tool that holds a SQLite connection of this thread: tools run on threads of their own."""
     for tool in tools:
-        for label, value in _held(tool.function) if tool.blocking else ():
+        for label, value in _values_used(tool.function) if tool.blocking else ():
             if isinstance(value, sqlite3.Connection) and _is_bound_to_its_thread(value):
                 cure = "open it with sqlite3.connect(…, check_same_thread=False)"
                 raise ValueError(
@@ -211,14 +211,14 @@ def _check_threads(name: str, tools: Iterable[Tool]) -> None:
                 )
 
 
-def _held(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+def _values_used(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """Yield what a function uses of its module, what it closes over, and what its object holds, with names."""
     plain = inspect.unwrap(function.__func__ if inspect.ismethod(function) else function)
     if inspect.iscoroutinefunction(plain):
         return  # it runs on the event loop's thread
     with contextlib.suppress(TypeError, ValueError):  # no function, or a name that it closes over has no value yet
-        found = inspect.getclosurevars(plain)
-        yield from {**found.globals, **found.nonlocals}.items()
+        variables = inspect.getclosurevars(plain)
+        yield from {**variables.globals, **variables.nonlocals}.items()
     yield from getattr(getattr(function, "__self__", None), "__dict__", {}).items()
 
 

@@ -25,7 +25,7 @@ UNPLANNED = "the file gives none"
 _NONE_GIVEN = "\0 the plan gives no answer"
 """What no row holds: the answer of a plan that gives none."""
 
-Found = Mapping[str, str]
+ColumnOfMeaning = Mapping[str, str]
 """Meaning → name of its column; meanings without a column are left out."""
 
 
@@ -39,29 +39,29 @@ class RowReader:
         self.importer = importer
         self.tools = tools
         self._tool_names = frozenset(tool.name for tool in tools.fixed)
-        self._found: dict[tuple[str, ...], Found] = {}
-        self._header: Found | None = None
+        self._columns_by_header: dict[tuple[str, ...], ColumnOfMeaning] = {}
+        self._header: ColumnOfMeaning | None = None
         if table.columns is not None:
             try:
                 self._check_named(table.columns)
-                self._header = self._found[table.columns] = dict(self._pairs(table.columns))
+                self._header = self._columns_by_header[table.columns] = dict(self._pairs(table.columns))
                 if "answer" not in self._header and ":" not in columns.scorer:
                     raise ValueError(self._no_answer(table.columns))
             except ValueError as error:
                 raise ValueError(f"{table.source}: {error}") from None
             table.keep(self._used(table.columns))
 
-    def _find(self, cells: Cells) -> Found:
+    def _find(self, cells: Cells) -> ColumnOfMeaning:
         """Find what the row's columns mean. Raises ValueError, which lists them, if there is none for the question."""
         if self._header is not None:
             return self._header
         columns = tuple(cells)
-        found = self._found.get(columns)
-        if found is None:
-            found = dict(self._pairs(columns))
-            if len(self._found) < MAX_KINDS_OF_ROWS:
-                self._found[columns] = found
-        return found
+        column_of = self._columns_by_header.get(columns)
+        if column_of is None:
+            column_of = dict(self._pairs(columns))
+            if len(self._columns_by_header) < MAX_KINDS_OF_ROWS:
+                self._columns_by_header[columns] = column_of
+        return column_of
 
     def _pairs(self, columns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         folded = {name.strip().casefold(): name for name in reversed(columns)}
@@ -85,12 +85,12 @@ class RowReader:
     def _used(self, columns: tuple[str, ...]) -> set[str]:
         """Return the columns of a row that something is read from."""
         labels = (column_named(label, columns) for label in self.columns.labels)
-        return {*self._found[columns].values(), *(label for label in labels if label is not None)}
+        return {*self._columns_by_header[columns].values(), *(label for label in labels if label is not None)}
 
     def unused(self) -> tuple[str, ...]:
         """Return the columns of the rows so far that nothing is read from."""
-        used = {name for columns in self._found for name in self._used(columns)}
-        return tuple(dict.fromkeys(name for columns in self._found for name in columns if name not in used))
+        used = {name for columns in self._columns_by_header for name in self._used(columns)}
+        return tuple(dict.fromkeys(name for columns in self._columns_by_header for name in columns if name not in used))
 
     def _no_answer(self, columns: tuple[str, ...]) -> str:
         name_it = (
@@ -135,26 +135,26 @@ class RowReader:
         """Return a row's place in words."""
         return f"{self.table.source}, {self.table.unit} {number}"
 
-    def _task_of(self, found: Found, index: int, cells: Cells) -> Task:
-        text = self._text(found, "question", cells)
+    def _task_of(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> Task:
+        text = self._text(column_of, "question", cells)
         if not text:
-            raise CellError(found["question"], "the question is empty")
-        schema = self._object(found, "schema", cells)
+            raise CellError(column_of["question"], "the question is empty")
+        schema = self._object(column_of, "schema", cells)
         if schema is not None:
-            _check_schema(found["schema"], schema)
-        scorer = self._text(found, "scorer", cells).strip() or self.columns.scorer
-        expected = self._answer(found, cells, scorer)
-        plan = self._plan(found, cells)
+            _check_schema(column_of["schema"], schema)
+        scorer = self._text(column_of, "scorer", cells).strip() or self.columns.scorer
+        expected = self._answer(column_of, cells, scorer)
+        plan = self._plan(column_of, cells)
         return Task(
-            id=self._id(found, index, cells),
-            query=Query(text, self._text(found, "context", cells), schema),
+            id=self._id(column_of, index, cells),
+            query=Query(text, self._text(column_of, "context", cells), schema),
             expected=expected,
             scorer=scorer or default_scorer(expected, schema),
-            plan=None if plan is None else read_plan(found["plan"], plan, expected),
+            plan=None if plan is None else read_plan(column_of["plan"], plan, expected),
             no_plan=UNPLANNED if plan is None else "",
-            labels=self._labels(found, cells),
-            world=self._world(found, cells),
-            end_state=self._json(found, "end_state", cells),
+            labels=self._labels(column_of, cells),
+            world=self._world(column_of, cells),
+            end_state=self._json(column_of, "end_state", cells),
         )
 
     def _cell(self, column: str | None, cells: Cells) -> Any:
@@ -167,15 +167,15 @@ class RowReader:
                 raise CellError(column or "", str(error)) from None
         return None if value is None or (isinstance(value, str) and not value.strip()) else value
 
-    def _text(self, found: Found, meaning: str, cells: Cells) -> str:
-        column = found.get(meaning)
+    def _text(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> str:
+        column = column_of.get(meaning)
         value = self._cell(column, cells)
         if value is not None and not isinstance(value, str):
             raise CellError(column or "", f"{kind(value)} where text belongs")
         return value or ""
 
-    def _answer(self, found: Found, cells: Cells, scorer: str) -> Any:
-        column = found.get("answer")
+    def _answer(self, column_of: ColumnOfMeaning, cells: Cells, scorer: str) -> Any:
+        column = column_of.get("answer")
         value = self._cell(column, cells)
         if value is not None:
             return read_value(value) if self.table.cells == "text" else value
@@ -189,8 +189,8 @@ class RowReader:
             f'{self.importer}(scorer="my.module:scorer")',
         )
 
-    def _id(self, found: Found, index: int, cells: Cells) -> str:
-        column = found.get("id")
+    def _id(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> str:
+        column = column_of.get("id")
         if column is None:
             return f"{self.table.name}-{index + 1:04d}"
         value = self._cell(column, cells)
@@ -200,9 +200,9 @@ class RowReader:
             raise CellError(column, f"{kind(value)} is not an id")
         return _checked_id(column, str(value).strip())
 
-    def _json(self, found: Found, meaning: str, cells: Cells) -> Any:
+    def _json(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> Any:
         """Read a cell that holds JSON, as text or as it is."""
-        column = found.get(meaning)
+        column = column_of.get(meaning)
         value = self._cell(column, cells)
         if not isinstance(value, str):
             return value
@@ -211,37 +211,37 @@ class RowReader:
         except ValueError as error:
             raise CellError(column or "", str(error)) from None
 
-    def _plan(self, found: Found, cells: Cells) -> Any:
+    def _plan(self, column_of: ColumnOfMeaning, cells: Cells) -> Any:
         """Return a plan, as JSON, or as text or a list of its lines; None if there is none."""
-        value = self._cell(found.get("plan"), cells)
-        return self._json(found, "plan", cells) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+        value = self._cell(column_of.get("plan"), cells)
+        return self._json(column_of, "plan", cells) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
 
-    def _object(self, found: Found, meaning: str, cells: Cells) -> dict[str, Any] | None:
-        value = self._json(found, meaning, cells)
+    def _object(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> dict[str, Any] | None:
+        value = self._json(column_of, meaning, cells)
         if value is not None and not isinstance(value, dict):
-            raise CellError(found[meaning], f"{kind(value)} where a JSON object belongs")
+            raise CellError(column_of[meaning], f"{kind(value)} where a JSON object belongs")
         return value
 
-    def _labels(self, found: Found, cells: Cells) -> dict[str, Any]:
-        made = {}
+    def _labels(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
+        by_name = {}
         labels = ((label, column_named(label, cells)) for label in self.columns.labels)
-        for name, column in (*labels, ("split", found.get("split"))):
+        for name, column in (*labels, ("split", column_of.get("split"))):
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
                 raise CellError(column or "", f"{kind(value)} is not a label")
             if value is not None:
-                made[name] = value
-        return made
+                by_name[name] = value
+        return by_name
 
-    def _world(self, found: Found, cells: Cells) -> dict[str, Any]:
-        world = self._object(found, "world", cells) or {}
-        names = self._cell(found.get("tools"), cells)
+    def _world(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
+        world = self._object(column_of, "world", cells) or {}
+        names = self._cell(column_of.get("tools"), cells)
         if names is None:
             return world
         if isinstance(names, str):
-            names = self._json(found, "tools", cells) if names.strip().startswith("[") else between_commas(names)
+            names = self._json(column_of, "tools", cells) if names.strip().startswith("[") else between_commas(names)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise CellError(found["tools"], "neither names with commas between them nor a list of names")
+            raise CellError(column_of["tools"], "neither names with commas between them nor a list of names")
         return {**world, ALLOWED: names}
 
     def _check_scorer(self, scorer: str) -> None:
@@ -261,11 +261,11 @@ class RowReader:
             if names:
                 self.tools.open(task).close()
             return
-        known = self._tool_names if names is None else self._tool_names.intersection(names)
+        tool_names = self._tool_names if names is None else self._tool_names.intersection(names)
         wanted = [*(names or ()), *(call.tool for call in task.plan.calls)] if task.plan else names or ()
         for name in wanted:
-            if name not in known:
-                raise ValueError(self.tools.lacks(name, sorted(known if name in self._tool_names else self._tool_names)))
+            if name not in tool_names:
+                raise ValueError(self.tools.lacks(name, sorted(tool_names if name in self._tool_names else self._tool_names)))
         if task.end_state is not None:
             raise ValueError(
                 "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
@@ -304,29 +304,29 @@ _QUERY_FIELDS: Mapping[str, tuple[type, ...]] = {"text": (str,), "context": (str
 
 def whole_task(row: Mapping[str, Any]) -> Task:
     """Read a task as `Task.as_dict` writes it. Raises ValueError that names the field."""
-    for given, known in ((row, _FIELDS), (row["query"], _QUERY_FIELDS)):
-        for name, value in given.items():
-            if name not in known:
-                raise CellError(name, f"a task (a row with an object in 'query') has no such field; {nearest(name, known)}")
-            if not isinstance(value, known[name]):
+    for fields, known_fields in ((row, _FIELDS), (row["query"], _QUERY_FIELDS)):
+        for name, value in fields.items():
+            if name not in known_fields:
+                raise CellError(name, f"a task (a row with an object in 'query') has no such field; {nearest(name, known_fields)}")
+            if not isinstance(value, known_fields[name]):
                 raise CellError(name, f"{kind(value)} does not belong here")
     if missing := [name for name in ("id", "expected") if name not in row]:
         raise CellError(missing[0], "a task (a row with an object in 'query') must have it")
-    asked: dict[str, Any] = {"text": ""} | dict(row["query"])
-    query = Query(**asked)
+    query_fields: dict[str, Any] = {"text": ""} | dict(row["query"])
+    query = Query(**query_fields)
     if not query.text.strip():
         raise CellError("query", "the question is empty")
     if query.schema is not None:
         _check_schema("query", query.schema)
     plan = row.get("plan")
-    made = {name: value for name, value in row.items() if name not in ("query", "plan", "id")}
+    task_fields = {name: value for name, value in row.items() if name not in ("query", "plan", "id")}
     if plan is None and not row.get("no_plan"):
-        made["no_plan"] = UNPLANNED
+        task_fields["no_plan"] = UNPLANNED
     return Task(
         id=_checked_id("id", row["id"]),
         query=query,
         plan=None if plan is None else read_plan("plan", plan, row["expected"]),
-        **made,
+        **task_fields,
     )
 
 

@@ -15,7 +15,7 @@ COLLECTION_DIGEST = "30aa1038c20fc4475a7919eeede21d1edf6556f8caba6ec995ebe660c00
 
 @cache
 def _environment() -> StatelessEnvironment:
-    return StatelessEnvironment(TOOLS.over(open_shelves()))
+    return StatelessEnvironment(TOOLS.bound_to(open_shelves()))
 
 
 def _open(task: Task) -> StatelessEnvironment:

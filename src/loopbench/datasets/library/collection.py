@@ -165,12 +165,12 @@ class _Names:
 
     def __init__(self, draw: Draw) -> None:
         self._draw = draw
-        self._given: set[str] = set()
+        self._names_so_far: set[str] = set()
         self._families = draw.sample([a + b for a in _ONSETS for b in _FAMILY_ENDS], 80)
 
     def new(self, make: Callable[[Draw], str]) -> str:
-        name = draw_new(self._given, lambda: make(self._draw))
-        self._given.add(name)
+        name = draw_new(self._names_so_far, lambda: make(self._draw))
+        self._names_so_far.add(name)
         return name
 
     def families(self) -> list[str]:

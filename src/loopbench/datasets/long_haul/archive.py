@@ -126,7 +126,7 @@ class _Drawing:
         self.moved: dict[str, str] = {}
         self.tickets: dict[str, int] = {}
         self.vaults: dict[str, tuple[frozenset[str], int]] = {}
-        self._taken: set[str | int] = set()
+        self._names_so_far: set[str | int] = set()
 
     def archive(self) -> TrailArchive:
         trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
@@ -189,8 +189,8 @@ class _Drawing:
         return self._new(lambda: self.draw.integer(1_013, 9_871))
 
     def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
-        made = draw_new(self._taken, drawn)
-        self._taken.add(made)
+        made = draw_new(self._names_so_far, drawn)
+        self._names_so_far.add(made)
         return made
 
 
@@ -311,4 +311,4 @@ _CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_funct
 def environment(measures: Measures) -> WorldEnvironment[TrailArchive]:
     """Return the tools over the archive of these measures."""
     archive = archive_of(measures)
-    return WorldEnvironment((*_TOOLSET.over(archive), *_CALCULATOR), archive)
+    return WorldEnvironment((*_TOOLSET.bound_to(archive), *_CALCULATOR), archive)

@@ -18,7 +18,7 @@ from .stories import TEMPLATES, UNANSWERABLE
 def _open(task: Task) -> WorldEnvironment[Plant]:
     plant = draw_plant(task.world["plant"])
     plant.trouble = task.world["trouble"]
-    return WorldEnvironment(TOOLS.over(plant), plant, Plant.state)
+    return WorldEnvironment(TOOLS.bound_to(plant), plant, Plant.state)
 
 
 SOURCE = Source(

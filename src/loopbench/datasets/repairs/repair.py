@@ -58,15 +58,15 @@ class Repair:
         self.trouble: dict[str, dict[str, Any]] = {}
         self.orders: list[list[Any]] = [list(order) for order in self.plant.work_orders]
         self.purchases: list[list[Any]] = []
-        self._given: set[str] = set()
+        self._numbers_so_far: set[str] = set()
 
     def machines(self, count: int) -> list[tuple[str, dict[str, Any]]]:
         return self.draw.sample(list(self.plant.machines.items()), count)
 
     def new_number(self, letter: str) -> str:
         """Draw a number that nothing in the plant has."""
-        made = draw_new(self._given, lambda: f"{letter}{self.draw.integer(10_000, 99_999)}")
-        self._given.add(made)
+        made = draw_new(self._numbers_so_far, lambda: f"{letter}{self.draw.integer(10_000, 99_999)}")
+        self._numbers_so_far.add(made)
         return made
 
     # Calls with their trouble.
@@ -136,16 +136,16 @@ class Repair:
         self.note_order(machine, job)
         return part(written, "work_order")
 
-    def open_order_in_doubt(self, asset: str, job: str, kept: bool, after: Sequence[Ref] = ()) -> Ref:
+    def open_order_in_doubt(self, asset: str, job: str, is_kept: bool, after: Sequence[Ref] = ()) -> Ref:
         """Plan to write a work order and get no answer: look whether it is there, and send it again only if it is not."""
         reference = self.new_number("X")
-        self.trouble[f"open_work_order/{asset}"] = {"reference": reference, "kept": kept}
+        self.trouble[f"open_work_order/{asset}"] = {"reference": reference, "kept": is_kept}
         arguments = {"asset": asset, "job": job}
         sent = self.plan.call(f"Send the order for {asset}.", "open_work_order", arguments, after=after, fails=True)
         listed = self.plan.call(f"See whether {asset} has the order.", "list_work_orders", {"asset": asset}, after=[sent])
         place = sum(owner == asset for _, owner, _ in self.orders)
         self.note_order(asset, job)
-        if kept:
+        if is_kept:
             return part(listed, place, "work_order")
         again = arguments | {"reference": reference}
         return part(self.plan.call(f"Send the order for {asset} again.", "open_work_order", again, after=[listed]), "work_order")
@@ -157,35 +157,35 @@ class Repair:
         self.orders.append([f"W{self.plant.first_order + len(self.orders)}", asset, job])
 
     def buy(
-        self, what: str | Ref, number: str, quantity: int, stale: int = 0, told: Sequence[Ref] = (), after: Sequence[Ref] = ()
+        self, what: str | Ref, number: str, quantity: int, stale: int = 0, named_by: Sequence[Ref] = (), after: Sequence[Ref] = ()
     ) -> Ref:
         """Plan to ask for a quote and confirm it or, if it has expired, the newer one.
 
-        `number`: the part's. `told`: calls that name the part; `after`: purchases that come first.
+        `number`: the part's. `named_by`: calls that name the part; `after`: purchases that come first.
         """
-        known, ask = self.plant.parts[number], {"part": what, "quantity": quantity}
+        catalogue_entry, ask = self.plant.parts[number], {"part": what, "quantity": quantity}
         if stale:
             self.trouble[f"order_part/{number}"] = {"stale": stale}
-        quoted = self.plan.call(f"Ask what {number} costs.", "order_part", ask, after=told)
+        quoted = self.plan.call(f"Ask what {number} costs.", "order_part", ask, after=named_by)
         quote: Any = part(quoted, "quote")
         before = [*after, quoted]
         for place in range(stale):
             goal = f"Confirm quote {place + 1} for {number}."
             before = [self.plan.call(goal, "order_part", ask | {"quote": quote}, after=before, fails=True)]
-            quote = known["quotes"][place + 1]
+            quote = catalogue_entry["quotes"][place + 1]
         bought = self.plan.call(f"Buy {number}.", "order_part", ask | {"quote": quote}, after=before)
-        self.purchases.append([number, quantity, known["prices"][stale] * quantity])
+        self.purchases.append([number, quantity, catalogue_entry["prices"][stale] * quantity])
         return bought
 
     # What comes of it.
 
-    def draft(self, told: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
-        """Return the task. `told`: what is asked, without the form of the answer."""
+    def draft(self, question: str, answer: Any, expected: Any, scorer: str = "numeric") -> Draft:
+        """Return the task. `question`: what is asked, without the form of the answer."""
         draw, names = self.draw, [machine["name"] for machine in self.plant.machines.values()]
         aside = draw.choice(ASIDES).format(who=draw.choice(PEOPLE), machine=draw.choice(names), symptom=draw.choice(SYMPTOMS))
         aside = aside.format(n=draw.integer(3, 29))
         return Draft(
-            question=f"{aside[0].upper()}{aside[1:]} {told} {ANSWER_FORMAT}",
+            question=f"{aside[0].upper()}{aside[1:]} {question} {ANSWER_FORMAT}",
             plan=self.plan.plan(answer),
             expected=expected,
             scorer=scorer,

@@ -119,7 +119,7 @@ def _in_doubt(repair: Repair) -> Draft:
     job, name_known = draw.choice(JOBS), draw.chance(0.5)
     ((asset, machine),) = repair.machines(1)
     before = [repair.find(asset, machine)] if name_known else [repair.describe(asset)]
-    number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=before)
+    number = repair.open_order_in_doubt(asset, job, is_kept=draw.chance(0.5), after=before)
     called = f"the {machine['name']}" if name_known else f"the machine {asset}"
     told = draw.pick(
         f'Look up {called} and see that there is one new work order "{job}" for it, and not two. What is its number?',
@@ -159,7 +159,7 @@ def _shopping_list(repair: Repair) -> Draft:
         if number == gone:
             goal = f"Ask what {number} would cost."
             failed = repair.plan.call(goal, "order_part", {"part": number, "quantity": quantity}, fails=True)
-            last = [repair.buy(successor, successor, quantity, told=[failed], after=last)]
+            last = [repair.buy(successor, successor, quantity, named_by=[failed], after=last)]
         else:
             last = [repair.buy(number, number, quantity, stale=int(number == dearer), after=last)]
     wanted = ", ".join(f"{quantity} of {number}" for number, quantity in amounts.items())
@@ -212,7 +212,7 @@ def _overhaul(repair: Repair) -> Draft:
     troubles: list[Trouble] = draw.shuffled(["rate limit", "moved", draw.choice(("garbage", "out of range"))])
     values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
     index = repair.index(asset, values)
-    number = repair.open_order_in_doubt(asset, job, kept=draw.chance(0.5), after=[index])
+    number = repair.open_order_in_doubt(asset, job, is_kept=draw.chance(0.5), after=[index])
     name = machine["name"]
     ask, answer, expected, scorer = draw.pick(
         ("Answer with the load index.", index, repair.true_index(asset), "numeric"),

@@ -24,7 +24,7 @@ UNANSWERABLE = (dead_ends.unrecorded, dead_ends.nobody, dead_ends.before_the_rec
 
 def _open(task: Task) -> WorldEnvironment[Connections]:
     desk = Connections()
-    return WorldEnvironment(TOOLS.over(desk), desk, end=Connections.close)
+    return WorldEnvironment(TOOLS.bound_to(desk), desk, end=Connections.close)
 
 
 SOURCE = Source(

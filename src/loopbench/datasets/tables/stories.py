@@ -31,26 +31,26 @@ class Story:
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.plan = PlanWriter()
-        self._seen: list[Ref] = []
+        self._results_so_far: list[Ref] = []
 
     def look_at(self, database: str, *tables: str) -> None:
         """Plan a look at tables, which all queries from here on come after."""
         for table in tables:
             goal = f"See which columns {table} in {database} has."
-            self._seen.append(self.plan.call(goal, "describe_table", {"database": database, "table": table}))
+            self._results_so_far.append(self.plan.call(goal, "describe_table", {"database": database, "table": table}))
 
     def call(self, goal: str, tool: str, **arguments: Any) -> None:
         """Plan another look at what is there, after those before."""
-        self._seen.append(self.plan.call(goal, tool, arguments, after=self._seen))
+        self._results_so_far.append(self.plan.call(goal, tool, arguments, after=self._results_so_far))
 
     def ask(self, goal: str, database: str, query: str, *parameters: Any) -> Ref:
         """Plan a query, and return its result."""
         arguments = {"database": database, "query": query} | ({"parameters": list(parameters)} if parameters else {})
-        return self.plan.call(goal, "run_sql", arguments, after=self._seen)
+        return self.plan.call(goal, "run_sql", arguments, after=self._results_so_far)
 
     def failing(self, goal: str, database: str, query: str) -> None:
         """Plan a query that does not work."""
-        self._seen.append(self.plan.call(goal, "run_sql", {"database": database, "query": query}, fails=True))
+        self._results_so_far.append(self.plan.call(goal, "run_sql", {"database": database, "query": query}, fails=True))
 
     def period(self) -> tuple[str, str, str]:
         """Draw about half a year: the first day, the last one, and the period in words."""

@@ -79,7 +79,7 @@ class CompanyTables(JsonRow):
 # --- finding ---
 
 
-def found(db: Database, table: str, key: str) -> Row:
+def row_of(db: Database, table: str, key: str) -> Row:
     """Return the row of a table by its id. Raises NotFound."""
     kind = table.removesuffix("s")
     for row in db["carrier"][table]:
@@ -101,7 +101,7 @@ def line_of_number(db: Database, phone_number: str) -> Row:
 def customer_of_number(db: Database, phone_number: str) -> Row:
     """Return the customer whose own number, or the number of whose line, this is. Raises NotFound."""
     for customer in db["carrier"]["customers"]:
-        numbers = [customer["phone_number"], *(found(db, "lines", key)["phone_number"] for key in customer["line_ids"])]
+        numbers = [customer["phone_number"], *(row_of(db, "lines", key)["phone_number"] for key in customer["line_ids"])]
         if phone_number in numbers:
             result: Row = customer
             return result
@@ -110,14 +110,14 @@ def customer_of_number(db: Database, phone_number: str) -> Row:
 
 def bills_awaiting(db: Database, customer: Row) -> list[Row]:
     """Return a customer's bills that a payment was asked for."""
-    bills = [found(db, "bills", key) for key in customer["bill_ids"]]
+    bills = [row_of(db, "bills", key) for key in customer["bill_ids"]]
     return [bill for bill in bills if bill["status"] == "Awaiting Payment"]
 
 
 def _line_of(db: Database, customer_id: str, line_id: str) -> Row:
-    if line_id not in found(db, "customers", customer_id)["line_ids"]:
+    if line_id not in row_of(db, "customers", customer_id)["line_ids"]:
         raise NotFound(f"Customer {customer_id} has no line {line_id!r}")
-    return found(db, "lines", line_id)
+    return row_of(db, "lines", line_id)
 
 
 # --- the agent's tools ---
@@ -138,7 +138,7 @@ def get_customer_by_id(db: Database, customer_id: str) -> Row:
     Args:
         customer_id: The customer's id.
     """
-    return copy.deepcopy(found(db, "customers", customer_id))
+    return copy.deepcopy(row_of(db, "customers", customer_id))
 
 
 def get_customer_by_name(db: Database, full_name: str, dob: str) -> list[Row]:
@@ -164,7 +164,7 @@ def get_details_by_id(db: Database, id: str) -> Row:  # noqa: A002  # tau2's own
     """
     if id[:1] not in _TABLES:
         raise NotFound(f"No kind of id looks like {id!r}")
-    return copy.deepcopy(found(db, _TABLES[id[:1]], id))
+    return copy.deepcopy(row_of(db, _TABLES[id[:1]], id))
 
 
 def get_bills_for_customer(db: Database, customer_id: str, limit: int = 12) -> list[Row]:
@@ -174,7 +174,7 @@ def get_bills_for_customer(db: Database, customer_id: str, limit: int = 12) -> l
         customer_id: The customer's id.
         limit: The largest number of bills to list.
     """
-    bills = [found(db, "bills", key) for key in found(db, "customers", customer_id)["bill_ids"]]
+    bills = [row_of(db, "bills", key) for key in row_of(db, "customers", customer_id)["bill_ids"]]
     return copy.deepcopy(sorted(bills, key=lambda bill: str(bill["issue_date"]), reverse=True)[:limit])
 
 
@@ -189,7 +189,7 @@ def get_data_usage(db: Database, customer_id: str, line_id: str) -> Row:
     return {
         "line_id": line_id,
         "data_used_gb": line["data_used_gb"],
-        "data_limit_gb": found(db, "plans", line["plan_id"])["data_limit_gb"],
+        "data_limit_gb": row_of(db, "plans", line["plan_id"])["data_limit_gb"],
         "data_refueling_gb": line["data_refueling_gb"],
         "cycle_end_date": (_next_month(TODAY) - timedelta(days=1)).isoformat(),
     }
@@ -231,12 +231,12 @@ def send_payment_request(db: Database, customer_id: str, bill_id: str) -> Row:
         customer_id: The id of the customer whose bill it is.
         bill_id: The bill's id.
     """
-    customer = found(db, "customers", customer_id)
+    customer = row_of(db, "customers", customer_id)
     if bills_awaiting(db, customer):
         raise RefusedCall("Another bill of this customer awaits its payment")
     if bill_id not in customer["bill_ids"]:
         raise NotFound(f"Customer {customer_id} has no bill {bill_id!r}")
-    bill = found(db, "bills", bill_id)
+    bill = row_of(db, "bills", bill_id)
     bill["status"] = "Awaiting Payment"
     return {"bill_id": bill_id, "status": bill["status"]}
 
@@ -274,9 +274,9 @@ def refuel_data(db: Database, customer_id: str, line_id: str, gb_amount: float) 
     line = _line_of(db, customer_id, line_id)
     if gb_amount <= 0:
         raise RefusedCall("The amount is not above 0")
-    price = found(db, "plans", line["plan_id"])["data_refueling_price_per_gb"]
+    price = row_of(db, "plans", line["plan_id"])["data_refueling_price_per_gb"]
     line["data_refueling_gb"] += gb_amount
-    bill = _draft_of(db, found(db, "customers", customer_id))
+    bill = _draft_of(db, row_of(db, "customers", customer_id))
     _charge(bill, gb_amount * price, f"{gb_amount} GB of data at {price} dollars")
     return {"line_id": line_id, "data_refueling_gb": line["data_refueling_gb"], "charge": gb_amount * price}
 
@@ -305,7 +305,7 @@ def _charge(bill: Row, amount: float, description: str) -> None:
 def _draft_of(db: Database, customer: Row) -> Row:
     """Return the customer's next bill; a new one has an id that its customer and place decide, alike in every run."""
     for key in customer["bill_ids"]:
-        bill = found(db, "bills", key)
+        bill = row_of(db, "bills", key)
         if bill["status"] == "Draft":
             return bill
     start = _next_month(TODAY)
@@ -358,9 +358,9 @@ def set_data_usage(db: Database, customer_id: str, line_id: str, data_used_gb: f
 
 def suspend_line_for_overdue_bill(db: Database, customer_id: str, line_id: str, new_bill_id: str, contract_ended: bool) -> None:
     """Add an overdue bill of last month for a line, and suspend the line for it."""
-    line, customer = found(db, "lines", line_id), found(db, "customers", customer_id)
-    price = found(db, "plans", line["plan_id"])["price_per_month"]
-    overdue = [key for key in customer["bill_ids"] if found(db, "bills", key)["status"] == "Overdue"]
+    line, customer = row_of(db, "lines", line_id), row_of(db, "customers", customer_id)
+    price = row_of(db, "plans", line["plan_id"])["price_per_month"]
+    overdue = [key for key in customer["bill_ids"] if row_of(db, "bills", key)["status"] == "Overdue"]
     if line["status"] != "Active" or price <= 0 or overdue:
         raise RefusedCall(f"Line {line_id} cannot be suspended for a bill")
     end = TODAY.replace(day=1) - timedelta(days=1)
@@ -394,8 +394,8 @@ def assert_line_status(db: Database, customer_id: str, line_id: str, expected_st
 
 def assert_overdue_bill_exists(db: Database, customer_id: str, overdue_bill_id: str) -> bool:
     """Return whether a bill is a customer's, and overdue. Raises NotFound."""
-    known = found(db, "customers", customer_id)["bill_ids"]
-    return overdue_bill_id in known and found(db, "bills", overdue_bill_id)["status"] == "Overdue"
+    known = row_of(db, "customers", customer_id)["bill_ids"]
+    return overdue_bill_id in known and row_of(db, "bills", overdue_bill_id)["status"] == "Overdue"
 
 
 def assert_no_overdue_bill(db: Database, overdue_bill_id: str) -> bool:

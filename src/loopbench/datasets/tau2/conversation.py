@@ -122,21 +122,20 @@ def conversations(folder: Path, found: tuple[ServiceDomain, Tables], chosen: Cho
     policy = text_file(folder / "policy.md").strip()
     splits = read_splits(folder)
     names = split_names(splits)
-    known = [tool.name for tool in service.tools.over(TrialTables(tables))]
-    made = []
+    tool_names = [tool.name for tool in service.tools.bound_to(TrialTables(tables))]
+    tasks = []
     for row in islice(chosen_rows(rows, splits, chosen.split), chosen.limit):
-        if unknown := sorted({action.name for action in row.criteria.actions or ()} - {*known}):
-            raise ValueError(
-                f"{path}: task {row.id!r} names {unknown[0]!r}, which the domain {service.name!r} lacks; it has {', '.join(known)}"
-            )
+        if unknown := sorted({action.name for action in row.criteria.actions or ()} - {*tool_names}):
+            lacking = f"task {row.id!r} names {unknown[0]!r}, which the domain {service.name!r} lacks"
+            raise ValueError(f"{path}: {lacking}; it has {', '.join(tool_names)}")
         scenario = checked(_Scripted, row.model_dump(), f"{path}, task {row.id!r}").user_scenario.instructions
         words = _words(scenario, chosen.wishes)
-        made.append(_task(row, words, policy, names.get(row.id, ""), (service, tables)))
-    if not made:
+        tasks.append(_task(row, words, policy, names.get(row.id, ""), (service, tables)))
+    if not tasks:
         raise ValueError(f"{path}: no task" + ("" if chosen.split is None else f" of split {chosen.split!r}"))
-    used = {call.tool for task in made if task.plan for call in task.plan.calls}
-    spare = frozenset(known) - used
-    return Suite("tau2", version, tuple(made), partial(_open, service, tables), shared=digest(tables), distractors=spare)
+    used = {call.tool for task in tasks if task.plan for call in task.plan.calls}
+    spare = frozenset(tool_names) - used
+    return Suite("tau2", version, tuple(tasks), partial(_open, service, tables), shared=digest(tables), distractors=spare)
 
 
 # The world of one trial.
@@ -154,7 +153,7 @@ class _Copied:
 
 def _open(service: ServiceDomain, tables: Tables, task: Task) -> UserEnvironment:
     records, world = TrialTables(tables), task.world
-    own = tuple(replace(tool, function=_Copied(tool.function)) for tool in service.tools.over(records))
+    own = tuple(replace(tool, function=_Copied(tool.function)) for tool in service.tools.bound_to(records))
     further = world.get("further")
     script = ScriptedUser(
         world["says"], [_wanted(*change) for change in world["agrees_to"]], tuple(map(FurtherRequest, further or ()))
@@ -207,8 +206,8 @@ def _words(scenario: _Instructions, wishes: Wishes) -> _Words:
     return _Words(opening(first[0]), {topic: text for topic, text in says.items() if text}, later if wishes == "in_turn" else None)
 
 
-def _in_lines(*told: str) -> str:
-    return "\n".join(filter(None, map(first_person, told)))
+def _in_lines(*sentences: str) -> str:
+    return "\n".join(filter(None, map(first_person, sentences)))
 
 
 def _task(row: TaskRow, words: _Words, policy: str, split: str, found: tuple[ServiceDomain, Tables]) -> Task:
@@ -250,12 +249,12 @@ def _check(row: TaskRow, scored: Sequence[str]) -> None:
 
 def _without_repeated_reads(actions: Sequence[Action], service: ServiceDomain) -> list[Action]:
     """The gold actions; what is looked up once need not be looked up again, and a plan could not tell the two apart."""
-    kept: list[Action] = []
+    without_repeats: list[Action] = []
     for action in actions:
-        same = (other.name == action.name and other.arguments == action.arguments for other in kept)
+        same = (other.name == action.name and other.arguments == action.arguments for other in without_repeats)
         if action.name not in service.reads or not any(same):
-            kept.append(action)
-    return kept
+            without_repeats.append(action)
+    return without_repeats
 
 
 def _with_plan(task: Task, actions: Sequence[Action], service: ServiceDomain, tables: Tables) -> Task:
@@ -279,12 +278,14 @@ def _planned(
     """
     trial, service = at
     tools = {tool.name: tool for tool in trial.tools}
-    asked = []
+    questions = []
     for topic in says:
-        asked.append(f"ask_{topic}")
-        yield PlannedCall(asked[-1], "ask_user", {"about": topic, "question": QUESTIONS[topic]}, f"Ask for the customer's {topic}.")
+        questions.append(f"ask_{topic}")
+        yield PlannedCall(
+            questions[-1], "ask_user", {"about": topic, "question": QUESTIONS[topic]}, f"Ask for the customer's {topic}."
+        )
     told_after = _told_after(actions, 0 if further is None else len(further) + 1, service)
-    change, reads, told = list(asked), list[str](), 0
+    change, reads, requests_told = list(questions), list[str](), 0
     for number in range(len(actions) + 1):
         if number:
             action = actions[number - 1]
@@ -298,11 +299,11 @@ def _planned(
                 yield PlannedCall(name, action.name, action.arguments, goal, (), fails, (f"yes{number}",))
                 change, reads = [name], []
         for _ in range(told_after.count(number)):
-            told += 1
-            arguments = {"message": f"Request {told} is dealt with.", "requests_done": told}
-            goal = f"Tell the customer of request {told}."
-            yield PlannedCall(f"tell{told}", tell_user.__name__, arguments, goal, (), False, (*change, *reads))
-            change, reads = [f"tell{told}"], []
+            requests_told += 1
+            arguments = {"message": f"Request {requests_told} is dealt with.", "requests_done": requests_told}
+            goal = f"Tell the customer of request {requests_told}."
+            yield PlannedCall(f"tell{requests_told}", tell_user.__name__, arguments, goal, (), False, (*change, *reads))
+            change, reads = [f"tell{requests_told}"], []
 
 
 def _yes(number: int, action: Action, after: tuple[str, ...]) -> PlannedCall:

@@ -52,7 +52,7 @@ class _World:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return tuple(replace(tool, function=_Noted(tool, self)) for tool in self.domain.tools.over(self.db))
+        return tuple(replace(tool, function=_Noted(tool, self)) for tool in self.domain.tools.bound_to(self.db))
 
     def state(self) -> dict[str, Any]:
         """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
@@ -148,7 +148,7 @@ def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
         domain.settle(made)
     except ValueError as error:
         raise Unusable(str(error)) from None
-    tools = {tool.name: tool for tool in domain.tools.over(made)}
+    tools = {tool.name: tool for tool in domain.tools.bound_to(made)}
     for call in state.initialization_actions or ():
         if call.func_name in domain.assertions[call.env_type]:
             continue  # it changes nothing, and tau2 does not look at what it says

@@ -48,7 +48,7 @@ def create_task(db: Database, user_id: str, title: str, description: str | None 
     Returns:
         The new task with its id.
     """
-    user = _found(db, "users", user_id)
+    user = _row_of(db, "users", user_id)
     task_id = f"task_{len(db['tasks']) + 1}"
     task = {"task_id": task_id, "title": title, "description": description, "status": "pending"}
     db["tasks"][task_id] = task
@@ -71,7 +71,7 @@ def update_task_status(db: Database, task_id: str, status: Status) -> dict[str, 
     Returns:
         The task as it is now.
     """
-    task = _found(db, "tasks", task_id)
+    task = _row_of(db, "tasks", task_id)
     if status not in ("pending", "completed"):
         raise RefusedCall(f"Status {status!r} is neither 'pending' nor 'completed'")
     task["status"] = status
@@ -91,19 +91,19 @@ def transfer_to_human_agents(db: Database, summary: str) -> str:
 
 def assert_task_status(db: Database, task_id: str, expected_status: str) -> bool:
     """Return whether a task has a status. Raises NotFound."""
-    return bool(_found(db, "tasks", task_id)["status"] == expected_status)
+    return bool(_row_of(db, "tasks", task_id)["status"] == expected_status)
 
 
 def assert_number_of_tasks(db: Database, user_id: str, expected_number: int) -> bool:
     """Return whether a user has so many tasks. Raises NotFound."""
-    return len(_found(db, "users", user_id)["tasks"]) == expected_number
+    return len(_row_of(db, "users", user_id)["tasks"]) == expected_number
 
 
-def _found(db: Database, table: str, key: str) -> dict[str, Any]:
+def _row_of(db: Database, table: str, key: str) -> dict[str, Any]:
     if not isinstance(key, str) or key not in db[table]:
         raise NotFound(f"{table.removesuffix('s').capitalize()} {key} not found")
-    found: dict[str, Any] = db[table][key]
-    return found
+    row: dict[str, Any] = db[table][key]
+    return row
 
 
 TOOLS: Toolset[Database] = Toolset(

@@ -60,13 +60,13 @@ def settle(db: Database) -> None:
     if around["phone_number"] is None:
         return
     line = carrier.line_of_number(db, around["phone_number"])
-    limit = carrier.found(db, "plans", line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
+    limit = carrier.row_of(db, "plans", line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
     around["line_active"] = line["status"] == "Active"
     around["roaming_allowed"] = line["roaming_enabled"]
     around["mobile_data_usage_exceeded"] = line["data_used_gb"] >= limit
     asked = around["payment_request"]
     if asked is not None and asked["paid"]:
-        carrier.found(db, "bills", asked["bill_id"])["status"] = "Paid"
+        carrier.row_of(db, "bills", asked["bill_id"])["status"] = "Paid"
         asked = around["payment_request"] = None
     waiting = carrier.bills_awaiting(db, carrier.customer_of_number(db, around["phone_number"]))
     if asked is None and waiting:

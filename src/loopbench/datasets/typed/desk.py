@@ -120,7 +120,7 @@ class Desk:
         self.records = Records()
         self.plan = PlanWriter()
         self._results: dict[str, Any] = {}
-        self._known: dict[str, Ref] = {}
+        self._planned_calls: dict[str, Ref] = {}
         self._names: dict[str, str] = {}
 
     # records
@@ -162,12 +162,12 @@ class Desk:
     def minus(self, goal: str, a: Value, b: Value) -> Value:
         return self._number(goal, "subtract", {"a": a.answer, "b": b.answer}, _exact(a) - _exact(b))
 
-    def over(self, goal: str, a: Value, b: Value) -> Value:
+    def divided_by(self, goal: str, a: Value, b: Value) -> Value:
         return self._number(goal, "divide", {"a": a.answer, "b": b.answer}, _exact(a) / _exact(b))
 
     def percent(self, goal: str, percent: Value, of: Value) -> Value:
-        given = {"percent": percent.answer, "number": of.answer}
-        return self._number(goal, "percent_of", given, _exact(percent) * _exact(of) / 100)
+        arguments = {"percent": percent.answer, "number": of.answer}
+        return self._number(goal, "percent_of", arguments, _exact(percent) * _exact(of) / 100)
 
     def sum(self, goal: str, values: Iterable[Value]) -> Value:
         summed = list(values)
@@ -180,14 +180,14 @@ class Desk:
 
     def units(self, goal: str, value: Value, units: tuple[str, str], factor: str) -> Value:
         """Plan a conversion. `factor`: how many of the second unit make one of the first, as a decimal."""
-        given = {"value": value.answer, "from_unit": units[0], "to_unit": units[1]}
-        return self._number(goal, "convert_units", given, _exact(value) * Fraction(factor))
+        arguments = {"value": value.answer, "from_unit": units[0], "to_unit": units[1]}
+        return self._number(goal, "convert_units", arguments, _exact(value) * Fraction(factor))
 
     def currency(self, goal: str, value: Value, source: str, target: str) -> Value:
-        given = {"amount": value.answer, "from_currency": source, "to_currency": target}
+        arguments = {"amount": value.answer, "from_currency": source, "to_currency": target}
         rates = self.records.rates
         return self._number(
-            goal, "convert_currency", given, _rounded(_exact(value) * Fraction(rates[source]) / Fraction(rates[target]), 2)
+            goal, "convert_currency", arguments, _rounded(_exact(value) * Fraction(rates[source]) / Fraction(rates[target]), 2)
         )
 
     def days(self, goal: str, start: Value, end: Value) -> Value:
@@ -198,19 +198,19 @@ class Desk:
         then = date.fromordinal(date.fromisoformat(start.expected).toordinal() + days.expected)
         return self.call(goal, "add_days", {"start": start.answer, "days": days.answer}, then.isoformat())
 
-    def _number(self, goal: str, tool: str, given: Mapping[str, Any], result: Fraction) -> Value:
-        return self.call(goal, tool, given, plain_number(result))
+    def _number(self, goal: str, tool: str, arguments: Mapping[str, Any], result: Fraction) -> Value:
+        return self.call(goal, tool, arguments, plain_number(result))
 
-    def call(self, goal: str, tool: str, given: Mapping[str, Any], result: Any, *path: str | int) -> Value:
+    def call(self, goal: str, tool: str, arguments: Mapping[str, Any], result: Any, *path: str | int) -> Value:
         """Plan a call, or use an equal one that is planned already.
 
         `result`: what it will give, as far as that matters; `path`: the part of it that is wanted.
         """
-        key = f"{tool}{resolve(given, self._results)}"
-        if key not in self._known:
-            made = self._known[key] = self.plan.call(goal, tool, given)
+        key = f"{tool}{resolve(arguments, self._results)}"
+        if key not in self._planned_calls:
+            made = self._planned_calls[key] = self.plan.call(goal, tool, arguments)
             self._results[made.call] = result
-        wanted = part(self._known[key], *path)
+        wanted = part(self._planned_calls[key], *path)
         return Value(wanted, wanted.of(result))
 
     # the form
@@ -223,15 +223,15 @@ class Desk:
 
     def group(self, parts: Mapping[str, FormField]) -> FormField:
         """Return an object whose fields stand in random order, under one of the names that each may have."""
-        named = {self.name(options): inner for options, inner in parts.items()}
-        order = self.draw.shuffled(list(named))
+        fields = {self.name(options): inner for options, inner in parts.items()}
+        order = self.draw.shuffled(list(fields))
         schema = {
             "type": "object",
-            "properties": {name: named[name].schema for name in order},
+            "properties": {name: fields[name].schema for name in order},
             "required": order,
             "additionalProperties": False,
         }
-        value = Value({name: named[name].value.answer for name in order}, {name: named[name].value.expected for name in order})
+        value = Value({name: fields[name].value.answer for name in order}, {name: fields[name].value.expected for name in order})
         return FormField(schema, value)
 
     def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, FormField]) -> Draft:

@@ -175,4 +175,4 @@ _PURE = (
 
 def environment(records: Records) -> WorldEnvironment[Records]:
     """Return the tools over these records."""
-    return WorldEnvironment((*_TOOLSET.over(records), *_PURE), records)
+    return WorldEnvironment((*_TOOLSET.bound_to(records), *_PURE), records)

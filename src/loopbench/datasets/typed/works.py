@@ -178,7 +178,7 @@ def calibration(desk: Desk) -> Filled:
     ]
     mean = desk.rounded(
         "Round the mean error.",
-        desk.over("Take the mean of the errors.", desk.sum("Add up the errors.", errors), _count(errors)),
+        desk.divided_by("Take the mean of the errors.", desk.sum("Add up the errors.", errors), _count(errors)),
         3,
     )
     due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
@@ -305,7 +305,7 @@ def recipe(desk: Desk) -> Filled:
     for place, name in enumerate(numbered("ingredient", used), 1):
         item = record[name]
         for_all = desk.times(f"Take ingredient {place} as often as there are guests.", item["grams"], order["guests"])
-        grams = desk.over(f"Divide ingredient {place} by the persons of the recipe.", for_all, card["persons"])
+        grams = desk.divided_by(f"Divide ingredient {place} by the persons of the recipe.", for_all, card["persons"])
         grams = desk.rounded(f"Round the grams of ingredient {place}.", grams, 0)
         energies.append(desk.times(f"Find the energy in ingredient {place}.", item["grams"], item["kcal"]))
         lines.append(
@@ -318,7 +318,7 @@ def recipe(desk: Desk) -> Filled:
             )
         )
     energy = desk.sum("Add up the energy.", energies)
-    each = desk.rounded("Round the energy per person.", desk.over("Share the energy out.", energy, card["persons"]), 1)
+    each = desk.rounded("Round the energy per person.", desk.divided_by("Share the energy out.", energy, card["persons"]), 1)
     asked = draw.pick(
         f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
         "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "

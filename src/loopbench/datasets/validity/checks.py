@@ -213,12 +213,12 @@ def _asked_and_answered(task: Task) -> str:
 
 def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
     """Find tasks that ask the same of the same world: they are duplicates, or one of two answers is wrong."""
-    seen: dict[str, tuple[str, str]] = {}
+    first_by_question: dict[str, tuple[str, str]] = {}
     for task in tasks:
         query = task.query
-        asked = digest([query.text, query.context, query.schema, dict(task.world)])
+        question = digest([query.text, query.context, query.schema, dict(task.world)])
         answer = digest([task.expected, task.end_state])
-        first, expected = seen.setdefault(asked, (task.id, answer))
+        first, expected = first_by_question.setdefault(question, (task.id, answer))
         if first != task.id:
             same = "and want the same" if expected == answer else "and want two different answers"
             yield Problem(f"tasks {first!r} and {task.id!r} ask the same of the same world, {same}")
@@ -237,7 +237,7 @@ def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
     across: dict[str, float] = {}
     within: dict[str, float] = {}
     for group in alike(texts):
-        like = [_Like.of(chosen[index]) for index in group if not _has_no_answer(chosen[index])]
+        like = [_NearCopy.of(chosen[index]) for index in group if not _has_no_answer(chosen[index])]
         splits, answers = Counter(one.split for one in like), Counter((one.split, one.answer) for one in like)
         every = Counter(one.answer for one in like)
         for one in like:
@@ -249,7 +249,7 @@ def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Like:
+class _NearCopy:
     """What counts of a near copy."""
 
     task: str
@@ -257,7 +257,7 @@ class _Like:
     answer: str
 
     @classmethod
-    def of(cls, task: Task) -> _Like:
+    def of(cls, task: Task) -> _NearCopy:
         return cls(task.id, str(task.labels.get("split", "")), digest([task.expected, task.end_state]))
 
 
@@ -277,18 +277,18 @@ def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, whe
         )
 
 
-def told_problems(tasks: Sequence[Task], shown: Callable[[Task], str]) -> Iterator[Problem]:
+def told_problems(tasks: Sequence[Task], visible_text: Callable[[Task], str]) -> Iterator[Problem]:
     """Find answers in what a loop sees before it calls a tool: numbers, which is a failure, and texts, as with a choice.
 
-    `shown`: that text of a task. Whole numbers below 10 and texts of one or two characters say nothing.
+    `visible_text`: that text of a task. Whole numbers below 10 and texts of one or two characters say nothing.
     """
     for kind, fails in (("number", True), ("text", False)):
-        told = [task.id for task in tasks if _stands_in(task.expected, kind, shown(task))]
-        if len(told) >= MIN_TOLD and len(told) > MAX_TOLD * len(tasks):
+        telling = [task.id for task in tasks if _stands_in(task.expected, kind, visible_text(task))]
+        if len(telling) >= MIN_TOLD and len(telling) > MAX_TOLD * len(tasks):
             share = (
-                f"{len(told)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
+                f"{len(telling)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
             )
-            yield Problem(f"{share}: {some(told)}", fails)
+            yield Problem(f"{share}: {some(telling)}", fails)
 
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")

@@ -32,8 +32,8 @@ async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
     when = f"in the order {_order(calls)}, which the plan allows"
     try:
         with closing(suite.open(task)) as environment:
-            seen = await carry_out(task, calls, bounded_toolbox(environment.tools))
-            problems = await _lasting_differences(task, suite, truth, seen, when)
+            results = await carry_out(task, calls, bounded_toolbox(environment.tools))
+            problems = await _lasting_differences(task, suite, truth, results, when)
             if not problems and task.end_state is not None and not same(environment.state(), task.end_state):
                 problems.append(f"task {task.id!r}: the end state is another {when}")
     except ValueError as error:
@@ -49,12 +49,12 @@ async def state_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
         with closing(suite.open(task)) as beside:
             with closing(suite.open(task)) as first:
                 new = _state(first)
-                seen = await carry_out(task, calls, bounded_toolbox(first.tools))
-            problems += _differences(task, truth, seen, "when it is replayed again")
+                results = await carry_out(task, calls, bounded_toolbox(first.tools))
+            problems += _differences(task, truth, results, "when it is replayed again")
             if _state(beside) != new:
                 problems.append(f"task {task.id!r}: what a trial does shows in the state of one beside it")
-            seen = await carry_out(task, calls, bounded_toolbox(beside.tools))
-            problems += _differences(task, truth, seen, "beside a trial that has ended")
+            results = await carry_out(task, calls, bounded_toolbox(beside.tools))
+            problems += _differences(task, truth, results, "beside a trial that has ended")
     except ValueError as error:
         return [*problems, f"{error} (when it is replayed again)"]
     with closing(suite.open(task)) as later:
@@ -77,12 +77,16 @@ async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str
         with closing(environment):
             tools = tuple(environment.tools)
             calls = task.plan.calls if task.plan is not None and truth else ()
-            seen = await carry_out(task, calls, bounded_toolbox(tools))
+            results = await carry_out(task, calls, bounded_toolbox(tools))
     except ValueError as error:
         return [f"{error} (opened by its world alone: the tools need what a loop must not see)"]
-    shown = [*_descriptions(tools), *((f"the result of call {call.call_id!r}", call.text) for call in seen)]
-    told = [f"task {task.id!r}: {where} holds what a loop must not see: {_around(text)}" for where, text in shown if CANARY in text]
-    return told or await _lasting_differences(task, suite, truth, seen, "opened by its world alone")
+    visible_texts = [*_descriptions(tools), *((f"the result of call {call.call_id!r}", call.text) for call in results)]
+    problems = [
+        f"task {task.id!r}: {where} holds what a loop must not see: {_around(text)}"
+        for where, text in visible_texts
+        if CANARY in text
+    ]
+    return problems or await _lasting_differences(task, suite, truth, results, "opened by its world alone")
 
 
 def _with_canaries(task: Task) -> Task:
@@ -110,9 +114,9 @@ def _around(text: str) -> str:
 
 def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]:
     """Return the first call that does not come out as it did."""
-    known = {call.call_id: call for call in truth}
+    results = {call.call_id: call for call in truth}
     for call in other:
-        before = known[call.call_id]
+        before = results[call.call_id]
         if (call.failed, call.text) != (before.failed, before.text):
             return [f"task {task.id!r}, call {call.call_id!r}: {_short(call.text)} {when}, and {_short(before.text)} before"]
     return []

@@ -62,25 +62,25 @@ async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_
 async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) -> tuple[Replayed, ...]:
     """Make calls of a task's plan, each after those that it needs, in an environment that is open. Raises as `replay` does."""
     values: dict[str, Any] = {}
-    made = []
+    results = []
     for call in calls:
         result = await _replay_call(call, toolbox, values, task.id)
         if not result.failed:
             values[call.id] = result.value
-        made.append(result)
-    return tuple(made)
+        results.append(result)
+    return tuple(results)
 
 
 def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
     """Return the plan's calls in another order that it allows: of those that can be made, always the last."""
-    left, made = list(plan.calls), []
-    known: set[str] = set()
-    while left:
-        ready = next(call for call in reversed(left) if plan.dependencies[call.id] <= known)
-        left.remove(ready)
-        known.add(ready.id)
-        made.append(ready)
-    return tuple(made)
+    calls_left, ordered = list(plan.calls), []
+    made: set[str] = set()
+    while calls_left:
+        ready = next(call for call in reversed(calls_left) if plan.dependencies[call.id] <= made)
+        calls_left.remove(ready)
+        made.add(ready.id)
+        ordered.append(ready)
+    return tuple(ordered)
 
 
 def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
@@ -106,17 +106,17 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
         arguments = resolve(call.arguments, values)
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: it refers to {_absent(call.arguments, values)}") from error
-    seen = await toolbox.call(ToolCall(call.tool, arguments))
+    observation = await toolbox.call(ToolCall(call.tool, arguments))
     for _ in range(MAX_TRIES - 1):
-        if not seen.transient:
+        if not observation.transient:
             break
-        seen = await toolbox.call(ToolCall(call.tool, arguments))
-    if seen.ok and call.fails:
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {seen.data}")
-    if not seen.ok and not call.fails:
-        cure = f"; {THREAD_CURE}" if EMPTY_LOCAL in seen.data else ""
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: {seen.error_type}: {seen.data}{cure}")
-    return Replayed(call.id, call.tool, arguments, seen.data, plain_value(seen.value), call.fails)
+        observation = await toolbox.call(ToolCall(call.tool, arguments))
+    if observation.ok and call.fails:
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
+    if not observation.ok and not call.fails:
+        cure = f"; {THREAD_CURE}" if EMPTY_LOCAL in observation.data else ""
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {observation.data}{cure}")
+    return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 
 def _absent(value: Any, results: Mapping[str, Any]) -> str:
@@ -131,21 +131,21 @@ def _absent(value: Any, results: Mapping[str, Any]) -> str:
     return "a result that is not there"
 
 
-def same(got: Any, expected: Any) -> bool:
+def same(actual: Any, expected: Any) -> bool:
     """Return whether JSON values are equal at any depth, numbers to nine digits."""
-    if isinstance(got, bool) or isinstance(expected, bool):
-        return got is expected
-    if isinstance(got, int | float) and isinstance(expected, int | float):
-        return got == expected or _close(got, expected)
-    if isinstance(got, Mapping) and isinstance(expected, Mapping):
-        return got.keys() == expected.keys() and all(same(got[key], expected[key]) for key in got)
-    if isinstance(got, list | tuple) and isinstance(expected, list | tuple):
-        return len(got) == len(expected) and all(map(same, got, expected))
-    return bool(got == expected)
+    if isinstance(actual, bool) or isinstance(expected, bool):
+        return actual is expected
+    if isinstance(actual, int | float) and isinstance(expected, int | float):
+        return actual == expected or _close(actual, expected)
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        return actual.keys() == expected.keys() and all(same(actual[key], expected[key]) for key in actual)
+    if isinstance(actual, list | tuple) and isinstance(expected, list | tuple):
+        return len(actual) == len(expected) and all(map(same, actual, expected))
+    return bool(actual == expected)
 
 
-def _close(got: float, expected: float) -> bool:
+def _close(actual: float, expected: float) -> bool:
     try:
-        return math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9)
     except OverflowError:  # an int beyond any float
         return False

@@ -13,7 +13,7 @@ from loopbench.runs.changes import arms_changed, changes, quoted, suite_changes,
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.lookup import resolve
 from loopbench.runs.manifest import Manifest, read_manifest
-from loopbench.runs.new_manifest import asked_of, manifest_of
+from loopbench.runs.new_manifest import asked_digests, manifest_of
 from loopbench.runs.permissions import NO_PERMISSIONS, Permissions, allow_words, allowed_config
 from loopbench.runs.run_state import Retry, read_state
 from loopbench.runs.schedule import Arm
@@ -125,7 +125,7 @@ def changed_message(run: Reopened) -> str:
 def _way_on(run: Reopened) -> str:
     then, now, name = run.manifest, run.today, quoted(run.folder)
     anew = "start a new run with the same settings"
-    asks_the_same = then.asked == asked_of(run.config, run.suite, run.tasks)
+    asks_the_same = then.asked == asked_digests(run.config, run.suite, run.tasks)
     if not suite_changes(then, now) or arms_changed(then, now) or not asks_the_same:
         return anew
     rescore = " ".join(["loopbench rescore", name, *allow_words(run.config.model_copy(update={"loops": ()}))])

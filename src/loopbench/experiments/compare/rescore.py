@@ -23,7 +23,7 @@ from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import suite_of, tasks_of_split
 from loopbench.runs.manifest import Manifest, RunNote, write_manifest
-from loopbench.runs.new_manifest import asked_of, suite_entry, task_digests
+from loopbench.runs.new_manifest import asked_digests, suite_entry, task_digests
 from loopbench.runs.permissions import allowed_code, own_code
 from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import TRIALS, RunError, append_whole, new_file, open_repaired
@@ -131,7 +131,7 @@ def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, su
     """Raise RunError if a trial's question has changed."""
     if manifest.suite.max_tool_steps != (config.max_tool_steps or suite.max_tool_steps):
         raise RunError(_changed_questions(folder, "the step limit is another"))
-    questions, now = manifest.asked, asked_of(config, suite, tasks)
+    questions, now = manifest.asked, asked_digests(config, suite, tasks)
     if questions is None:
         raise RunError(f"{folder}/manifest.json: asked: missing")
     if questions.questions != now.questions:

@@ -20,7 +20,7 @@ from loopbench.runs.engine.interruption import INTERRUPTED, Interruption
 from loopbench.runs.engine.job import Job, budget_of
 from loopbench.runs.engine.runner import Progress, run_trials
 from loopbench.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
-from loopbench.runs.permissions import apart
+from loopbench.runs.permissions import with_worker_process
 from loopbench.runs.run_state import Spent, read_state
 from loopbench.runs.schedule import Trial
 from loopbench.runs.silent_end import told_of_exit
@@ -45,7 +45,7 @@ def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
-        if interruption.asked:
+        if interruption.is_ending:
             raise KeyboardInterrupt from None
         raise _ended_by("cancelled all that runs", experiment) from None
     except RuntimeError as error:
@@ -54,7 +54,7 @@ def run(experiment: Experiment, progress: Progress, forks: Sequence[ForkedWorker
         raise _ended_by("stopped the event loop", experiment) from None
     finally:
         os.chdir(folder)  # a design may have changed it
-    if interruption.asked and stopped:
+    if interruption.is_ending and stopped:
         raise KeyboardInterrupt
     return stopped
 
@@ -65,7 +65,7 @@ def run_apart(experiment: Experiment, progress: Progress, forks: Sequence[Forked
     `forks`: the workers among which they are shared; with none, code of ours runs in this process.
     """
     config = experiment.config
-    config = config.model_copy(update={"workers": len(forks)}) if forks else apart(config)
+    config = config.model_copy(update={"workers": len(forks)}) if forks else with_worker_process(config)
     return run(replace(experiment, config=config), progress, forks)
 
 

@@ -92,10 +92,10 @@ def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
 def _write_atif(trials: Iterator[KeptTrial], out: Path) -> None:
     """Write a folder with a file for each trial."""
     out.mkdir(parents=True)
-    taken: set[str] = set()
+    names: set[str] = set()
     for trace, record, arm, task in trials:
         text = json.dumps(atif_of(trace, record, arm, task), ensure_ascii=False, indent=1, allow_nan=False)
-        (out / _file_name(record, taken)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
+        (out / _file_name(record, names)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
 
 
 def _write_otlp(trials: Iterator[KeptTrial], out: Path) -> None:
@@ -111,10 +111,10 @@ SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl"}
 """Name of a format → ending of what is written."""
 
 
-def _file_name(record: Record, taken_names: set[str]) -> str:
+def _file_name(record: Record, names: set[str]) -> str:
     """Return a name that any file system takes, and that no other trial has."""
     plain = _UNSAFE.sub("_", f"{record.arm}__{record.task}__{record.repeat}").lstrip(".")
-    if len(plain) > MAX_NAME or plain.lower() in taken_names:
+    if len(plain) > MAX_NAME or plain.lower() in names:
         plain = f"{plain[: MAX_NAME - 17]}-{digest(list(record.key))[:16]}"
-    taken_names.add(plain.lower())
+    names.add(plain.lower())
     return f"{plain}.json"

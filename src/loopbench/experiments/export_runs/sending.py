@@ -56,18 +56,18 @@ class SpanEndpoint:
     """An OTLP endpoint. Raises ValueError for an address that is not one of HTTP, and for headers that HTTP does not have."""
 
     def __init__(self, address: str) -> None:
-        shown = public_address(address)
+        public = public_address(address)
         try:
             parts = urlsplit(address)
             is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:  # raised for a port that is no number
             is_address = False
         if not is_address or not re.fullmatch(r"[!-~]+", address):
-            raise ValueError(f"--otlp {shown}: not an address such as http://localhost:4318")
+            raise ValueError(f"--otlp {public}: not an address such as http://localhost:4318")
         if parts.username is not None or parts.password is not None:
-            raise ValueError(f"--otlp {shown}: a password has no place in the address; put a header into {HEADERS}")
+            raise ValueError(f"--otlp {public}: a password has no place in the address; put a header into {HEADERS}")
         self.url = address if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{TRACES_PATH}"
-        self.shown = public_address(self.url)
+        self.public_url = public_address(self.url)
         """The address without what may be secret in it."""
         self._headers = {"Content-Type": "application/json", **_more_headers(os.environ.get(HEADERS, ""))}
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in LOOPBACK else []
@@ -82,10 +82,10 @@ class SpanEndpoint:
                     return
             except urllib.error.HTTPError as error:
                 if wait is None or error.code not in (408, 429, 500, 502, 503, 504):
-                    raise OSError(f"{self.shown} answers {error.code} {error.reason}") from None
+                    raise OSError(f"{self.public_url} answers {error.code} {error.reason}") from None
             except (OSError, HTTPException) as error:
                 if wait is None:
-                    raise OSError(f"{self.shown}: {getattr(error, 'reason', None) or error}") from None
+                    raise OSError(f"{self.public_url}: {getattr(error, 'reason', None) or error}") from None
             threading.Event().wait(wait)
 
 
@@ -94,11 +94,11 @@ def _more_headers(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name.strip() or not equals for name, equals, _ in pairs):
         raise ValueError(f"{HEADERS}: write NAME=VALUE, with commas between")
-    found = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
-    for name, value in found.items():
+    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    for name, value in headers.items():
         if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not re.fullmatch(r"[\t -~\xa0-\xff]*", value):
             raise ValueError(f"{HEADERS}: header {name!r} has characters that HTTP does not allow")
-    return found
+    return headers
 
 
 def send_run(folder: Path, address: str) -> int:
@@ -122,15 +122,15 @@ class LiveSpans:
     """Progress that also sends each trial's spans soon after it ended; `close` sends the rest."""
 
     def __init__(self, progress: Progress, folder: Path, endpoint: SpanEndpoint) -> None:
-        self.sent = 0
-        self.unsent = 0
+        self.trials_sent = 0
+        self.trials_unsent = 0
         self.problem = ""
         """Why the last request failed that did."""
         self._progress = progress
         self._folder = folder
         self._endpoint = endpoint
         trials = folder / TRIALS
-        self._read = trials.stat().st_size if trials.exists() else 0
+        self._bytes_read = trials.stat().st_size if trials.exists() else 0
         """Bytes of the file of trials that were read; those of a run that goes on were sent when they ended."""
         self._failed = 0
         self._ended = threading.Event()
@@ -154,8 +154,8 @@ class LiveSpans:
     @property
     def summary(self) -> str:
         """What became of it, in a line."""
-        lost = f"; {self.unsent} could not be sent ({self.problem})" if self.unsent else ""
-        return f"spans of {counted(self.sent, 'trial')} sent to {self._endpoint.shown}{lost}"
+        lost = f"; {self.trials_unsent} could not be sent ({self.problem})" if self.trials_unsent else ""
+        return f"spans of {counted(self.trials_sent, 'trial')} sent to {self._endpoint.public_url}{lost}"
 
     # --- in the thread ---
 
@@ -180,21 +180,21 @@ class LiveSpans:
         """Return the records that came since the last look; a line that is still being written waits for the next one."""
         path = self._folder / TRIALS
         with path.open("rb") as file:
-            file.seek(self._read)
+            file.seek(self._bytes_read)
             whole, end, _ = file.read().rpartition(b"\n")
-        self._read += len(whole + end)
+        self._bytes_read += len(whole + end)
         return [record_of(open_line(line + b"\n"), str(path)) for line in whole.split(b"\n") if line]
 
     def _send(self, batch: Sequence[Record]) -> None:
         try:
             if self._failed < MAX_FAILED:
                 self._endpoint.post(_body(self._folder, batch))
-                self.sent, self._failed = self.sent + len(batch), 0
+                self.trials_sent, self._failed = self.trials_sent + len(batch), 0
                 return
         except (RunError, OSError) as error:
             self._failed += 1
             self.problem = one_line(str(error))
-        self.unsent += len(batch)
+        self.trials_unsent += len(batch)
 
 
 @contextmanager

@@ -17,29 +17,29 @@ MAX_WORDS = 6
 """Most different words of a column of scores that are told."""
 
 
-def scores_told(rows: Sequence[Row], name: str, scale: ScoreScale | None) -> Iterator[str]:
+def scores_in_words(rows: Sequence[Row], name: str, scale: ScoreScale | None) -> Iterator[str]:
     """Yield which words of a column of scores were read as which number, where others are numbers, and which as no score.
 
     `rows`: their cells stand under the meanings of the columns. Words alone, such as PASS and FAIL, are one kind of score.
     """
-    words, nothing = dict[str, list[str]](), dict[str, list[str]]()
+    words, words_without_score = dict[str, list[str]](), dict[str, list[str]]()
     read_as, ends, has_numbers = dict[str, str](), scale or UNIT, False
     for row in rows:
         cell = row.cells["score"]
         if is_nothing(cell):
             if isinstance(cell, str) and cell.strip():
-                nothing.setdefault(shown(cell.strip()), []).append(row.place)
+                words_without_score.setdefault(shown(cell.strip()), []).append(row.place)
         elif is_number(cell):
             has_numbers = True
         elif status_in_score(cell) is None:
             word = shown(cell.strip() if isinstance(cell, str) else cell)
             words.setdefault(word, []).append(row.place)
             read_as[word] = f"{ends.worst + (score(cell, scale) or 0.0) * (ends.best - ends.worst):g}"
-    told = [_read_so(word, read_as[word], places) for word, places in words.items() if has_numbers]
-    told += [_read_so(word, "no score", places) for word, places in nothing.items()]
-    if told:
-        more = f" and {counted(len(told) - MAX_WORDS, 'other')}" if len(told) > MAX_WORDS else ""
-        yield f"column {shown(name)} is read so: {', '.join(told[:MAX_WORDS])}{more}"
+    remarks = [_read_so(word, read_as[word], places) for word, places in words.items() if has_numbers]
+    remarks += [_read_so(word, "no score", places) for word, places in words_without_score.items()]
+    if remarks:
+        more = f" and {counted(len(remarks) - MAX_WORDS, 'other')}" if len(remarks) > MAX_WORDS else ""
+        yield f"column {shown(name)} is read so: {', '.join(remarks[:MAX_WORDS])}{more}"
 
 
 def _read_so(word: str, read_as: str, places: Sequence[str]) -> str:

@@ -86,17 +86,17 @@ _OTHER_THINGS = frozenset(
 
 def how_to_read(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> str:
     """Return the `--map` that reads columns which are left out; empty where none can be. `columns`: meaning → column, as read."""
-    readings: dict[str, str] = {}
+    hinted_columns: dict[str, str] = {}
     for meaning, column in _hinted([*names, *places_inside(names, rows)]):
-        is_free = meaning not in columns.keys() | readings.keys() and column not in readings.values()
+        is_free = meaning not in columns.keys() | hinted_columns.keys() and column not in hinted_columns.values()
         if is_free and _can_be(meaning, column, rows, columns):
-            readings[meaning] = column
-    told_readings = dict(list(readings.items())[:MAX_TOLD])
-    hints = _cluster_hints(told_readings, rows)
+            hinted_columns[meaning] = column
+    named_columns = dict(list(hinted_columns.items())[:MAX_TOLD])
+    hints = _cluster_hints(named_columns, rows)
     if hints:
-        told_readings.pop("cluster")
-    if told_readings:
-        hints.insert(0, f"to read {'it' if len(names) == 1 else 'more of them'}: {_map_of(told_readings)}")
+        named_columns.pop("cluster")
+    if named_columns:
+        hints.insert(0, f"to read {'it' if len(names) == 1 else 'more of them'}: {_map_of(named_columns)}")
     return "".join(f"; {hint}" for hint in [*hints, *_other_money(names, rows, columns)])
 
 
@@ -104,12 +104,12 @@ def _map_of(columns: Mapping[str, str]) -> str:
     return f"--map {shlex.quote(','.join(f'{meaning}={column}' for meaning, column in columns.items()))}"
 
 
-def _cluster_hints(found: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+def _cluster_hints(columns: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
     """Return what a column of clusters would do that has only a few."""
-    clusters = {cell_text(row, found["cluster"]) for row in rows} if "cluster" in found else set[str]()
+    clusters = {cell_text(row, columns["cluster"]) for row in rows} if "cluster" in columns else set[str]()
     if not 0 < len(clusters) < MIN_CLUSTERS:
         return []
-    column, decides = found["cluster"], "nothing" if too_few_units(len(clusters), ALPHA) else "little"
+    column, decides = columns["cluster"], "nothing" if too_few_units(len(clusters), ALPHA) else "little"
     few = f"{len(clusters)} clusters decide {decides}"
     return [f"{_map_of({'cluster': column})} would make the clusters of {shown(column)} count in place of tasks, and {few}"]
 
@@ -131,23 +131,23 @@ def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[Row],
 
     It names what tells arms apart, too, if a table with these columns would pool them.
     """
-    maps, sentences = dict[str, str](), list[str]()
+    columns, meanings = dict[str, str](), list[str]()
     if "task" in missing and (task := _task_column(names, rows)):
-        maps["task"] = task
-        sentences.append(f"{shown(task)} names the tasks")
-    if "score" in missing and (column := _score_column(*opened(names, rows), maps.get("task", ""))):
+        columns["task"] = task
+        meanings.append(f"{shown(task)} names the tasks")
+    if "score" in missing and (column := _score_column(*opened(names, rows), columns.get("task", ""))):
         words = dict.fromkeys(cell_text(row, column) for row in opened(names, rows)[1] if not is_nothing(row.cells.get(column)))
-        maps["score"] = column
-        sentences.append(f"{shown(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
-    if len(maps) == len(missing) and not reading.is_one_arm and "arm" not in reading.columns:
-        pooled = _pooled_then(names, rows, replace(reading, columns={**reading.columns, **maps}))
+        columns["score"] = column
+        meanings.append(f"{shown(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
+    if len(columns) == len(missing) and not reading.is_one_arm and "arm" not in reading.columns:
+        pooled = _still_pooled(names, rows, replace(reading, columns={**reading.columns, **columns}))
         if pooled is not None:
-            maps["arm"] = pooled.column
-            sentences.append(f"{shown(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
-    return f"; if {listed(sentences)}: {_map_of(maps)}" if maps else ""
+            columns["arm"] = pooled.column
+            meanings.append(f"{shown(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
+    return f"; if {listed(meanings)}: {_map_of(columns)}" if columns else ""
 
 
-def _pooled_then(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> PooledBy | None:
+def _still_pooled(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> PooledBy | None:
     """Return the column that tells arms apart that would be pooled, once the table is read with these columns."""
     try:
         inside, table = with_places(names, rows, reading)
@@ -160,7 +160,7 @@ def _task_column(names: Sequence[str], rows: Sequence[Row]) -> str:
     """Return the first column that may name the tasks, by the words of its name; empty if there is none."""
     for word in _NAMING_TASKS:
         for name in names:
-            words = _parts(name)
+            words = _words_in(name)
             if word in words and not words & _NO_TASKS and can_be_typed(name) and _holds(name, rows, _is_name):
                 return name
     return ""
@@ -168,7 +168,7 @@ def _task_column(names: Sequence[str], rows: Sequence[Row]) -> str:
 
 def is_measured(name: str, rows: Sequence[Row]) -> bool:
     """Tell whether a column holds what was measured, and names nothing: amounts, scores, times, by its name or by its cells."""
-    if _parts(name) & (MEASURES | _SCORING):
+    if _words_in(name) & (MEASURES | _SCORING):
         return True
     cells = [cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name))]
     numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
@@ -188,7 +188,7 @@ def _score_column(names: Sequence[str], rows: Sequence[Row], task: str) -> str:
     """
     typed = [name for name in names if can_be_typed(name) and name != task]
     judged = [name for name in typed if _holds(name, rows, is_verdict)] or [
-        name for name in typed if _SCORING & _parts(name) and not MEASURES & _parts(name) and _holds(name, rows, is_score)
+        name for name in typed if _SCORING & _words_in(name) and not MEASURES & _words_in(name) and _holds(name, rows, is_score)
     ]
     return judged[0] if len(judged) == 1 else ""
 
@@ -204,11 +204,11 @@ def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterato
     if numbers and unit_in("seconds", column) is None and "seconds" not in words_of(column):
         median = statistics.median(numbers)
         if median > LONG:
-            said = f"column {shown(column)} is taken as seconds, as nothing says its unit: {median:,.0f} in the median"
-            yield f"{said}; if they are milliseconds, call it {shown(f'{column}_ms')}"
+            remark = f"column {shown(column)} is taken as seconds, as nothing says its unit: {median:,.0f} in the median"
+            yield f"{remark}; if they are milliseconds, call it {shown(f'{column}_ms')}"
 
 
-def _parts(name: str) -> set[str]:
+def _words_in(name: str) -> set[str]:
     return set(words_of(name.replace(".", " ")))
 
 
@@ -251,12 +251,12 @@ def opened(names: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], Se
 
 def _hinted(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each meaning with the columns whose names hint at it, in the order of the meanings."""
-    words = {name: frozenset(words_of(name.replace(".", " "))) for name in names if can_be_typed(name)}
+    words_by_name = {name: frozenset(words_of(name.replace(".", " "))) for name in names if can_be_typed(name)}
     for meaning, sets in _TELLING.items():
-        known = {frozenset(word.split("_")) for word in COLUMNS[meaning]}
-        for name, said in words.items():
-            hints = any(telling <= said for telling in sets) or said in known or _says_unit(meaning, name)
-            if hints and not said & (_OTHER_THINGS | CURRENCIES):
+        accepted = {frozenset(word.split("_")) for word in COLUMNS[meaning]}
+        for name, words_of_name in words_by_name.items():
+            hints = any(telling <= words_of_name for telling in sets) or words_of_name in accepted or _says_unit(meaning, name)
+            if hints and not words_of_name & (_OTHER_THINGS | CURRENCIES):
                 yield meaning, name
 
 
@@ -270,9 +270,9 @@ def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str
     cells = [Row(row.place, {meaning: value_at(row.cells, column)}) for row in rows]
     if all(is_nothing(row.cells[meaning]) for row in cells):
         return False
-    parsed = _PARSERS.get(meaning)
-    if parsed is not None:
-        return _is_read(meaning, column, cells, parsed)
+    parser = _PARSERS.get(meaning)
+    if parser is not None:
+        return _is_read(meaning, column, cells, parser)
     if any(isinstance(row.cells[meaning], Mapping | list) for row in cells) and meaning != "answer":
         return False
     tasks = [tuple(cell_text(row, columns[key]) for key in ("arm", "task") if key in columns) for row in rows]
@@ -285,10 +285,10 @@ def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str
     return True
 
 
-def _is_read(meaning: str, column: str, cells: Sequence[Row], parsed: Callable[[Any, str], object]) -> bool:
+def _is_read(meaning: str, column: str, cells: Sequence[Row], parser: Callable[[Any, str], object]) -> bool:
     try:
         for row in read_numbers(cells, [NumberColumn(meaning, column, unit_in(meaning, column))]).rows:
-            parsed(row.cells[meaning], column)
+            parser(row.cells[meaning], column)
     except ValueError:
         return False
     return True

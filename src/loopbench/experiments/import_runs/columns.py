@@ -60,10 +60,10 @@ class NoColumnError(ValueError):
 
     def __init__(self, missing: Sequence[str], names: Sequence[str]) -> None:
         """`missing`: what no column is called as. `names`: those of the columns that there are."""
-        said = ", and ".join(f"no column of the {meaning}, such as {_or(COLUMNS[meaning][:SUGGESTED])}" for meaning in missing)
-        typed = ",".join(f"{meaning}=COLUMN" for meaning in missing)
+        problem = ", and ".join(f"no column of the {meaning}, such as {_or(COLUMNS[meaning][:SUGGESTED])}" for meaning in missing)
+        map_typed = ",".join(f"{meaning}=COLUMN" for meaning in missing)
         which = "which it is" if len(missing) == 1 else "which they are"
-        super().__init__(f"{said}; there are {names_in_a_line(names)}; say {which}: --map {typed}")
+        super().__init__(f"{problem}; there are {names_in_a_line(names)}; say {which}: --map {map_typed}")
         self.missing = tuple(missing)
 
 
@@ -74,10 +74,10 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
         meaning, equals, column = (text.strip() for text in part.partition("="))
         if not equals:
             raise ValueError(f"--map {shown(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
-        named = check_map({meaning: column})
-        if columns.keys() & named.keys():
+        mapped = check_map({meaning: column})
+        if columns.keys() & mapped.keys():
             raise ValueError(f"--map {meaning}: it is mapped twice")
-        columns |= named
+        columns |= mapped
     return columns
 
 
@@ -86,27 +86,27 @@ def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
 
     Raises ValueError for any other one, with the nearest, for a column whose name is no text, and for a meaning mapped twice.
     """
-    named: dict[str, str] = {}
+    by_meaning: dict[str, str] = {}
     for typed, column in columns.items():
         meaning = _meaning(typed)
         if not isinstance(column, str):
             raise ValueError(f"--map {typed}: give the name of a column; got {shown(column)}")
-        if meaning in named:
+        if meaning in by_meaning:
             raise ValueError(f"--map {typed}: it is mapped twice, as {meaning}")
-        named[meaning] = column
-    return named
+        by_meaning[meaning] = column
+    return by_meaning
 
 
 def _meaning(typed: Any) -> str:
     """Return the meaning that has this name, or whose columns may have it. Raises ValueError if none does, with the nearest."""
     if typed in COLUMNS:
         return str(typed)
-    found = next((meaning for meaning, words in COLUMNS.items() if _word(str(typed)) in words), None)
-    if found is None:
-        asked = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
+    meaning = next((name for name, words in COLUMNS.items() if _word(str(typed)) in words), None)
+    if meaning is None:
+        nearest_names = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
         there = f"the meanings are {', '.join(COLUMNS)}"
-        raise ValueError(f"--map {shown(typed)}: no such meaning; {f'{asked} ' if asked else ''}{there}")
-    return found
+        raise ValueError(f"--map {shown(typed)}: no such meaning; {f'{nearest_names} ' if nearest_names else ''}{there}")
+    return meaning
 
 
 def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
@@ -148,13 +148,13 @@ def names_errors(column: str) -> bool:
 def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
     """Return the columns whose names are one of a meaning, the preferred first; with a unit (`Latency (ms)`) before without."""
     ranks: dict[str, tuple[int, bool]] = {}
-    usual_names = COLUMNS[meaning]
+    accepted = COLUMNS[meaning]
     for name in names:
         words = words_of(name)
         bare = without_unit(meaning, words)
         for word, is_bare in (("_".join(words), True), ("_".join(bare or ()), False)):
-            if word in usual_names:
-                ranks.setdefault(name, (usual_names.index(word), is_bare))
+            if word in accepted:
+                ranks.setdefault(name, (accepted.index(word), is_bare))
     return sorted(ranks, key=lambda name: ranks[name])
 
 

@@ -53,6 +53,6 @@ def _copies(group: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
     """Yield each row of a task that is equal to an earlier one, with that one."""
     first: dict[str, Row] = {}
     for row in group if len(group) > 1 else ():
-        known = first.setdefault(json.dumps(row.cells, sort_keys=True, default=str), row)
-        if known is not row:
-            yield row, known
+        earlier = first.setdefault(json.dumps(row.cells, sort_keys=True, default=str), row)
+        if earlier is not row:
+            yield row, earlier

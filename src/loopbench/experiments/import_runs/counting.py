@@ -30,8 +30,11 @@ def counted(trial: ForeignTrial) -> ForeignTrial:
         "repeated_calls": None if "tool" in trial.trace.untold else _repeated(runs),
     }
     if trial.split_tokens is None and replies and all(reply.tokens is not None for reply in replies):
-        told = [reply.tokens for reply in replies if reply.tokens is not None]
-        counts |= {"input_tokens": sum(tokens[0] for tokens in told), "output_tokens": sum(tokens[1] for tokens in told)}
+        tokens_told = [reply.tokens for reply in replies if reply.tokens is not None]
+        counts |= {
+            "input_tokens": sum(tokens[0] for tokens in tokens_told),
+            "output_tokens": sum(tokens[1] for tokens in tokens_told),
+        }
     if not trial.trace.has_all_requests:
         counts = {name: value for name, value in counts.items() if name not in ("steps", "lm_calls")}
     missing = {name: value for name, value in counts.items() if getattr(trial, name) is None}
@@ -40,15 +43,14 @@ def counted(trial: ForeignTrial) -> ForeignTrial:
 
 def half_told_tokens(records: Sequence[Record]) -> Iterator[str]:
     """Yield for each kind of tokens in how many trials it is the only one that is told, so that their total is not known."""
-    for kind, other in (("input", "output"), ("output", "input")):
+    for known, other in (("input", "output"), ("output", "input")):
         alone = sum(
-            f"{other}_tokens" in found.unknown and f"{kind}_tokens" not in found.unknown and "tokens" in found.unknown
-            for found in records
+            f"{other}_tokens" in record.unknown and f"{known}_tokens" not in record.unknown and "tokens" in record.unknown
+            for record in records
         )
         if alone:
             many = "has" if alone == 1 else "have"
-            unknown = f"none of {other} tokens: their total is unknown"
-            yield f"{number_of(alone, 'trial')} {many} a count of {kind} tokens and {unknown}"
+            yield f"{number_of(alone, 'trial')} {many} a count of {known} tokens and none of {other} tokens: their total is unknown"
 
 
 def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:
@@ -70,12 +72,12 @@ def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:
 
 def _repeated(runs: Sequence[ToolRun]) -> int:
     """Count runs equal to an earlier one that had given a result."""
-    answered: set[str] = set()
+    gave: set[str] = set()
     repeated = 0
     for run in runs:
-        repeated += run.call.key in answered
+        repeated += run.call.key in gave
         if run.gave_result:
-            answered.add(run.call.key)
+            gave.add(run.call.key)
     return repeated
 
 

@@ -20,7 +20,7 @@ def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
         if file.suffix in JSON_LINES:
             yield from _lines(file.content(), "")
         else:
-            yield _named(file.path), file.json_value
+            yield _document_name(file.path), file.json_value
         return
     for name in file.tree.names:
         if name.endswith(JSON_LINES):
@@ -41,7 +41,7 @@ def in_document(file: ForeignFile, name: str, part: str = "") -> Iterator[None]:
         yield
 
 
-def _named(path: Path) -> str:
+def _document_name(path: Path) -> str:
     """Return a single file's name; of one that is called like all others, below its folder's, as if that had been imported."""
     resolved = path.resolve()
     return f"{resolved.parent.name}/{path.name}" if path.stem == STANDARD and resolved.parent.name else path.name

@@ -37,17 +37,17 @@ class FolderTree:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read: dict[str, str] = {}
+        self._digests_read: dict[str, str] = {}
         """Name → sha256 of each file that was read."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        files = []
+        names = []
         for name in self._walk(self.path, ""):
-            files.append(name)
-            if len(files) > MAX_NAMES:
+            names.append(name)
+            if len(names) > MAX_NAMES:
                 raise ValueError(f"more than {MAX_NAMES} files")
-        return tuple(sorted(files))
+        return tuple(sorted(names))
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
@@ -72,11 +72,11 @@ class FolderTree:
             data = read_bounded(self.path / name, MAX_MEMBER_BYTES)
         except OSError as error:
             raise ValueError(f"{name}: {error.strerror}") from None
-        self._read[name] = hashlib.sha256(data).hexdigest()
+        self._digests_read[name] = hashlib.sha256(data).hexdigest()
         return data
 
     @property
     def sha256(self) -> str:
         """sha256 over the names and contents of the files that were read, whatever else is in the folder."""
-        lines = (f"{digest} {name}\n" for name, digest in sorted(self._read.items()))
+        lines = (f"{digest} {name}\n" for name, digest in sorted(self._digests_read.items()))
         return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

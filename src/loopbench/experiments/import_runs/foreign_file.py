@@ -77,7 +77,7 @@ class ForeignFile:
 
     def __init__(self, path: Path, stream: IO[bytes], folder: FolderTree | None = None, *, suffix: str | None = None) -> None:
         self.path = path
-        self._named = path.suffix.lower() if suffix is None else suffix
+        self._named_suffix = path.suffix.lower() if suffix is None else suffix
         self.folder = folder
         """The files of a folder; None for a file."""
         self._stream = stream
@@ -87,7 +87,7 @@ class ForeignFile:
         """The ending of a file's name, in small letters; `.jsonl` for JSON lines under any other name, empty for a folder."""
         if self.folder:
             return ""
-        return JSON_LINES[0] if self._named not in ROWS and self._holds_lines() else self._named
+        return JSON_LINES[0] if self._named_suffix not in ROWS and self._holds_lines() else self._named_suffix
 
     def _holds_lines(self) -> bool:
         """Tell whether the first line is a whole JSON object and the next one that is not blank begins another."""

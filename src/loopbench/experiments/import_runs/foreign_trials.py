@@ -217,7 +217,7 @@ class ForeignLog:
     suite: str
     arms: tuple[ForeignArm, ...]
     trials: tuple[ForeignTrial, ...]
-    asked: Mapping[str, str]
+    questions: Mapping[str, str]
     """Task → digest of its question and its right answer; empty if unknown. Also tasks that were due and did not run.
 
     A trial that was exported from an import may tell only the short digest of it.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
 from loopbench.protocol.modules import names_in, offered_by
 from loopbench.runs.folders import RUNS, new_folder
@@ -48,7 +49,7 @@ TABLE = "csv"
 SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 """Suffixes of workbooks, which may hold several sheets."""
 MAX_REASONS = 20
-"""Most reasons for left-out trials that are told."""
+"""Maximum number of reasons for left-out trials that the user is told."""
 
 
 def known_formats() -> Mapping[str, Format]:
@@ -105,47 +106,101 @@ def import_files(
 
     Raises ValueError with a one-line message that names the file and the place in it or an existing `folder`, and OSError.
     """
-    if request.replace and folder is None:
-        raise ValueError("--replace: say which run, --name NAME")
-    is_there = folder is not None and (folder.exists() or folder.is_symlink())
-    if folder is not None and is_there:
-        check_replaceable(folder, wanted=request.replace)
+    replaced = _replaced_folder(folder, request)
     logs, joined = _read_and_joined(paths, request)
-    new_run = new_folder(runs, joined.manifest.suite.name) if folder is None else place_beside(folder) if is_there else folder
-    new_run.mkdir(parents=True, exist_ok=folder is None)
+    written, untraced = _write_run(joined, folder, replaced, runs)
+    return ImportedRun(
+        folder or written,
+        tuple(_notes(logs, joined, request, untraced)),
+        tuple(_readings(logs, joined, request)),
+        len(joined.records),
+        _left_out(joined.records),
+        _why_not_comparable(paths, logs, joined, request),
+        "" if request.reading.errors_as_failures else errors_may_be_failures(joined),
+    )
+
+
+def _replaced_folder(folder: Path | None, request: ImportRequest) -> Path | None:
+    """Return the existing run directory that the new one is to replace; None if it replaces none.
+
+    Raises ValueError if there is one that must not be replaced, or a replacement is wanted of no run in particular.
+    """
+    if folder is None:
+        if request.replace:
+            raise ValueError("--replace: say which run, --name NAME")
+        return None
+    if not folder.exists() and not folder.is_symlink():
+        return None
+    check_replaceable(folder, wanted=request.replace)
+    return folder
+
+
+def _write_run(joined: Joined, folder: Path | None, replaced: Path | None, runs: Path) -> tuple[Path, int]:
+    """Write a run directory, whole or not at all; return it, and the number of traces that are too long to be kept.
+
+    `replaced`: a directory whose place the new one takes once it is whole.
+    """
+    if folder is None:
+        written = new_folder(runs, joined.manifest.suite.name)
+    else:
+        written = folder if replaced is None else place_beside(folder)
+    written.mkdir(parents=True, exist_ok=folder is None)
     try:
-        untraced = _write(new_run, joined)
-        sealed = joined.manifest.model_copy(update={"sealed": tally_of(new_run).seal()})
-        write_manifest(new_run, sealed)  # last: a directory without one is not a run
-        if folder is not None and is_there:
-            take_place(new_run, folder)
+        untraced = _write_trials(written, joined)
+        sealed = joined.manifest.model_copy(update={"sealed": tally_of(written).seal()})
+        write_manifest(written, sealed)  # last: a directory without one is not a run
+        if replaced is not None:
+            take_place(written, replaced)
     except BaseException:
-        shutil.rmtree(new_run, ignore_errors=True)
+        shutil.rmtree(written, ignore_errors=True)
         raise
-    left_out = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in joined.records if record.status != "scored")
-    told = [(log, note) for log in logs for note in (*log.notes, *(() if log.format == TABLE else _told_of_trials(log)))]
-    notes = (*(f"{log.path}: {note}" for log, note in told), *half_told_tokens(joined.records), *names_alike(joined))
-    notes = (*notes, *filter(None, [tasks_alike(joined), scale_hardly_used(joined, request.reading.scale)]))
-    readings = [f"{log.path}: {reading}" for log in logs for reading in log.readings]
+    return written, untraced
+
+
+def _notes(logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest, untraced: int) -> Iterator[str]:
+    """Yield the remarks for the user: those on each file, those on all files together, and the traces that are not kept."""
+    for log in logs:
+        of_trials = () if log.format == TABLE else _notes_on_trials(log)
+        yield from (f"{log.path}: {note}" for note in (*log.notes, *of_trials))
+    yield from half_told_tokens(joined.records)
+    yield from names_alike(joined)
+    yield from filter(None, [tasks_alike(joined), scale_hardly_used(joined, request.reading.scale)])
     if request.reading.errors_as_failures:
-        readings += filter(None, [errors_as_failures(logs, joined)])
-        notes = (*notes, *filter(None, [errors_not_as_failures(joined)]))
+        yield from filter(None, [errors_not_as_failures(joined)])
     if untraced:
         longer = f"longer than {MAX_TEXT >> 20} MB and"
-        notes = (*notes, f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept")
-    apart = nothing_in_common(joined)
-    if apart:
-        are_tables = all(log.format == TABLE for log in logs)
-        apart = f"{apart}; {task_column_hint(paths, request) if are_tables else OTHER_TASKS}"
-    cure = "" if request.reading.errors_as_failures else errors_may_be_failures(joined)
-    reasons = dict(left_out.most_common())
-    return ImportedRun(folder or new_run, notes, tuple(readings), len(joined.records), reasons, apart, cure)
+        yield f"{counted(untraced, f'trace is {longer} was', f'traces are {longer} were')} not kept"
 
 
-def _told_of_trials(log: ForeignLog) -> Iterator[str]:
-    """Yield what to tell of the trials of a log that is no table, whose rows are told of with their lines."""
+def _notes_on_trials(log: ForeignLog) -> Iterator[str]:
+    """Yield the remarks on the trials of a log that is no table; a table's own notes name the lines of its rows."""
     yield from told_totals(log.trials)
     yield from answers_cut((f"task {trial.task}", trial.answer) for trial in log.trials)
+
+
+def _readings(logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest) -> Iterator[str]:
+    """Yield what was read as what."""
+    for log in logs:
+        yield from (f"{log.path}: {reading}" for reading in log.readings)
+    if request.reading.errors_as_failures:
+        yield from filter(None, [errors_as_failures(logs, joined)])
+
+
+def _left_out(records: Sequence[Record]) -> dict[str, int]:
+    """Return reason → number of trials that have no score for it, the most frequent first."""
+    reasons = Counter(f"{record.status}: {record.reason or 'no reason'}" for record in records if record.status != "scored")
+    return dict(reasons.most_common())
+
+
+def _why_not_comparable(
+    paths: Sequence[Path | GivenRows], logs: Sequence[ForeignLog], joined: Joined, request: ImportRequest
+) -> str:
+    """Return that no two arms have a task in common, and what may help; empty where some have."""
+    problem = nothing_in_common(joined)
+    if not problem:
+        return ""
+    are_tables = all(log.format == TABLE for log in logs)
+    return f"{problem}; {task_column_hint(paths, request) if are_tables else OTHER_TASKS}"
 
 
 def _read_and_joined(paths: Sequence[Path | GivenRows], request: ImportRequest) -> tuple[list[ForeignLog], Joined]:
@@ -165,7 +220,7 @@ def _read_and_joined(paths: Sequence[Path | GivenRows], request: ImportRequest) 
     return logs, join(logs, request)
 
 
-def _write(folder: Path, joined: Joined) -> int:
+def _write_trials(folder: Path, joined: Joined) -> int:
     """Write traces and records; return the number of traces that are too long to be kept."""
     untraced = 0
     writer = TraceWriter(folder / TRACES, 0)
@@ -178,8 +233,8 @@ def _write(folder: Path, joined: Joined) -> int:
                 lines = [b"" if len(line) > MAX_TEXT else line for line in lines]
                 places = iter(writer.append([line for line in lines if line]))
                 for (record, trace), line in zip(batch, lines, strict=True):
-                    kept = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
-                    file.write(kept.line(next(places) if line else None))
+                    digested = record if trace is None or record.trace_digest else replace(record, trace_digest=trace.digest)
+                    file.write(digested.line(next(places) if line else None))
     finally:
         writer.close()
     return untraced
@@ -205,6 +260,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
 
 
 def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> Format:
+    """Return the format of this name, or else the one that recognizes the file. Raises ValueError if there is none."""
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
     if name is not None:

@@ -88,9 +88,9 @@ def rename_arms(logs: Sequence[ForeignLog], request: ImportRequest) -> list[Fore
         if len(log.arms) != 1:
             several = names_in_a_line([arm.name for arm in log.arms])
             raise ValueError(f"{log.path}: --arm names one arm per file, and this one holds {len(log.arms)}: {several}")
-        arm = _named(log.arms[0], typed, model)
+        arm = _renamed(log.arms[0], typed, model)
         name = arm.name
-        first = {task: free.get((name, task), 0) for task in log.asked}
+        first = {task: free.get((name, task), 0) for task in log.questions}
         repeats = log.repeats
         free |= {(name, task): repeat + repeats for task, repeat in first.items()}
         trials = tuple(replace(trial, arm=name, repeat=trial.repeat + first[trial.task]) for trial in log.trials)
@@ -104,23 +104,23 @@ def _of_one_loop(log: ForeignLog) -> ForeignLog:
     """Pool the arms of a file that differ in what it says of their model only: the user says it for all of them."""
     if len(log.arms) == 1 or not log.arms[0].loop or len({digest([arm.loop, arm.options]) for arm in log.arms}) > 1:
         return log
-    arm, seen = log.arms[0], Counter[str]()
+    arm, repeats = log.arms[0], Counter[str]()
     note = f"{names_in_a_line([one.model for one in log.arms])} are taken as the one model of --model"
     trials = []
     for trial in log.trials:
-        trials.append(replace(trial, arm=arm.name, repeat=seen[trial.task]))
-        seen[trial.task] += 1
+        trials.append(replace(trial, arm=arm.name, repeat=repeats[trial.task]))
+        repeats[trial.task] += 1
     return replace(log, arms=(arm,), trials=tuple(trials), notes=(*log.notes, note))
 
 
-def _named(arm: ForeignArm, typed: str, model: str | None) -> ForeignArm:
+def _renamed(arm: ForeignArm, typed: str, model: str | None) -> ForeignArm:
     with located("--arm"):
         name = name_of(typed, "a name")
     if model is None:
         return replace(arm, name=name)
     with located("--model"):
-        known = name_of(model, "a name")
-    return replace(arm, name=f"{name}/{known}", loop=name, model=known)
+        model_name = name_of(model, "a name")
+    return replace(arm, name=f"{name}/{model_name}", loop=name, model=model_name)
 
 
 def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
@@ -201,8 +201,8 @@ def scale_hardly_used(joined: Joined, scale: ScoreScale | None) -> str:
     if high - low >= MIN_USED or (low == high and low in (0.0, 1.0)):
         return ""
     ends = [scale.worst + share * (scale.best - scale.worst) for share in (low, high)]
-    seen, used = score_range(ends), f"{100 * (high - low):.2g} % of --scale {scale}"
-    return f"{seen} use {used}; if that is not the scale of these scores, say which it is"
+    range_seen, used = score_range(ends), f"{100 * (high - low):.2g} % of --scale {scale}"
+    return f"{range_seen} use {used}; if that is not the scale of these scores, say which it is"
 
 
 def errors_as_failures(logs: Sequence[ForeignLog], joined: Joined) -> str:
@@ -225,10 +225,10 @@ def errors_may_be_failures(joined: Joined) -> str:
 
 def errors_not_as_failures(joined: Joined) -> str:
     """Return how many errored trials that flag did not apply to, and what would; empty if there is none."""
-    left = [record for record in joined.records if record.status == "errored"]
-    stay = number_of(len(left), "errored trial stays", "errored trials stay")
-    cure = f"to count them as failures, {made_failures(left, imported_so=True)}"
-    return f"{AS_FAILURES}: {stay} left out; {cure}" if left else ""
+    errored = [record for record in joined.records if record.status == "errored"]
+    stay = number_of(len(errored), "errored trial stays", "errored trials stay")
+    cure = f"to count them as failures, {made_failures(errored, imported_so=True)}"
+    return f"{AS_FAILURES}: {stay} left out; {cure}" if errored else ""
 
 
 def nothing_in_common(joined: Joined) -> str:
@@ -295,7 +295,7 @@ def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
     """Return the digest of each task's question, which must be the same in every file that has it."""
     by_task: dict[str, tuple[str, ForeignLog]] = {}
     for log in logs:
-        for task, question in log.asked.items():
+        for task, question in log.questions.items():
             first_question, first = by_task.setdefault(task, (question, log))
             if first_question and question and _short(first_question) != _short(question):
                 raise ValueError(f"{log.path}: task {shown(task)} asks, or expects, something else than in {first.path}")
@@ -314,8 +314,8 @@ def _digests(
 ) -> tuple[str, TaskDigests]:
     """Return the digest of the suite and those of its tasks; of trials exported from one import, what these were there."""
     tasks = {task: _short(question) for task, question in sorted(questions.items())}
-    told = {trial.imported_tasks for log in logs for trial in log.trials}
-    first = next(iter(told)) if len(told) == 1 and reading.scorer is None and reading.scale is None else None
+    imports = {trial.imported_tasks for log in logs for trial in log.trials}
+    first = next(iter(imports)) if len(imports) == 1 and reading.scorer is None and reading.scale is None else None
     if first is not None and first.number == len(tasks):
         return first.digest, TaskDigests(shared=first.shared, tasks=tasks)
     shared = short_digest([scorer, scale]) if first is None else first.shared
@@ -335,7 +335,7 @@ def _scorer(logs: Sequence[ForeignLog]) -> str:
 def _suite(logs: Sequence[ForeignLog]) -> str:
     """Return the files' name of the suite; files with different names must share tasks."""
     names = sorted({log.suite for log in logs})
-    if len(names) > 1 and not set.intersection(*(set(log.asked) for log in logs)):
+    if len(names) > 1 and not set.intersection(*(set(log.questions) for log in logs)):
         raise ValueError(f"{names_in_a_line(names)} have no task in common; import what ran on the same tasks")
     return " + ".join(names)
 
@@ -377,8 +377,8 @@ def _due_repeats(arm: str, logs: Sequence[ForeignLog], repeats: int) -> set[int]
     for trial in (trial for log in logs for trial in log.trials if trial.arm == arm):
         tasks.add(trial.task)
         tasks_with[trial.repeat] += 1
-    told = max((log.due_repeats for log in logs if arm in {one.name for one in log.arms}), default=1)
-    return {repeat for repeat in range(repeats) if repeat < told or 2 * tasks_with[repeat] > len(tasks)}
+    due = max((log.due_repeats for log in logs if arm in {one.name for one in log.arms}), default=1)
+    return {repeat for repeat in range(repeats) if repeat < due or 2 * tasks_with[repeat] > len(tasks)}
 
 
 def _substitute(arm: str, logs: Sequence[ForeignLog]) -> ForeignTrial:
@@ -398,11 +398,13 @@ def _duplicate(trial: ForeignTrial, log: ForeignLog, first: ForeignLog) -> str:
 
 def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
     """Give each trial the cluster of its task: some trials, such as those that never ran, do not name it."""
-    known: dict[str, str] = {}
+    clusters: dict[str, str] = {}
     for trial in trials:
-        if trial.cluster and known.setdefault(trial.task, trial.cluster) != trial.cluster:
-            raise ValueError(f"task {shown(trial.task)} is of two clusters, {shown(known[trial.task])} and {shown(trial.cluster)}")
-    return [replace(trial, cluster=known.get(trial.task, "")) for trial in trials]
+        if trial.cluster and clusters.setdefault(trial.task, trial.cluster) != trial.cluster:
+            raise ValueError(
+                f"task {shown(trial.task)} is of two clusters, {shown(clusters[trial.task])} and {shown(trial.cluster)}"
+            )
+    return [replace(trial, cluster=clusters.get(trial.task, "")) for trial in trials]
 
 
 def _failure(trial: ForeignTrial) -> ForeignTrial:

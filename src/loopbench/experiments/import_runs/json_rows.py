@@ -46,31 +46,31 @@ def list_of_rows(data: Any, reading: ReadingOptions) -> RowList:
         return RowList("", data)
     lists = list(_lists_in(data)) if isinstance(data, Mapping) else []
     if reading.rows is not None:
-        return _at_place([found for found in lists if found.place], reading.rows)
-    fitting = [found for found in lists if found.holds_trials(reading)]
-    lists = [found for found in lists if found.place] or lists  # objects around a list look like a table by its columns
+        return _at_place([row_list for row_list in lists if row_list.place], reading.rows)
+    fitting = [row_list for row_list in lists if row_list.holds_trials(reading)]
+    lists = [row_list for row_list in lists if row_list.place] or lists  # objects around a list look like a table by its columns
     if len(fitting) == 1 or (fitting and not fitting[0].place):  # a table by its columns is the whole
         return fitting[0]
-    named = _named(fitting or lists)
+    names = _places_named(fitting or lists)
     if fitting:
-        raise ValueError(f"several lists in it hold trials: {named}; say which is meant: --rows {shlex.quote(fitting[0].place)}")
+        raise ValueError(f"several lists in it hold trials: {names}; say which is meant: --rows {shlex.quote(fitting[0].place)}")
     if lists:
         cure = "say which fields of its rows are the task and the score: --map task=FIELD,score=FIELD"
-        raise ValueError(f"no list in it has trials by its names, of {named}; {cure}")
+        raise ValueError(f"no list in it has trials by its names, of {names}; {cure}")
     raise ValueError("not a JSON array of rows")
 
 
 def _at_place(lists: Sequence[RowList], place: str) -> RowList:
     """Return the list at the place that the user named. Raises ValueError if none stands there, with those that do."""
-    found = next((one for one in lists if one.place == place), None)
-    if found is None:
-        raise ValueError(f"--rows: no list of rows stands at {shown(place)}; there are {_named(lists) or 'none'}")
-    return found
+    row_list = next((one for one in lists if one.place == place), None)
+    if row_list is None:
+        raise ValueError(f"--rows: no list of rows stands at {shown(place)}; there are {_places_named(lists) or 'none'}")
+    return row_list
 
 
-def _named(lists: Sequence[RowList]) -> str:
+def _places_named(lists: Sequence[RowList]) -> str:
     more = f" and {counted(len(lists) - MAX_NAMED, 'other')}" if len(lists) > MAX_NAMED else ""
-    return ", ".join(f"{shown(found.place)} ({counted(len(found.rows), 'row')})" for found in lists[:MAX_NAMED]) + more
+    return ", ".join(f"{shown(row_list.place)} ({counted(len(row_list.rows), 'row')})" for row_list in lists[:MAX_NAMED]) + more
 
 
 def holds_lists(data: Any) -> bool:

@@ -18,7 +18,7 @@ class LogBuilder:
     """Remarks for the user."""
     scorers: set[str] = field(default_factory=set)
     """Names of the scores that were taken as accuracy."""
-    asked: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
     """Task → digest of what it asks."""
     own_tasks: set[str] = field(default_factory=set)
     """Tasks that are a trace's own, since nobody names its task."""
@@ -41,10 +41,10 @@ class LogBuilder:
 
         Raises ValueError if another trial of the task asks something else.
         """
-        known = self.asked.get(trial.task, "")
-        if known and question and known != question:
+        question_before = self.questions.get(trial.task, "")
+        if question_before and question and question_before != question:
             raise ValueError(f"task {trial.task}: it asks something else than in another trial")
-        self.asked[trial.task] = known or question
+        self.questions[trial.task] = question_before or question
         self._arms.setdefault(arm.name, arm)
         self._trials.append(trial)
         self._suites.add(suite or self.suite)
@@ -55,7 +55,7 @@ class LogBuilder:
             suite=" + ".join(sorted(self._suites)) or self.suite,
             arms=tuple(self._arms.values()),
             trials=tuple(self._trials),
-            asked=self.asked,
+            questions=self.questions,
             by=by,
             scorer=next(iter(self.scorers)) if len(self.scorers) == 1 else "",
             notes=tuple(self.notes),

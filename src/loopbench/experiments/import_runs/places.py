@@ -51,13 +51,13 @@ def with_places(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptio
     return [*names, *places], inside
 
 
-def with_those_there(names: Sequence[str], rows: Sequence[Row], places: Iterable[str]) -> tuple[list[str], list[Row]]:
+def with_filled_places(names: Sequence[str], rows: Sequence[Row], places: Iterable[str]) -> tuple[list[str], list[Row]]:
     """Return the columns and rows of a table with a column for each of these places inside of objects that has something."""
-    found = [place for place in places if place not in names and any(not is_nothing(_inside(row, place)) for row in rows)]
-    if not found:
+    there = [place for place in places if place not in names and any(not is_nothing(_inside(row, place)) for row in rows)]
+    if not there:
         return list(names), list(rows)
-    inside = [Row(row.place, {**row.cells, **{place: _inside(row, place) for place in found}}) for row in rows]
-    return [*names, *found], inside
+    inside = [Row(row.place, {**row.cells, **{place: _inside(row, place) for place in there}}) for row in rows]
+    return [*names, *there], inside
 
 
 def _inside(row: Row, place: str) -> Any:
@@ -73,17 +73,19 @@ def _instead(data: Any, place: str) -> str:
     if not isinstance(beside, Mapping) or not beside:
         return ""
     places = [f"{before}{point}{key}" for key in beside]
-    asked = near(place, places)
+    nearest_place = near(place, places)
     return (
-        f"; {asked}" if asked else f"; there are {names_in_a_line(places[:MAX_PLACES])}{', …' if len(places) > MAX_PLACES else ''}"
+        f"; {nearest_place}"
+        if nearest_place
+        else f"; there are {names_in_a_line(places[:MAX_PLACES])}{', …' if len(places) > MAX_PLACES else ''}"
     )
 
 
-def check_meanings(reading: ReadingOptions, known: Sequence[str]) -> None:
+def check_meanings(reading: ReadingOptions, meanings: Sequence[str]) -> None:
     """Raise ValueError for a meaning of --map that this format has no use for."""
     for meaning in reading.columns:
-        if meaning not in known:
-            raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(known)}")
+        if meaning not in meanings:
+            raise ValueError(f"--map {meaning}: this format takes {names_in_a_line(meanings)}")
 
 
 def mapped(data: Any, meaning: str, reading: ReadingOptions) -> Any:

@@ -151,7 +151,7 @@ def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, a
     within: dict[str, set[str]] = {}
     for row in rows:
         within.setdefault("" if arm is None else cell_text(row, arm), set()).add(cell_text(row, name))
-    return any(len(found) > 1 for found in within.values())
+    return any(len(values) > 1 for values in within.values())
 
 
 def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:

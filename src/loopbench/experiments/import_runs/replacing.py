@@ -31,12 +31,12 @@ def place_beside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
 
 
-def take_place(new_folder: Path, folder: Path) -> None:
+def take_place(run: Path, folder: Path) -> None:
     """Move a run to the place of another, and remove that; if the move fails, the other one stays. Raises OSError."""
     old = place_beside(folder)
     folder.rename(old)
     try:
-        new_folder.rename(folder)
+        run.rename(folder)
     except OSError:
         old.rename(folder)
         raise

@@ -31,9 +31,9 @@ def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) 
     """Return what names the tasks otherwise, for tables that were read and whose arms have no task in common."""
     names, rows = list[str](), _RowsOfArms()
     for number, path in enumerate(paths):
-        free, found = _read(path, request, number)
+        free, rows_of_file = _table_of(path, request, number)
         names = free if not number else [name for name in names if name in free]
-        rows += found
+        rows += rows_of_file
     arms = Counter(arm for arm, _ in rows)
     shared = {name: _shared(name, rows, arms) for name in names}
     best = max(shared, key=lambda name: shared[name], default="")
@@ -43,7 +43,7 @@ def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) 
     return f"column {shown(best)} has {shared[best]} values that stand in several arms; if it names the tasks: --map {typed}"
 
 
-def _read(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[list[str], _RowsOfArms]:
+def _table_of(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[list[str], _RowsOfArms]:
     """Return the columns of a table that may name its tasks, and its rows, each with its arm. `number`: the file's."""
     with open_file(path) as file:
         names, rows = with_places(*rows_of(file, request.reading), request.reading)
@@ -66,11 +66,11 @@ def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
         if len(value) > MAX_NAME_CHARS:
             return 0
         values[arm][value] = None
-    if any(len(found) < MIN_VARIETY * arms[arm] or _counts_rows(list(found)) for arm, found in values.items()):
+    if any(len(distinct) < MIN_VARIETY * arms[arm] or _counts_rows(list(distinct)) for arm, distinct in values.items()):
         return 0
-    standing = Counter(value for found in values.values() for value in found)
+    standing = Counter(value for distinct in values.values() for value in distinct)
     shared = {value for value, number in standing.items() if number > 1}
-    is_in_all = all(len(found.keys() & shared) >= MIN_OVERLAP * len(found) for found in values.values())
+    is_in_all = all(len(distinct.keys() & shared) >= MIN_OVERLAP * len(distinct) for distinct in values.values())
     return len(shared) if is_in_all else 0
 
 

@@ -51,13 +51,13 @@ def is_verdict(value: Any) -> bool:
         return False
 
 
-def status_of(text: Any, value: float | None, said: Status | None = None, column: str = "status") -> Status:
+def status_of(text: Any, value: float | None, from_score: Status | None = None, column: str = "status") -> Status:
     """Return a trial's status: the one that its score's cell says, or else its status's; with neither, a blank score is errored.
 
     `column`: the name of the status's. Raises ValueError for an unknown word, and where status and score contradict each other.
     """
     if is_nothing(text):
-        return said or ("errored" if value is None else "scored")
+        return from_score or ("errored" if value is None else "scored")
     word = str(text).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
@@ -65,5 +65,5 @@ def status_of(text: Any, value: float | None, said: Status | None = None, column
         as_errors = f"if it is an error that ended the trial: --map {shlex.quote(f'error={column},status=')}"
         raise ValueError(f"{known}; {as_errors}; to leave the column out: --map status=")
     if status == "scored" and value is None:
-        raise ValueError(f"status {shown(text)}, and {f'the score says {said}' if said else BLANK_SCORE}")
-    return status if status == "excluded" else said or status
+        raise ValueError(f"status {shown(text)}, and {f'the score says {from_score}' if from_score else BLANK_SCORE}")
+    return status if status == "excluded" else from_score or status

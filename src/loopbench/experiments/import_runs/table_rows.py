@@ -85,10 +85,10 @@ def _array(data: Sequence[Any]) -> tuple[Sequence[str], list[Row]]:
     return _objects([(f"row {number}", cells) for number, cells in enumerate(data, 1)])
 
 
-def _objects(found: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:
-    """Return the names of all fields and the rows. `found`: place and content of each."""
+def _objects(objects: Sequence[tuple[str, Any]]) -> tuple[Sequence[str], list[Row]]:
+    """Return the names of all fields and the rows. `objects`: place and content of each."""
     rows = []
-    for place, cells in found:
+    for place, cells in objects:
         if not isinstance(cells, dict):
             raise ValueError(f"{place}: not a JSON object")
         rows.append(Row(place, cells))
@@ -117,10 +117,10 @@ def _decoded(raw: bytes) -> str:
 
 
 def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
-    told = _SEPARATOR.match(text)
-    body, delimiter = (text[told.end() :], told[1]) if told else (text, _delimiter(text))
+    separator = _SEPARATOR.match(text)
+    body, delimiter = (text[separator.end() :], separator[1]) if separator else (text, _delimiter(text))
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))  # of the process; the file itself is bounded
-    lines, first = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter, strict=True), int(bool(told))
+    lines, first = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter, strict=True), int(bool(separator))
     names: list[str] = []
     rows: list[Row] = []
     try:
@@ -137,7 +137,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
                 cells.pop()
             if len(cells) != len(names):
                 raise ValueError(f"{place}: {len(cells)} cells, and the first line names {len(names)} columns")
-            rows.append(Row(place, _named(names, cells)))
+            rows.append(Row(place, _by_column(names, cells)))
     except csv.Error as error:
         line, opened = first + lines.line_num, _open_quote(body, delimiter)
         if opened and str(error) == _NO_END:
@@ -160,7 +160,7 @@ def _open_quote(text: str, delimiter: str) -> int:
     return len(_LINE_END.findall(text[:at])) + 1
 
 
-def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+def _by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Return the cells of a line by the names of their columns; of columns without a name, the first one."""
     return dict(zip(reversed(names), reversed(cells), strict=True))
 

@@ -37,8 +37,8 @@ def usage_in(usage: Mapping[str, Any], names: Sequence[Sequence[str]] = (INPUT, 
 
     Raises ValueError for what is no count.
     """
-    found = [_first(usage, these) for these in names]
-    return None if found[0] is None or found[1] is None else with_total(found[0], found[1], found[2])
+    counts = [_first(usage, these) for these in names]
+    return None if counts[0] is None or counts[1] is None else with_total(counts[0], counts[1], counts[2])
 
 
 def _first(usage: Mapping[str, Any], names: Sequence[str]) -> int | None:

@@ -37,8 +37,8 @@ class TraceFields:
         """Add what stands beside a trace's steps. `values`: the places that `--map` names are in it."""
         if self.reading.is_one_arm or "arm" in self.reading.columns:
             return
-        known = set(self.reading.columns.values())
-        fields = {place: value for place, value in fields_of(values).items() if place not in known}
+        mapped_places = set(self.reading.columns.values())
+        fields = {place: value for place, value in fields_of(values).items() if place not in mapped_places}
         self._rows.append(Row(trial.task, fields | {_ARM: trial.arm, _TASK: trial.task}))
         self._arms[trial.arm] = None
 

@@ -78,8 +78,8 @@ def unit_in(meaning: str, column: str) -> ColumnUnit | None:
         converted = f"column {shown(column)} is read as {word} and kept as {unit}" if factor != 1 else ""
         return ColumnUnit(word, factor, converted)
     if meaning == "cost_usd" and word in CURRENCIES:
-        said = f"column {shown(column)} is taken as {unit}, though its name says {word}: convert it first"
-        return ColumnUnit(word, 1.0, note=said)
+        note = f"column {shown(column)} is taken as {unit}, though its name says {word}: convert it first"
+        return ColumnUnit(word, 1.0, note=note)
     return None
 
 

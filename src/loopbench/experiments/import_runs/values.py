@@ -266,15 +266,15 @@ def off_scale(values: Iterable[tuple[str, Any]], where: str) -> str:
     numbers = dict[str, float]()
     for place, value in values:
         with suppress(ValueError):
-            found = None if isinstance(value, bool) else number(value, where)
-            numbers |= {} if found is None else {place: found}
-    off = next((place for place, found in numbers.items() if not -ROUNDING <= found <= 1 + ROUNDING), None)
+            in_range = None if isinstance(value, bool) else number(value, where)
+            numbers |= {} if in_range is None else {place: in_range}
+    off = next((place for place, in_range in numbers.items() if not -ROUNDING <= in_range <= 1 + ROUNDING), None)
     if off is None:
         return ""
     low, high = min(numbers.values()), max(numbers.values())
     ends = ScoreScale(low, high) if low < high else ScoreScale(0.0, high)
-    said = f"{off}: the score {numbers[off]:g} is not within 0 and 1: {score_range([low, high])} in {where}"
-    return f"{said}; say what the scale is, its worst and its best: --scale {ends}, say"
+    problem = f"{off}: the score {numbers[off]:g} is not within 0 and 1: {score_range([low, high])} in {where}"
+    return f"{problem}; say what the scale is, its worst and its best: --scale {ends}, say"
 
 
 class SeveralScoresError(ValueError):

@@ -27,8 +27,8 @@ def melt_hint(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions
     Such columns, at least two, hold scores of one kind, all numbers or all words such as `pass` and `false`, that differ from task
     to task; a table with several columns of either kind is not told, since which of them are agents is not clear.
     """
-    known = {*reading.columns.values(), *(word for words in COLUMNS.values() for word in words)}
-    free = [name for name in names if not {name, name.lower()} & known and not _is_flag(name) and not _is_measured(name)]
+    taken_names = {*reading.columns.values(), *(word for words in COLUMNS.values() for word in words)}
+    free = [name for name in names if not {name, name.lower()} & taken_names and not _is_flag(name) and not _is_measured(name)]
     kinds = {name: kind for name in free if (kind := _kind_of_scores(name, rows, reading)) is not None}
     groups = [[name for name in kinds if kinds[name] == kind] for kind in ("numbers", "words")]
     several = [group for group in groups if len(group) > 1]

@@ -90,7 +90,7 @@ class NumbersRead:
 
 
 @dataclass(slots=True)
-class _UnusualCells:
+class _Examples:
     """Cells that are not written as plain numbers, by the way in which they are written, each with what it was read as."""
 
     unit: str
@@ -112,13 +112,15 @@ def read_numbers(rows: Sequence[Row], columns: Sequence[NumberColumn]) -> Number
     changed: dict[int, dict[str, Any]] = {}
     readings = [column.unit.reading for column in columns if column.unit and column.unit.reading]
     for column in columns:
-        values, said = _read_column([row.cells.get(column.meaning) for row in rows], [row.place for row in rows], column)
-        readings += said
+        values, remarks = _read_column([row.cells.get(column.meaning) for row in rows], [row.place for row in rows], column)
+        readings += remarks
         for number, value in values.items():
             changed.setdefault(number, {})[column.meaning] = value
-    kept = [Row(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)]
+    with_numbers = [
+        Row(row.place, {**row.cells, **changed[number]}) if number in changed else row for number, row in enumerate(rows)
+    ]
     notes = tuple(column.unit.note for column in columns if column.unit and column.unit.note)
-    return NumbersRead(kept, tuple(readings), notes)
+    return NumbersRead(with_numbers, tuple(readings), notes)
 
 
 def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberColumn) -> tuple[dict[int, float], list[str]]:
@@ -131,29 +133,29 @@ def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberCol
     try:
         comma = _has_decimal_commas(values, cells, column)
         _check_units(values, odd, cells, column)
-    except _ContradictingCells as mixed:
+    except _Mixed as mixed:
         place, other = places[mixed.row], places[mixed.other]
-        raise ValueError(f"{place}: {column.name} is {mixed.said.format(other=other)}") from None
-    read = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
-    readings = _UnusualCells(KEPT_AS.get(column.meaning, ""))
+        raise ValueError(f"{place}: {column.name} is {mixed.problem.format(other=other)}") from None
+    numbers = {text: _number(cell, comma, column) for text, cell in cells.items() if cell is not None}
+    examples = _Examples(KEPT_AS.get(column.meaning, ""))
     bare = next((value for value in values if _is_plain(value) and float(value)), None)
     if bare is not None and any(cell is not None and cell.unit == COMPOSED for cell in cells.values()):
-        readings.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
-    for text, value in read.items():
-        readings.add(cells[text], text, value)
-    found = {number: value for number, text in odd.items() if (value := read.get(text)) is not None}
+        examples.add(Cell(str(bare)), str(bare).strip(), converted(float(bare), column.factor))  # beside `1m 30s` it may be minutes
+    for text, value in numbers.items():
+        examples.add(cells[text], text, value)
+    by_row = {number: value for number, text in odd.items() if (value := numbers.get(text)) is not None}
     if column.factor != 1:
-        found |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
-    said = ", ".join(list(readings.examples.values())[:MAX_EXAMPLES])
-    return found, [f"column {shown(column.name)} is read so: {said}"] if said else []
+        by_row |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
+    line = ", ".join(list(examples.examples.values())[:MAX_EXAMPLES])
+    return by_row, [f"column {shown(column.name)} is read so: {line}"] if line else []
 
 
-class _ContradictingCells(Exception):
+class _Mixed(Exception):
     """Two cells of a column contradict each other."""
 
-    def __init__(self, row: int, other: int, said: str) -> None:
-        super().__init__(said)
-        self.row, self.other, self.said = row, other, said
+    def __init__(self, row: int, other: int, problem: str) -> None:
+        super().__init__(problem)
+        self.row, self.other, self.problem = row, other, problem
 
 
 def _is_plain(value: Any) -> bool:
@@ -192,23 +194,23 @@ def _cell(text: str, column: NumberColumn) -> Cell | None:
     seconds = _composed(text) if column.meaning == "seconds" else None
     if seconds is not None:
         return Cell(str(seconds), COMPOSED)
-    match = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
-    if match is None:
+    parts = _CELL.fullmatch(_SIGNED.sub(r"\2\1", _APART.sub("", text.replace("−", "-"))))
+    if parts is None:
         return None
-    units = [match[side].strip().lower().rstrip(".") for side in ("before", "after")]
-    unit_names = [unit for unit in units if unit]
-    if len(unit_names) > 1 and not all(column.units.get(unit) == 1 for unit in unit_names):
+    units = [parts[side].strip().lower().rstrip(".") for side in ("before", "after")]
+    units_said = [unit for unit in units if unit]
+    if len(units_said) > 1 and not all(column.units.get(unit) == 1 for unit in units_said):
         return None
-    if any(unit not in column.units for unit in unit_names) or (units[0] and column.meaning != "cost_usd"):
+    if any(unit not in column.units for unit in units_said) or (units[0] and column.meaning != "cost_usd"):
         return None
-    return Cell(match["number"], unit_names[0] if unit_names else "")
+    return Cell(parts["number"], units_said[0] if units_said else "")
 
 
 def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
     """Return a number as Python reads it; None where its comma may part thousands or decimals."""
     if comma:
-        said = _DECIMAL_COMMA.fullmatch(number) or _POINTED_THOUSANDS.fullmatch(number)
-        return number.replace(".", "").replace(",", ".") if said else number if _PLAIN.fullmatch(number) else None
+        as_decimal_comma = _DECIMAL_COMMA.fullmatch(number) or _POINTED_THOUSANDS.fullmatch(number)
+        return number.replace(".", "").replace(",", ".") if as_decimal_comma else number if _PLAIN.fullmatch(number) else None
     if _PLAIN.fullmatch(number):
         return number
     if _MANY_THOUSANDS.fullmatch(number) or ((whole or comma is False) and _THOUSANDS.fullmatch(number)):
@@ -219,22 +221,22 @@ def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
 def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None], column: NumberColumn) -> bool | None:
     """Return whether the commas of a column are decimal ones; None where its cells do not tell.
 
-    Raises _ContradictingCells where some are, and other cells have a decimal point.
+    Raises _Mixed where some are, and other cells have a decimal point.
     """
     if not any(set(cell.number) & {",", "."} for cell in cells.values() if cell and cell.unit != COMPOSED):
         return None
-    counts: dict[bool, int] = {}
+    rows_by_style: dict[bool, int] = {}
     for row, value in enumerate(values):
         text = value.strip() if isinstance(value, str) else ""
         cell = cells.get(text) if text in cells else Cell(text)
         style = _style(cell.number, whole=_is_whole(cell, column)) if cell and cell.unit != COMPOSED else None
         if style is not None:
-            counts.setdefault(style, row)
-    if len(counts) > 1:
-        text, other = (shown(str(values[counts[style]])) for style in (True, False))
-        said = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
-        raise _ContradictingCells(counts[True], counts[False], f"{said}; write all of them with a point")
-    return next(iter(counts), None)
+            rows_by_style.setdefault(style, row)
+    if len(rows_by_style) > 1:
+        text, other = (shown(str(values[rows_by_style[style]])) for style in (True, False))
+        problem = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
+        raise _Mixed(rows_by_style[True], rows_by_style[False], f"{problem}; write all of them with a point")
+    return next(iter(rows_by_style), None)
 
 
 def _style(number: str, *, whole: bool) -> bool | None:
@@ -249,8 +251,8 @@ def _style(number: str, *, whole: bool) -> bool | None:
 
 
 def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[str, Cell | None], column: NumberColumn) -> None:
-    """Raise ValueError for a cell with another unit than its column's name, and _ContradictingCells for one that says no unit
-    beside cells with another than the field's.
+    """Raise _Mixed for a cell that says no unit beside cells with another than the field's, ValueError for one with another
+    unit than its column's name.
     """
     telling: int | None = None
     for row, text in odd.items():
@@ -258,7 +260,7 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
         if cell is None or cell.unit in ("", COMPOSED):
             continue
         if column.unit is not None and column.units[cell.unit] != column.factor:
-            raise _ContradictingCells(row, row, f"in {column.unit.word} by its name, and {_braced(shown(text))} in its cell")
+            raise _Mixed(row, row, f"in {column.unit.word} by its name, and {_braced(shown(text))} in its cell")
         if column.unit is None and column.units[cell.unit] != 1 and column.meaning in KEPT_AS:
             telling = row if telling is None else telling
     if telling is None:
@@ -266,8 +268,8 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
     for row, value in enumerate(values):
         cell = cells.get(odd[row]) if row in odd else Cell(str(value).strip()) if _is_plain(value) else None
         if cell is not None and not cell.unit and cell.number.strip("0.,"):
-            said = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
-            raise _ContradictingCells(row, telling, f"{said}; write the unit of each")
+            problem = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
+            raise _Mixed(row, telling, f"{problem}; write the unit of each")
 
 
 def _braced(text: str) -> str:

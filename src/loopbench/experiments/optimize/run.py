@@ -72,7 +72,7 @@ def run(optimization: Optimization, watcher: Watcher = SILENT, progress: Progres
                         watcher.ended(design.name, design.ended(), _final_candidate(design))
                     else:
                         _optimize(optimization, design, watcher, interruption, progress)
-                    if interruption.asked:  # while the last rollout of the search was under way
+                    if interruption.is_ending:  # while the last rollout of the search was under way
                         raise RunStopped(INTERRUPTED)
         except RunStopped as stopped:
             return str(stopped)

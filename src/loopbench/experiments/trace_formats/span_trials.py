@@ -66,7 +66,7 @@ class SpanTrials:
     """The trials read so far."""
 
     reading: ReadingOptions
-    builder: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
+    log_builder: LogBuilder = field(default_factory=lambda: LogBuilder("traces"))
     keys: dict[str, None] = field(default_factory=dict)
     """Attributes of root spans and resources that --map may name, of traces whose task nobody names."""
     are_scores: dict[str, bool] = field(default_factory=dict)
@@ -82,49 +82,46 @@ class SpanTrials:
     def __post_init__(self) -> None:
         self.fields = TraceFields(self.reading)
 
-    def add(self, trace_id: str, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace) -> None:
+    def add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
         """Add a trace; one that has lost its root waits for the others. Raises ValueError for what is wrong in it."""
-        if has_lost_root(spans) and not self._is_agents(spans, trace_facts):
-            self.rootless.append((trace_id, spans, trace_facts))
+        if has_lost_root(spans) and not self._is_agents(spans, told):
+            self.rootless.append((trace_id, spans, told))
         else:
-            self._add(trace_id, spans, trace_facts)
+            self._add(trace_id, spans, told)
 
-    def _is_agents(self, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace) -> bool:
+    def _is_agents(self, spans: Sequence[ReadSpan], told: ToldOfTrace) -> bool:
         """Tell whether an agent's span says which task it was, though what called the agent is not in the trace."""
         root, place = root_of(spans), self.reading.columns.get("task")
-        return root.kind == "agent" and (not place or value_at(dict(trace_facts.beside) | dict(root.attributes), place) is not None)
+        return root.kind == "agent" and (not place or value_at(dict(told.beside) | dict(root.attributes), place) is not None)
 
-    def _add(self, trace_id: str, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace) -> None:
+    def _add(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> None:
         root = root_of(spans)
-        own = own_of(root, [span for span in spans if span is not root])
-        if isinstance(own, str):
-            self.builder.notes.append(f"trace {trace_id}: {own}")
-        if isinstance(own, OwnTrial):
-            arm, trial, suite, question = own.arm, own.trial, own.record.suite, own.question
+        own_trial = own_of(root, [span for span in spans if span is not root])
+        if isinstance(own_trial, str):
+            self.log_builder.notes.append(f"trace {trace_id}: {own_trial}")
+        if isinstance(own_trial, OwnTrial):
+            arm, trial, suite, question = own_trial.arm, own_trial.trial, own_trial.record.suite, own_trial.question
         else:
-            arm, trial, suite, question = self._foreign(trace_id, spans, trace_facts)
-        self.builder.add(
-            arm, trial, self.builder.asked.get(trial.task) or question, suite
-        )  # prompts may hold the time: the first counts
+            arm, trial, suite, question = self._foreign(trace_id, spans, told)
+        first_question = self.log_builder.questions.get(trial.task) or question  # prompts may hold the time: the first counts
+        self.log_builder.add(arm, trial, first_question, suite)
 
-    def _foreign(
-        self, trace_id: str, spans: Sequence[ReadSpan], trace_facts: ToldOfTrace
-    ) -> tuple[ForeignArm, ForeignTrial, str, str]:
+    def _foreign(self, trace_id: str, spans: Sequence[ReadSpan], told: ToldOfTrace) -> tuple[ForeignArm, ForeignTrial, str, str]:
         reading, root = self.reading, root_of(spans)
-        values = dict(trace_facts.beside) | dict(root.attributes)
+        values = dict(told.beside) | dict(root.attributes)
         arm = _arm(spans, root, values, mapped(values, "arm", reading))
-        named = mapped(values, "task", reading) if "task" in reading.columns else trace_facts.task
-        if named is None:
-            self.builder.own_tasks.add(trace_id)
+        task_named = mapped(values, "task", reading) if "task" in reading.columns else told.task
+        if task_named is None:
+            self.log_builder.own_tasks.add(trace_id)
             self.keys |= dict.fromkeys(name for name in values if not name.startswith(_CONVENTIONAL))
         for place, value in fields_of(values).items():
             self.are_scores[place] = self.are_scores.get(place, True) and is_score(value)
-        task = name_of(trace_id if named is None else named, "--map task")
+        task = name_of(trace_id if task_named is None else task_named, "--map task")
         items = items_of(spans)
         events = events_of(items)
         untold = untold_of(events) | (frozenset() if has_raw_arguments(spans) else {"wire"})
         query = _query(values) or _first_asked(items)
-        value = self._score(values, trace_facts.scores)
+        value = self._score(values, told.scores)
         if value is None and not root.error and not self.absent:
             self.absent = self._no_score(trace_id, values)
         suite = mapped(values, "suite", reading)
@@ -132,13 +129,13 @@ class SpanTrials:
         trial = ForeignTrial(
             arm.name,
             task,
-            self.builder.next_repeat(arm.name, task),
+            self.log_builder.next_repeat(arm.name, task),
             status="scored" if value is not None else "errored" if root.error else "excluded",
-            reason="" if value is not None else _failure(root) if root.error else self._excluded(named),
+            reason="" if value is not None else _failure(root) if root.error else self._excluded(task_named),
             score=value,
             stop=StopReason.CRASHED if root.error else StopReason.FINISHED if answer else None,
             answer=answer_of(answer or None),
-            cost_usd=trace_facts.cost_usd,
+            cost_usd=told.cost_usd,
             seconds=root.seconds,
             started_at=root.start / 1e9,
             cluster=label_of(mapped(values, "cluster", reading), "--map cluster"),
@@ -148,15 +145,17 @@ class SpanTrials:
         self.fields.add(trial, values)
         return arm, trial, "traces" if suite is None else name_of(suite, "--map suite"), digest(query) if query else ""
 
-    def _score(self, values: Mapping[str, Any], found: Mapping[str, float]) -> float | None:
-        self.scores |= dict.fromkeys(found)
+    def _score(self, values: Mapping[str, Any], scores: Mapping[str, float]) -> float | None:
+        self.scores |= dict.fromkeys(scores)
         if place := self.reading.columns.get("score"):
             return score(value_at(values, place), self.reading.scale)
         if self.reading.scorer is not None:
-            return score(found.get(self.reading.scorer), self.reading.scale)
-        if len(found) > 1:
-            raise ValueError(f"results of {names_in_a_line(list(found))}; say which is the accuracy: --scorer {next(iter(found))}")
-        return score(next(iter(found.values()), None), self.reading.scale)
+            return score(scores.get(self.reading.scorer), self.reading.scale)
+        if len(scores) > 1:
+            raise ValueError(
+                f"results of {names_in_a_line(list(scores))}; say which is the accuracy: --scorer {next(iter(scores))}"
+            )
+        return score(next(iter(scores.values()), None), self.reading.scale)
 
     def _no_score(self, trace_id: str, values: Mapping[str, Any]) -> str:
         """Return what is wrong with a trace that has no score, in case no trace has one."""
@@ -183,8 +182,8 @@ class SpanTrials:
         if self.keys and "task" not in self.reading.columns:
             more = ", …" if len(self.keys) > MAX_KEYS else ""
             named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
-            self.builder.notes.append(f"{self._with_places(NO_TASK)}, so that no two agents share any; {named}")
-        self.builder.notes.extend(self.fields.notes())
+            self.log_builder.notes.append(f"{self._with_places(NO_TASK)}, so that no two agents share any; {named}")
+        self.log_builder.notes.extend(self.fields.notes())
         log = self._log(by)
         if not self.absent or any(trial.status == "scored" for trial in log.trials):
             return log
@@ -195,7 +194,7 @@ class SpanTrials:
 
     def _log(self, by: str) -> ForeignLog:
         """Return the trials so far, whose reasons name the places of task and score that are plain by now."""
-        log = self.builder.log(by)
+        log = self.log_builder.log(by)
         said = {reason: self._with_places(reason) for reason in (NO_SCORE, NEITHER)}
         told = (
             replace(trial, reason=said.get(trial.reason, trial.reason)) if trial.ours is None else trial for trial in log.trials
@@ -213,20 +212,20 @@ class SpanTrials:
 
     def _settle_rootless(self) -> None:
         """Leave out the traces that have lost their root, which is told; where none has one, what calls agents is not recorded."""
-        if not len(self.builder):
+        if not len(self.log_builder):
             for trace_id, spans, told in self.rootless:
                 with located(f"trace {trace_id}"):
                     self._add(trace_id, spans, told)
         elif self.rootless:
-            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.builder) + len(self.rootless)
+            names, traces = [cut(trace_id, MAX_ID) for trace_id, _, _ in self.rootless], len(self.log_builder) + len(self.rootless)
             lost = "has lost its root span, which says" if len(names) == 1 else "have lost their root spans, which say"
             said = f"{len(names):,} of {counted(traces, 'trace')} {lost} what the task, the score and the answer were"
-            self.builder.notes.append(f"{said}; left out: {names_in_a_line(names)}")
+            self.log_builder.notes.append(f"{said}; left out: {names_in_a_line(names)}")
 
     def _left_out(self, trial: ForeignTrial) -> ForeignTrial:
         if trial.status != "errored" or trial.ours is not None:
             return trial
-        reason = self._excluded(None if trial.task in self.builder.own_tasks else trial.task)
+        reason = self._excluded(None if trial.task in self.log_builder.own_tasks else trial.task)
         return replace(trial, status="excluded", reason=self._with_places(reason))
 
 

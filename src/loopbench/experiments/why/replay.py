@@ -43,7 +43,7 @@ class ReplayableTrial:
     @property
     def profile(self) -> Profile:
         """The profile that the trial ran under."""
-        return self.trial.arm.met
+        return self.trial.arm.profile_met
 
     def profile_with(self, faults: Sequence[str]) -> Profile:
         """Return the trial's profile with these faults, KIND@ROLE:CALL, in place of those that it draws. Raises ValueError."""

@@ -34,7 +34,7 @@ class Cleaner:
 
     def __init__(self) -> None:
         self.text = lru_cache(maxsize=MAX_REMEMBERED)(_clean)
-        self._known = lru_cache(maxsize=MAX_REMEMBERED)(self._read)
+        self._cached_part = lru_cache(maxsize=MAX_REMEMBERED)(self._read_part)
 
     def request(self, request: Request) -> Canonical:
         """Return a request in its canonical form. Raises ValueError for one that JSON cannot express or that is too deep."""
@@ -42,13 +42,13 @@ class Cleaner:
         _rename_calls(value["messages"])
         try:
             value |= {name: float(value[name]) for name in ("temperature", "top_p") if name in value}  # 0 asks for the same as 0.0
-            known = {name: self._known(canonical_json(value.pop(name))) for name in _REMEMBERED if name in value}
-            made = self._plain(value, MAX_DEPTH) | known
-            return Canonical(made, digest(made))
+            cached = {name: self._cached_part(canonical_json(value.pop(name))) for name in _REMEMBERED if name in value}
+            plain = self._plain(value, MAX_DEPTH) | cached
+            return Canonical(plain, digest(plain))
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
-    def _read(self, text: str) -> Any:
+    def _read_part(self, text: str) -> Any:
         return self._plain(from_json(text), MAX_DEPTH - 1)
 
     def _plain(self, value: Any, depth: int) -> Any:

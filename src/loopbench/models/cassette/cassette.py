@@ -114,16 +114,16 @@ class Cassette:
                 self._lock = None
 
     def _keeps(self, recording: Recording) -> Callable[[RecordedRequest, bool], bool]:
-        def keep(asked: RecordedRequest, fresh: bool) -> bool:
+        def keep(request: RecordedRequest, fresh: bool) -> bool:
             drops = self.mode is CassetteMode.REFRESH and not self.goes_on
-            return fresh or not drops or asked.lane in recording.unsettled
+            return fresh or not drops or request.lane in recording.unsettled
 
         return keep
 
     def _desk(self, name: str) -> SharedRecording:
-        known = self._desks.get(name)
-        if known is not None:
-            return known
+        desk = self._desks.get(name)
+        if desk is not None:
+            return desk
         recording = Recording(self.folder, self._cleaner.text(name))
         for other in self._desks.values():
             if other.recording.path == recording.path:

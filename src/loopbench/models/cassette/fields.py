@@ -27,14 +27,14 @@ def read_as(kind: type[T], values: Mapping[str, Any]) -> T:
 
     Raises ValueError, which names the field, for a value of another type, and for a field that is missing or unknown.
     """
-    known = _fields(kind)  # type: ignore[arg-type]  # mypy does not take a class for hashable
-    for name, default, _ in known:
+    expected_fields = _fields(kind)  # type: ignore[arg-type]  # mypy does not take a class for hashable
+    for name, default, _ in expected_fields:
         if name not in values and default() is dataclasses.MISSING:
             raise ValueError(f"no {name!r}")
-    unknown = values.keys() - {name for name, _, _ in known}
+    unknown = values.keys() - {name for name, _, _ in expected_fields}
     if unknown:
         raise ValueError(f"unknown field {min(unknown)!r}")
-    return kind(**{name: _read(name, hint, values[name]) for name, _, hint in known if name in values})
+    return kind(**{name: _read_field(name, hint, values[name]) for name, _, hint in expected_fields if name in values})
 
 
 @lru_cache(maxsize=64)
@@ -48,19 +48,19 @@ def _default(item: dataclasses.Field[Any]) -> Callable[[], Any]:
     return (lambda: item.default) if item.default_factory is dataclasses.MISSING else item.default_factory
 
 
-def _read(name: str, hint: Any, value: Any) -> Any:
+def _read_field(name: str, hint: Any, value: Any) -> Any:
     origin = get_origin(hint)
     if origin is UnionType:
         kinds = [kind for kind in get_args(hint) if kind is not NoneType]
         if len(kinds) > 1:
             return _checked(name, value, *(get_origin(kind) or kind for kind in kinds))
-        return None if value is None else _read(name, kinds[0], value)
+        return None if value is None else _read_field(name, kinds[0], value)
     if origin is Literal:
         if value not in get_args(hint):
             raise ValueError(f"{name!r} is {value!r}")
         return value
     if origin is tuple:
-        return tuple(_read(name, get_args(hint)[0], item) for item in _checked(name, value, list))
+        return tuple(_read_field(name, get_args(hint)[0], item) for item in _checked(name, value, list))
     if origin is not None:
         return _checked(name, value, dict)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):

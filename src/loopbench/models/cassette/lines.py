@@ -136,7 +136,7 @@ class Parts:
 class RecordedRequest:
     """Which request of which trial."""
 
-    request: str
+    digest: str
     """The canonical digest of the request."""
     lane: Lane
     scope: str
@@ -149,24 +149,24 @@ class RecordedRequest:
     @property
     def key(self) -> tuple[str, int, int]:
         """The key by which a request is looked up."""
-        return (self.request, self.lane.repeat, self.occurrence)
+        return (self.digest, self.lane.repeat, self.occurrence)
 
     @property
-    def own(self) -> tuple[str, str, str]:
+    def owner(self) -> tuple[str, str, str]:
         """The owner of the request, which tells requests of one key apart."""
         return (self.lane.arm, self.lane.task, self.scope)
 
     @property
     def place(self) -> tuple[str, str, int, int, str, int, str]:
         """The place of the request in a sorted recording."""
-        return (self.lane.task, self.lane.arm, self.lane.repeat, self.call, self.scope, self.occurrence, self.request)
+        return (self.lane.task, self.lane.arm, self.lane.repeat, self.call, self.scope, self.occurrence, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One request of a trial and what came of it."""
 
-    asked: RecordedRequest
+    request: RecordedRequest
     parts: Parts
     answer: Reply | Failure
     cut: bool = False
@@ -331,16 +331,16 @@ class _ExchangeLine:
 
 def exchange_line(exchange: Exchange) -> dict[str, Any]:
     """Write an exchange as JSON, without what is empty."""
-    asked, parts, answer = exchange.asked, exchange.parts, exchange.answer
+    request, parts, answer = exchange.request, exchange.parts, exchange.answer
     line = _ExchangeLine(
-        request=asked.request,
-        task=asked.lane.task,
-        arm=asked.lane.arm,
-        repeat=asked.lane.repeat,
-        call=asked.call,
-        role=asked.role,
-        scope=asked.scope,
-        occurrence=asked.occurrence,
+        request=request.digest,
+        task=request.lane.task,
+        arm=request.lane.arm,
+        repeat=request.lane.repeat,
+        call=request.call,
+        role=request.role,
+        scope=request.scope,
+        occurrence=request.occurrence,
         messages=parts.messages,
         tools=parts.tools,
         schema=parts.schema,
@@ -367,6 +367,6 @@ def read_exchange(value: Mapping[str, Any]) -> Exchange:
     answer = line.reply if line.error is None else line.error
     if answer is None or (line.reply is not None and line.error is not None):
         raise ValueError("needs either a reply or an error")
-    asked = RecordedRequest(request, Lane(line.arm, line.task, line.repeat), line.scope, line.occurrence, line.call, line.role)
+    identity = RecordedRequest(request, Lane(line.arm, line.task, line.repeat), line.scope, line.occurrence, line.call, line.role)
     parts = Parts(line.messages, line.tools, line.schema, line.grammar, line.rest)
-    return Exchange(asked, parts, answer, line.cut, line.seconds, line.effects)
+    return Exchange(identity, parts, answer, line.cut, line.seconds, line.effects)

@@ -39,10 +39,10 @@ class RecordingError(ProviderError):
 class RecordingMiss(RecordingError):
     """A request that is not recorded. The message is one line; `difference` shows more."""
 
-    def __init__(self, message: str, asked: Mapping[str, Any], recorded: Mapping[str, Any] | None = None) -> None:
-        """`asked`, `recorded`: the canonical request and the closest recorded one."""
+    def __init__(self, message: str, requested: Mapping[str, Any], recorded: Mapping[str, Any] | None = None) -> None:
+        """`requested`, `recorded`: the canonical request and the closest recorded one."""
         super().__init__(message)
-        self.asked = asked
+        self.requested = requested
         self.recorded = recorded
 
     @cached_property
@@ -50,7 +50,7 @@ class RecordingMiss(RecordingError):
         """A unified diff from the recorded request to the one asked, at most 40 lines of 200 characters; empty if none is close."""
         if self.recorded is None:
             return ""
-        old, new = (list(itertools.islice(_rendered(value), _MAX_RENDERING)) for value in (self.recorded, self.asked))
+        old, new = (list(itertools.islice(_rendered(value), _MAX_RENDERING)) for value in (self.recorded, self.requested))
         lines = list(difflib.unified_diff(old, new, "recorded", "asked", lineterm="", n=2))
         if len(lines) > DIFFERENCE_LINES:
             more = len(lines) - DIFFERENCE_LINES + 1
@@ -58,19 +58,21 @@ class RecordingMiss(RecordingError):
         return "\n".join(lines)
 
 
-def miss_of(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> RecordingMiss:
+def miss_of(recording: Recording, wanted: RecordedRequest, request: Mapping[str, Any]) -> RecordingMiss:
     """Return the error for a canonical request that the recording does not hold."""
-    head = f"not recorded: call {asked.call + 1} ({asked.role}) of {asked.lane}"
-    found = _closest(recording, asked, request)
-    if found is None:
+    head = f"not recorded: call {wanted.call + 1} ({wanted.role}) of {wanted.lane}"
+    closest = _closest(recording, wanted, request)
+    if closest is None:
         return RecordingMiss(escaped(f"{head}; the recording of {recording.model} is empty"), request)
-    recorded, its = recording.request(found), found.asked
-    if its.request == asked.request:
+    recorded, other = recording.request(closest), closest.request
+    if other.digest == wanted.digest:
         only = (
-            f"of repeat {its.lane.repeat}" if its.lane.repeat != asked.lane.repeat else f"{_times(asked.occurrence)} in one trial"
+            f"of repeat {other.lane.repeat}"
+            if other.lane.repeat != wanted.lane.repeat
+            else f"{_times(wanted.occurrence)} in one trial"
         )
         return RecordingMiss(_line(f"{head}; the same request is recorded {only} only"), request, recorded)
-    place = f"call {its.call + 1} ({its.role}) of {its.lane}"
+    place = f"call {other.call + 1} ({other.role}) of {other.lane}"
     return RecordingMiss(_line(f"{head}; closest is {place}: {'; '.join(_differences(recorded, request))}"), request, recorded)
 
 
@@ -78,40 +80,40 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _closest(recording: Recording, asked: RecordedRequest, request: Mapping[str, Any]) -> Exchange | None:
+def _closest(recording: Recording, wanted: RecordedRequest, request: Mapping[str, Any]) -> Exchange | None:
     """Return the exchange that shares most messages, of the same task if any is recorded."""
-    lane = asked.lane
+    lane = wanted.lane
     candidates = recording.by_task.get(lane.task)
     if candidates is None:
         candidates = list(itertools.chain.from_iterable(recording.by_task.values()))
     own = [part_id("message", message) for message in request["messages"]]
 
     def distance(other: Exchange) -> tuple[Any, ...]:
-        its = other.asked
+        its = other.request
         common = sum((Counter(own) & Counter(other.parts.messages)).values())
         share = common / max(len(own), len(other.parts.messages), 1)
-        elsewhere = (its.role != asked.role, its.lane.arm != lane.arm, its.lane.repeat != lane.repeat)
-        return (its.request != asked.request, -share, *elsewhere, abs(its.call - asked.call), its.place)
+        elsewhere = (its.role != wanted.role, its.lane.arm != lane.arm, its.lane.repeat != lane.repeat)
+        return (its.digest != wanted.digest, -share, *elsewhere, abs(its.call - wanted.call), its.place)
 
-    return min(_promising(candidates, asked), key=distance, default=None)
+    return min(_promising(candidates, wanted), key=distance, default=None)
 
 
-def _promising(candidates: list[Exchange], asked: RecordedRequest) -> list[Exchange]:
+def _promising(candidates: list[Exchange], wanted: RecordedRequest) -> list[Exchange]:
     """Return as many candidates as may be compared: the same request, then those of the trial, of its arm, of its role."""
     if len(candidates) <= MAX_COMPARED:
         return candidates
 
     def doubt(other: Exchange) -> tuple[bool, ...]:
-        its = other.asked
-        return (its.request != asked.request, its.lane != asked.lane, its.lane.arm != asked.lane.arm, its.role != asked.role)
+        its = other.request
+        return (its.digest != wanted.digest, its.lane != wanted.lane, its.lane.arm != wanted.lane.arm, its.role != wanted.role)
 
     return sorted(candidates, key=doubt)[:MAX_COMPARED]
 
 
-def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+def _differences(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
     """Describe the settings that differ, then the first message that does."""
-    for name in sorted((recorded.keys() | asked.keys()) - {"messages"}):
-        old, new = recorded.get(name), asked.get(name)
+    for name in sorted((recorded.keys() | requested.keys()) - {"messages"}):
+        old, new = recorded.get(name), requested.get(name)
         if old == new:
             continue
         if name == "tools":
@@ -119,8 +121,8 @@ def _differences(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> Itera
         elif name in ("response_schema", "grammar"):
             yield f"another {name}" if old and new else f"{'no ' if not new else ''}{name} asked"
         else:
-            yield f"{name}: {_shown(old)} recorded, {_shown(new)} asked"
-    pairs = itertools.zip_longest(recorded["messages"], asked["messages"])
+            yield f"{name}: {_short_json(old)} recorded, {_short_json(new)} asked"
+    pairs = itertools.zip_longest(recorded["messages"], requested["messages"])
     for number, (before, now) in enumerate(pairs, 1):
         if before != now:
             yield _message_difference(number, before, now)
@@ -145,10 +147,10 @@ def _message_difference(number: int, before: Mapping[str, Any] | None, now: Mapp
     old, new = (str(value["content"]) if what == "content" else json.dumps(value.get(what)) for value in (before, now))
     at = next((index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
     start = max(0, at - MAX_SHOWN // 3)
-    return f"message {number} ({now['role']}) has {_shown(old[start:])} recorded, {_shown(new[start:])} asked"
+    return f"message {number} ({now['role']}) has {_short_json(old[start:])} recorded, {_short_json(new[start:])} asked"
 
 
-def _shown(value: Any) -> str:
+def _short_json(value: Any) -> str:
     if isinstance(value, str) and len(value) > MAX_SHOWN:
         value = f"{value[:MAX_SHOWN]}…"
     return json.dumps(value, ensure_ascii=False)

@@ -62,12 +62,12 @@ class SharedRecording:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
+class _PendingRequest:
     """A request on its way."""
 
     request: Request
     canonical: Canonical
-    asked: RecordedRequest
+    identity: RecordedRequest
     started: float = field(default_factory=time.perf_counter)
     lost_s: float = field(default_factory=lambda: waits().seconds)
     """What the trial had lost by then to failures and limits."""
@@ -111,10 +111,10 @@ class RecordedModel:
 
     async def complete(self, request: Request) -> Reply:
         """Return the recorded or fresh reply. Raises RecordingMiss, RecordingError if recording fails, or what the model raised."""
-        ask = self._ask(request)
-        found = self._found(ask)
+        ask = self._begin(request)
+        found = self._recorded_exchange(ask)
         if found is not None:
-            return await self._again(ask, found)
+            return await self._replay(ask, found)
         inner = self._inner(ask)
         try:
             reply = await inner.complete(request)
@@ -124,14 +124,14 @@ class RecordedModel:
         except BaseException:  # cancellation, a budget that is used up: nothing to be recorded
             self._take_back(ask)
             raise
-        return self._keep(ask, reply, self._effects(request))
+        return self._record_reply(ask, reply, self._effects(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the same in pieces; a stream that the loop closes early is recorded as far as it came."""
-        ask = self._ask(request)
-        found = self._found(ask)
+        ask = self._begin(request)
+        found = self._recorded_exchange(ask)
         if found is not None:
-            reply = await self._again(ask, found)
+            reply = await self._replay(ask, found)
             for chunk in pieces(reply) if self.capabilities.streaming else (Chunk(reply.text, reply=reply),):
                 yield chunk
             return
@@ -144,7 +144,7 @@ class RecordedModel:
                     effects = effects or self._effects(request)  # at once: later they may be those of the scope's next request
                     streamed.take(chunk)
                     if chunk.reply is not None:
-                        chunk = replace(chunk, reply=self._keep(ask, chunk.reply, effects))
+                        chunk = replace(chunk, reply=self._record_reply(ask, chunk.reply, effects))
                     yield chunk
         except ModelError as error:
             if streamed.whole is None:
@@ -161,7 +161,7 @@ class RecordedModel:
 
     # --- asking ---
 
-    def _ask(self, request: Request) -> _Ask:
+    def _begin(self, request: Request) -> _PendingRequest:
         cleaner = self._desk.cleaner
         try:
             canonical = cleaner.request(request)
@@ -169,50 +169,52 @@ class RecordedModel:
             raise ProviderError(f"the request cannot be sent: {error}", "bad_request") from None
         scope = cleaner.text(request.scope)
         occurrence = self._occurrences[scope, canonical.digest]
-        asked = RecordedRequest(canonical.digest, self.lane, scope, occurrence, self._calls, request.role.value)
+        identity = RecordedRequest(canonical.digest, self.lane, scope, occurrence, self._calls, request.role.value)
         self._occurrences[scope, canonical.digest] += 1
         self._calls += 1
-        return _Ask(request, canonical, asked)
+        return _PendingRequest(request, canonical, identity)
 
-    def _found(self, ask: _Ask) -> Exchange | None:
+    def _recorded_exchange(self, ask: _PendingRequest) -> Exchange | None:
         """Return the recorded exchange, which from here on is this trial's own."""
         desk = self._desk
-        found = desk.recording.find(ask.asked) if self._looks_up else None
-        if found is None:
+        exchange = desk.recording.find(ask.identity) if self._looks_up else None
+        if exchange is None:
             return None
         desk.tally.hits += 1
-        if desk.mode is CassetteMode.REPLAY_OR_RECORD and found.asked.own != ask.asked.own:
-            found = self._write(ask, replace(found, asked=ask.asked))  # a replay of this run must find what this run found
-        return found
+        if desk.mode is CassetteMode.REPLAY_OR_RECORD and exchange.request.owner != ask.identity.owner:
+            exchange = self._write(
+                ask, replace(exchange, request=ask.identity)
+            )  # a replay of this run must find what this run found
+        return exchange
 
-    def _inner(self, ask: _Ask) -> Model:
+    def _inner(self, ask: _PendingRequest) -> Model:
         desk = self._desk
         if self._looks_up:
             desk.tally.misses += 1
         if self.inner is None:
-            miss = miss_of(desk.recording, ask.asked, ask.canonical.value)
+            miss = miss_of(desk.recording, ask.identity, ask.canonical.value)
             desk.tally.first_miss = desk.tally.first_miss or f"{miss}\n{miss.difference}".rstrip()
             self.failure = self.failure or miss
             raise miss
         return self.inner
 
-    def _take_back(self, ask: _Ask) -> None:
+    def _take_back(self, ask: _PendingRequest) -> None:
         """Forget a request that came to nothing a replay could give: the next request of this kind takes its place."""
-        self._occurrences[ask.asked.scope, ask.asked.request] -= 1
+        self._occurrences[ask.identity.scope, ask.identity.digest] -= 1
         self._desk.recording.unsettled.add(self.lane)
 
     # --- what came of it ---
 
-    async def _again(self, ask: _Ask, found: Exchange) -> Reply:
+    async def _replay(self, ask: _PendingRequest, exchange: Exchange) -> Reply:
         """Return, or raise, what was recorded."""
-        self.replayed_s += found.seconds
-        if self.tunnel is not None and found.effects is not None:
-            await self.tunnel.repeat(ask.request, found.effects)
-        if isinstance(found.answer, Failure):
-            raise found.answer.error()
-        return _for_free(found.answer)
+        self.replayed_s += exchange.seconds
+        if self.tunnel is not None and exchange.effects is not None:
+            await self.tunnel.repeat(ask.request, exchange.effects)
+        if isinstance(exchange.answer, Failure):
+            raise exchange.answer.error()
+        return _for_free(exchange.answer)
 
-    def _keep(self, ask: _Ask, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
+    def _record_reply(self, ask: _PendingRequest, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
         """Record a reply and return it as recorded, which is what the loop gets. Raises RecordingError."""
         clean = self._desk.cleaner.text
         calls = tuple(NativeCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls)
@@ -220,15 +222,15 @@ class RecordedModel:
         assert isinstance(stored, Reply)
         return stored
 
-    def _closed(self, ask: _Ask, streamed: _StreamedReply, effects: ReplyEffects | None) -> None:
+    def _closed(self, ask: _PendingRequest, streamed: _StreamedReply, effects: ReplyEffects | None) -> None:
         """Record a stream that the loop closed, unless its task is being cancelled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             self._take_back(ask)
         else:
-            self._keep(ask, streamed.reply(), effects, cut=True)
+            self._record_reply(ask, streamed.reply(), effects, cut=True)
 
-    def _failed(self, ask: _Ask, error: ModelError, effects: ReplyEffects | None) -> None:
+    def _failed(self, ask: _PendingRequest, error: ModelError, effects: ReplyEffects | None) -> None:
         """Record an error and raise it as recorded; do neither for one that is not recorded."""
         failure = Failure.of(error)
         if failure is None:
@@ -238,19 +240,21 @@ class RecordedModel:
         assert isinstance(stored, Failure)
         raise stored.error() from None
 
-    def _record(self, ask: _Ask, answer: Reply | Failure, effects: ReplyEffects | None, *, cut: bool = False) -> Reply | Failure:
+    def _record(
+        self, ask: _PendingRequest, answer: Reply | Failure, effects: ReplyEffects | None, *, cut: bool = False
+    ) -> Reply | Failure:
         seconds = 0.0 if self.tunnel is not None else round(ask.seconds, 3)
-        stored = self._write(ask, Exchange(ask.asked, Parts(()), answer, cut, seconds, effects))
+        stored = self._write(ask, Exchange(ask.identity, Parts(()), answer, cut, seconds, effects))
         self._desk.tally.recorded += 1
         return stored.answer
 
-    def _write(self, ask: _Ask, exchange: Exchange) -> Exchange:
+    def _write(self, ask: _PendingRequest, exchange: Exchange) -> Exchange:
         recording = self._desk.recording
         try:
             return recording.add(exchange, ask.canonical.value)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            failure = RecordingError(f"{recording.path}: call {ask.asked.call + 1} of {self.lane} cannot be recorded: {reason}")
+            failure = RecordingError(f"{recording.path}: call {ask.identity.call + 1} of {self.lane} cannot be recorded: {reason}")
             self.failure = self.failure or failure
             raise failure from None
 

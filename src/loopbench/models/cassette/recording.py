@@ -79,7 +79,7 @@ class Recording:
         """The last of them lacks its line's end."""
         source = source_of(self.path)
         if source is not None:
-            self._read(source)
+            self._read_file(source)
 
     def __iter__(self) -> Iterator[Exchange]:
         for alike in self._by_key.values():
@@ -90,27 +90,27 @@ class Recording:
 
     # --- looking up ---
 
-    def find(self, asked: RecordedRequest) -> Exchange | None:
+    def find(self, request: RecordedRequest) -> Exchange | None:
         """Return the trial's own exchange, else another's of the same key: first by arm, then by task, then in file order.
 
         What others have recorded since the file was opened does not count: it would depend on which of them came first.
         """
-        alike = self._by_key.get(asked.key)
+        alike = self._by_key.get(request.key)
         if alike is None:
             return None
-        own = alike.get(asked.own)
-        if own is not None:
-            return own
-        others = [other for other in alike.values() if other.asked not in self._fresh]
-        return min(others, key=lambda other: _strangeness(asked, other.asked), default=None)
+        own_exchange = alike.get(request.owner)
+        if own_exchange is not None:
+            return own_exchange
+        others = [other for other in alike.values() if other.request not in self._fresh]
+        return min(others, key=lambda other: _strangeness(request, other.request), default=None)
 
     @cached_property
     def by_task(self) -> Mapping[str, list[Exchange]]:
         """All exchanges in file order, by task; for a recording that grows no more."""
-        made: dict[str, list[Exchange]] = {}
-        for exchange in sorted(self, key=lambda exchange: exchange.asked.place):
-            made.setdefault(exchange.asked.lane.task, []).append(exchange)
-        return made
+        exchanges: dict[str, list[Exchange]] = {}
+        for exchange in sorted(self, key=lambda exchange: exchange.request.place):
+            exchanges.setdefault(exchange.request.lane.task, []).append(exchange)
+        return exchanges
 
     def request(self, exchange: Exchange) -> dict[str, Any]:
         """Return the request of an exchange in its canonical form."""
@@ -135,17 +135,17 @@ class Recording:
             parts, new = self._take_apart(request)
             line = encode(exchange_line(replace(exchange, parts=parts)))
             stored = read_exchange(decode(line))
-            made = {name: encode(part_line(kind, name, value)) for name, (kind, value) in new.items()}
-            for each in (*made.values(), line):
+            part_lines = {name: encode(part_line(kind, name, value)) for name, (kind, value) in new.items()}
+            for each in (*part_lines.values(), line):
                 if len(each) > MAX_LINE:
                     raise ValueError(f"a line of {len(each)} bytes, the longest has {MAX_LINE}")
             if not self._closed:  # else: a stream that was given up, and ends after its run
-                self._append(b"".join((*made.values(), line)))
-            for name, part in made.items():
+                self._append(b"".join((*part_lines.values(), line)))
+            for name, part in part_lines.items():
                 kind, _, value = read_part(decode(part))
                 self._parts[name] = (kind, value)
-            self._put(stored)
-            self._fresh.add(stored.asked)
+            self._index(stored)
+            self._fresh.add(stored.request)
             return stored
 
     def close(self, keep: Callable[[RecordedRequest, bool], bool] | None) -> None:
@@ -161,7 +161,7 @@ class Recording:
             self._file.close()
             self._file = None
             if keep is not None:
-                self._rewrite(each for each in self if keep(each.asked, each.asked in self._fresh))
+                self._rewrite(each for each in self if keep(each.request, each.request in self._fresh))
 
     def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Any]]]]:
         """Return the request by the ids of its parts, and those parts that are new."""
@@ -210,7 +210,7 @@ class Recording:
         scratch = self.path.with_name(f"{self.path.name}.part")
         try:
             assert self.capabilities is not None
-            ordered, tally = sorted(exchanges, key=lambda exchange: exchange.asked.place), LinesTally()
+            ordered, tally = sorted(exchanges, key=lambda exchange: exchange.request.place), LinesTally()
             for line in self._rendered(ordered):
                 tally.add(line)
             with scratch.open("wb") as file:
@@ -235,12 +235,12 @@ class Recording:
                     yield encode(part_line(self._parts[name][0], name, self._parts[name][1]))
             yield encode(exchange_line(exchange))
 
-    def _put(self, exchange: Exchange) -> None:
-        self._by_key.setdefault(exchange.asked.key, {})[exchange.asked.own] = exchange
+    def _index(self, exchange: Exchange) -> None:
+        self._by_key.setdefault(exchange.request.key, {})[exchange.request.owner] = exchange
 
     # --- reading ---
 
-    def _read(self, source: Path) -> None:
+    def _read_file(self, source: Path) -> None:
         exchanges: list[tuple[int, Exchange]] = []
         sealed, tally = NO_LINES, LinesTally()
         for number, line in read_lines(source):
@@ -273,7 +273,7 @@ class Recording:
             lost = next((name for kind, name in _references(exchange.parts) if self._parts.get(name, ("",))[0] != kind), None)
             if lost is not None:
                 raise _bad(source, number, f"refers to {lost!r}, which is not recorded")
-            self._put(exchange)
+            self._index(exchange)
 
     def _read_header(self, value: Mapping[str, Any]) -> LinesSeal:
         header = read_header(value)
@@ -288,9 +288,9 @@ class Recording:
             raise ValueError(f"{kind} {name} stands for something else before")
 
 
-def _strangeness(asked: RecordedRequest, other: RecordedRequest) -> tuple[Any, ...]:
-    mine, its = asked.lane, other.lane
-    return (its.arm != mine.arm, its.task != mine.task, other.scope != asked.scope, other.place)
+def _strangeness(request: RecordedRequest, other: RecordedRequest) -> tuple[Any, ...]:
+    mine, its = request.lane, other.lane
+    return (its.arm != mine.arm, its.task != mine.task, other.scope != request.scope, other.place)
 
 
 def _ids(parts: Parts) -> Iterator[str]:
@@ -328,28 +328,28 @@ def source_of(path: Path) -> Path | None:
 
 def recorded_models(folder: Path) -> list[str]:
     """Return the models of a folder's recordings, sorted; other files are passed over."""
-    found = set()
+    names = set()
     for source in (*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")):
         try:
             for _, line in read_lines(source):
-                found.add(read_header(decode(line)).model)
+                names.add(read_header(decode(line)).model)
                 break
         except ValueError:
             continue
-    return sorted(found)
+    return sorted(names)
 
 
 def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines, numbered from 1, with their ends. Raises ValueError for a file that cannot be read, or is too large."""
-    left, number = MAX_BYTES, 0
+    bytes_left, number = MAX_BYTES, 0
     try:
         if source.suffix == ".gz":
-            left = max(MIN_PACKED_BYTES, MAX_RATIO * source.stat().st_size)
+            bytes_left = max(MIN_PACKED_BYTES, MAX_RATIO * source.stat().st_size)
         with _opened(source) as file:
             while line := file.readline(MAX_LINE + 1):
                 number += 1
-                left -= len(line)
-                if len(line) > MAX_LINE or left < 0:
+                bytes_left -= len(line)
+                if len(line) > MAX_LINE or bytes_left < 0:
                     raise ValueError(f"{source}:{number}: too long")
                 yield number, line
     except (OSError, EOFError, zlib.error) as error:

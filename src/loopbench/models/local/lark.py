@@ -54,24 +54,24 @@ def _part(part: GrammarPart) -> str:
 
 def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON schema with bounds on texts, lists and properties where it has none. What fits it fits the given one, too."""
-    made = dict(schema)
+    copy = dict(schema)
     for name in _LISTS_OF_SCHEMAS:
-        if isinstance(made.get(name), list):
-            made[name] = [_bounded(each) for each in made[name]]
+        if isinstance(copy.get(name), list):
+            copy[name] = [_bounded(each) for each in copy[name]]
     for name in _NAMED_SCHEMAS:
-        if isinstance(made.get(name), Mapping):
-            made[name] = {key: _bounded(each) for key, each in made[name].items()}
+        if isinstance(copy.get(name), Mapping):
+            copy[name] = {key: _bounded(each) for key, each in copy[name].items()}
     for name in _SCHEMAS:
-        if name in made:
-            made[name] = _bounded(made[name])
-    kinds = made["type"] if isinstance(made.get("type"), list) else [made.get("type")]
-    if "string" in kinds and not made.keys() & {"enum", "const", "pattern", "format"}:
-        made["maxLength"] = made.get("maxLength", max(MAX_TEXT_CHARS, made.get("minLength", 0)))
+        if name in copy:
+            copy[name] = _bounded(copy[name])
+    kinds = copy["type"] if isinstance(copy.get("type"), list) else [copy.get("type")]
+    if "string" in kinds and not copy.keys() & {"enum", "const", "pattern", "format"}:
+        copy["maxLength"] = copy.get("maxLength", max(MAX_TEXT_CHARS, copy.get("minLength", 0)))
     if "array" in kinds:
-        made["maxItems"] = made.get("maxItems", max(MAX_ITEMS, made.get("minItems", 0)))
-    if "object" in kinds and "properties" in made:
-        made["additionalProperties"] = made.get("additionalProperties", False)
-    return made
+        copy["maxItems"] = copy.get("maxItems", max(MAX_ITEMS, copy.get("minItems", 0)))
+    if "object" in kinds and "properties" in copy:
+        copy["additionalProperties"] = copy.get("additionalProperties", False)
+    return copy
 
 
 def _bounded(schema: Any) -> Any:

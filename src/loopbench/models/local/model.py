@@ -30,7 +30,7 @@ class LocalModel:
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply, in which calls that stand as text are read. Raises ModelError."""
-        return with_calls_read(await self.client.complete(_sent(request)), request)
+        return with_calls_read(await self.client.complete(_as_served(request)), request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the reply in pieces; one that may call tools comes whole, as it is text until it is read. Raises ModelError."""
@@ -38,7 +38,7 @@ class LocalModel:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
             return
-        async for chunk in self.client.stream(_sent(request)):
+        async for chunk in self.client.stream(_as_served(request)):
             yield chunk
 
     async def aclose(self) -> None:
@@ -46,15 +46,15 @@ class LocalModel:
         await close_local_clients()
 
 
-def _sent(request: Request) -> Request:
+def _as_served(request: Request) -> Request:
     """Return the request as the server gets it; a grammar stands for the schema, as it takes one of them only.
 
     Raises ProviderError for images.
     """
     if any(message.images for message in request.messages):
         raise ProviderError("the local model takes no images: it reads text alone", "bad_request")
-    sent = with_tools_as_text(request)
-    return sent if sent.grammar is None else replace(sent, response_schema=None)
+    as_text = with_tools_as_text(request)
+    return as_text if as_text.grammar is None else replace(as_text, response_schema=None)
 
 
 def _body(request: Request) -> Mapping[str, Any]:

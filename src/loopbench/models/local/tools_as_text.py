@@ -63,14 +63,14 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
     calls: list[NativeCall] = []
     first = _first_free(request.messages)
 
-    def taken(found: re.Match[str]) -> str:
-        call = _read(found[1], first + len(calls))
+    def take_call(match: re.Match[str]) -> str:
+        call = _read_call(match[1], first + len(calls))
         if call is None:
-            return found[0]
+            return match[0]
         calls.append(call)
         return ""
 
-    text = _CALL.sub(taken, reply.text)
+    text = _CALL.sub(take_call, reply.text)
     if not calls:
         return reply
     return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls")
@@ -103,7 +103,7 @@ def _with_calls_written(message: Message) -> Message:
     return Message(message.role, "\n".join(filter(None, [message.content, *written])))
 
 
-def _read(text: str, number: int) -> NativeCall | None:
+def _read_call(text: str, number: int) -> NativeCall | None:
     """Return the call that a text states; None if it states none."""
     try:
         data = from_json(text)

@@ -33,21 +33,21 @@ class Answering:
     """The answer to one request, still to be given."""
 
     wire: Wire
-    asked: WireRequest
+    request: WireRequest
     stamp: Stamp
     headers: Mapping[str, str]
     """Headers of any answer with status 200."""
 
     def whole(self, reply: Reply) -> WireAnswer:
         """Return a reply, as a stream if that is what the request asks for."""
-        if self.asked.stream:
-            return self._stream(*self._framed(self.wire.events(self.asked, reply, self.stamp)), self._stream_end)
+        if self.request.stream:
+            return self._stream(*self._framed(self.wire.events(self.request, reply, self.stamp)), self._stream_end)
         return self._plain(self._body(reply))
 
     def cut(self) -> WireAnswer:
         """Return the first half of an answer, after which the connection closes."""
-        if self.asked.stream:
-            first, second, *_ = self._framed(self.wire.events(self.asked, _BROKEN_OFF, self.stamp))
+        if self.request.stream:
+            first, second, *_ = self._framed(self.wire.events(self.request, _BROKEN_OFF, self.stamp))
             return WireAnswer((first, second[: len(second) // 2]), {**self.headers, **self._stream_type}, "cut")
         whole = self._body(_BROKEN_OFF)
         headers = {**self.headers, **JSON, "Content-Length": str(len(whole))}
@@ -55,16 +55,16 @@ class Answering:
 
     def interrupted(self, failure: WireFailure) -> WireAnswer:
         """Return a stream that begins and then reports an error."""
-        events = self.wire.failed_events(self.asked, _BROKEN_OFF, failure, self.stamp)
-        return self._stream(*self._framed(events), b"]" if self.asked.listed else b"")
+        events = self.wire.failed_events(self.request, _BROKEN_OFF, failure, self.stamp)
+        return self._stream(*self._framed(events), b"]" if self.request.listed else b"")
 
     def garbled(self) -> WireAnswer:
         """Return a complete answer of status 200 that is not JSON."""
         whole = self._body(_BROKEN_OFF)
         half = whole[: len(whole) // 2]
-        if not self.asked.stream:
+        if not self.request.stream:
             return self._plain(half)
-        first = next(self.wire.events(self.asked, _BROKEN_OFF, self.stamp))
+        first = next(self.wire.events(self.request, _BROKEN_OFF, self.stamp))
         return self._stream(self._frame(first.name, half), self._stream_end)
 
     def _plain(self, body: bytes) -> WireAnswer:
@@ -74,7 +74,7 @@ class Answering:
         return WireAnswer(tuple(event for event in events if event), {**self.headers, **self._stream_type})
 
     def _body(self, reply: Reply) -> bytes:
-        return json_bytes(self.wire.reply(self.asked, reply, self.stamp))
+        return json_bytes(self.wire.reply(self.request, reply, self.stamp))
 
     def _framed(self, events: Iterator[StreamEvent]) -> Iterator[bytes]:
         """Yield the bytes of a stream's events."""
@@ -83,17 +83,17 @@ class Answering:
 
     def _frame(self, name: str, data: bytes, place: int = 0) -> bytes:
         """Return an event as it is sent (html.spec.whatwg.org, "Server-sent events"). `place`: 0-based, in the stream."""
-        if self.asked.listed:
+        if self.request.listed:
             return (b",\r\n" if place else b"[") + data
         return (f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
 
     @property
     def _stream_type(self) -> Mapping[str, str]:
-        return JSON if self.asked.listed else SSE
+        return JSON if self.request.listed else SSE
 
     @property
     def _stream_end(self) -> bytes:
-        return b"]" if self.asked.listed else self.wire.stream_end
+        return b"]" if self.request.listed else self.wire.stream_end
 
 
 DROPPED = WireAnswer(ending="dropped")

@@ -19,7 +19,7 @@ from .answers import DROPPED, Answering, WireAnswer
 from .connections import logger
 from .foreign import ForeignCodec, foreign_codec
 from .limits import limits_after, stopped_at, within_limits
-from .mcp_names import clients_names, own_names
+from .mcp_names import with_client_names, with_suite_names
 from .memory import Memory
 from .refusals import refusal_of
 from .trials import ServedTrial
@@ -39,14 +39,14 @@ class Chat:
         self.memory = Memory()
         self._served = 0
 
-    async def answer(self, wire: Wire, asked: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
+    async def answer(self, wire: Wire, request: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal and BadRequest."""
-        asked, names = own_names(asked, _task_tools(served))
-        codec = _codec(asked, served)
-        question = replace(asked.request, codec=codec)
-        read, written = self.memory.cached(trial, asked.marks)
+        request, names = with_suite_names(request, _task_tools(served))
+        codec = _codec(request, served)
+        question = replace(request.request, codec=codec)
+        read, written = self.memory.cached(trial, request.marks)
         stamp = Stamp(self._next_id(trial), int(time.time()), read, written)
-        answer = Answering(wire, asked, stamp, wire.limit_headers(limits_after(question), stamp))
+        answer = Answering(wire, request, stamp, wire.limit_headers(limits_after(question), stamp))
         exchange = await served.exchange(question)
         reply, failure, struck = exchange.reply, exchange.error, exchange.fault
         if failure is not None:
@@ -55,18 +55,18 @@ class Chat:
             return await self._failed(answer, served.tunnel, struck, failure)
         assert reply is not None
         if isinstance(codec, ForeignCodec):
-            if served.tunnel.unknown and (why := unread(asked, codec.task_tools)):
-                said = f"of trial {trial}" if trial else "that names no trial"
-                logger.info("a request %s (wire %s) leaves the scripted model without its task's calls: %s", said, wire.name, why)
-            made = _as_asked(codec, reply, spoiled=(struck or "").startswith("wire."))
-            sent = within_limits(made, question.sampling)
-            stamp = replace(stamp, stopped_at=stopped_at(made, sent, question.sampling.stop))
+            if served.tunnel.unknown and (why := unread(request, codec.task_tools)):
+                which = f"of trial {trial}" if trial else "that names no trial"
+                logger.info("a request %s (wire %s) leaves the scripted model without its task's calls: %s", which, wire.name, why)
+            constrained = _as_asked(codec, reply, spoiled=(struck or "").startswith("wire."))
+            sent = within_limits(constrained, question.sampling)
+            stamp = replace(stamp, stopped_at=stopped_at(constrained, sent, question.sampling.stop))
             answer = replace(answer, stamp=stamp)
             if served.recount is not None and sent.usage != reply.usage and reply.usage and sent.usage:
                 served.recount(reply.usage, sent.usage)
             reply = sent
-        reply = clients_names(reply, names)
-        self.memory.keep(wire.kept(asked, reply, stamp))
+        reply = with_client_names(reply, names)
+        self.memory.keep(wire.remembered(request, reply, stamp))
         return answer.whole(reply)
 
     def _next_id(self, trial: str | None) -> str:
@@ -81,7 +81,7 @@ class Chat:
                 return answer.cut()
             if struck == "provider.garbled":
                 return answer.garbled()
-            if struck == "provider.interrupted" and answer.asked.stream:
+            if struck == "provider.interrupted" and answer.request.stream:
                 return answer.interrupted(refusal_of(error).failure)
             if error.kind == "connection":
                 return DROPPED
@@ -90,10 +90,10 @@ class Chat:
         raise refusal_of(error)
 
 
-def _codec(asked: WireRequest, served: ServedTrial) -> Codec:
-    name = asked.metadata.get("codec")
+def _codec(request: WireRequest, served: ServedTrial) -> Codec:
+    name = request.metadata.get("codec")
     if name is None:
-        return foreign_codec(asked, _task_tools(served))
+        return foreign_codec(request, _task_tools(served))
     if name not in served.codecs:
         known = ", ".join(served.codecs) or "none"
         raise BadRequest(f"Unknown codec '{name}': this trial has {known}.", "metadata.codec", "unknown_codec")
@@ -106,9 +106,9 @@ def _task_tools(served: ServedTrial) -> Collection[str]:
     return tuple(served.model.script.tools) if isinstance(served.model, Scripted) else ()
 
 
-def unread(asked: WireRequest, task_tools: Collection[str]) -> str:
+def unread(request: WireRequest, task_tools: Collection[str]) -> str:
     """Say why a scripted model cannot make the calls that its task wants in this request; empty if it can."""
-    offered = [tool.name for tool in asked.request.tools]
+    offered = [tool.name for tool in request.request.tools]
     if not task_tools or not set(task_tools).isdisjoint(offered):
         return ""
     if not offered:

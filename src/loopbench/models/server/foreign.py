@@ -74,18 +74,18 @@ class ForeignCodec:
     @property
     def finishing(self) -> ToolSpec | None:
         """The tool by which the program lets a model finish, if it offers one."""
-        own = [tool for tool in self.tools if tool.name not in self.task_tools]
+        program_tools = [tool for tool in self.tools if tool.name not in self.task_tools]
         if self.choice == "none":
             return None
         if self.is_forced:
-            return next((tool for tool in own if tool.name == self.choice), None)
-        named = next((tool for tool in own if _plain(tool.name) in FINISHING), None)
-        return named or (own[0] if own and self.choice == "required" else None)
+            return next((tool for tool in program_tools if tool.name == self.choice), None)
+        named = next((tool for tool in program_tools if _plain(tool.name) in FINISHING), None)
+        return named or (program_tools[0] if program_tools and self.choice == "required" else None)
 
     def render(self, move: Move) -> Reply:
         """Write a move. Raises Inexpressible."""
         try:
-            reply = self._said(move)
+            reply = self._written(move)
             if not self._reads_as(reply, move):
                 raise Inexpressible("what would be read as something else")
         except (Inexpressible, Unfillable) as error:
@@ -123,7 +123,7 @@ class ForeignCodec:
 
     # --- saying ---
 
-    def _said(self, move: Move) -> Reply:
+    def _written(self, move: Move) -> Reply:
         if isinstance(move, Act) and move.calls:
             return self._calls(move)
         if isinstance(move, Answer) and move.value is not None and move.confidence is None:
@@ -197,8 +197,10 @@ class ForeignCodec:
 def foreign_codec(asked: WireRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
     """Return the codec for one request. `task_tools`: names of the tools that the task is solved with."""
     request = asked.request
-    made = sum(len(message.calls) for message in request.messages)
-    return ForeignCodec(request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, made)
+    calls_before = sum(len(message.calls) for message in request.messages)
+    return ForeignCodec(
+        request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, calls_before
+    )
 
 
 def _plain(name: str) -> str:

@@ -19,16 +19,16 @@ def within_limits(reply: Reply, sampling: Sampling) -> Reply:
 
     Tokens are estimated, as everywhere. A call whose name has no room is not made; one whose arguments have not is cut.
     """
-    kept = _up_to_tokens(_up_to_stop(reply, sampling.stop), sampling.max_tokens)
-    if kept is reply or reply.usage is None:
-        return kept
-    return replace(kept, usage=estimate_usage(reply.usage.input_tokens, kept))
+    limited = _up_to_tokens(_up_to_stop(reply, sampling.stop), sampling.max_tokens)
+    if limited is reply or reply.usage is None:
+        return limited
+    return replace(limited, usage=estimate_usage(reply.usage.input_tokens, limited))
 
 
-def stopped_at(reply: Reply, kept: Reply, stops: tuple[str, ...]) -> str:
+def stopped_at(reply: Reply, limited: Reply, stops: tuple[str, ...]) -> str:
     """Return the stop sequence at which `within_limits` has ended a reply, of which it kept a part; empty if at none."""
     first = _first_stop(reply.text, stops)
-    return first[1] if first is not None and kept.finish_reason == "stop" else ""
+    return first[1] if first is not None and limited.finish_reason == "stop" else ""
 
 
 def _first_stop(text: str, stops: tuple[str, ...]) -> tuple[int, str] | None:
@@ -45,14 +45,14 @@ def _up_to_tokens(reply: Reply, limit: int | None) -> Reply:
     if limit is None or _tokens(reply) <= limit:
         return reply
     text = reply.text[: limit * CHARS_PER_TOKEN]
-    left = limit - estimate_tokens(text)
+    tokens_left = limit - estimate_tokens(text)
     calls: list[NativeCall] = []
     for call in reply.calls:
-        left -= estimate_tokens(call.name)
-        if left < 0 or len(text) < len(reply.text):
+        tokens_left -= estimate_tokens(call.name)
+        if tokens_left < 0 or len(text) < len(reply.text):
             break
-        calls.append(replace(call, arguments=call.arguments[: left * CHARS_PER_TOKEN]))
-        left -= estimate_tokens(calls[-1].arguments)
+        calls.append(replace(call, arguments=call.arguments[: tokens_left * CHARS_PER_TOKEN]))
+        tokens_left -= estimate_tokens(calls[-1].arguments)
     return replace(reply, text=text, calls=tuple(calls), finish_reason="length")
 
 

@@ -19,22 +19,22 @@ SERVER = "loopbench"
 _PREFIXED = re.compile(rf"(?:mcp[_.:/-]+)?{SERVER}[_.:/-]+(?P<tool>.+)", re.DOTALL)
 
 
-def own_names(asked: WireRequest, task_tools: Collection[str]) -> tuple[WireRequest, Mapping[str, str]]:
+def with_suite_names(wire_request: WireRequest, task_tools: Collection[str]) -> tuple[WireRequest, Mapping[str, str]]:
     """Return the request with the suite's own names, and each of these as the client has it; none if it puts nothing in front."""
-    offered = {tool.name for tool in asked.request.tools}
-    own: dict[str, str] = {}
+    offered = {tool.name for tool in wire_request.request.tools}
+    suite_names: dict[str, str] = {}
     for name in offered:
-        found = _PREFIXED.fullmatch(name)
-        if found is not None and found["tool"] in task_tools and found["tool"] not in offered:
-            own[name] = found["tool"]
-    if not own:
-        return asked, {}
-    request = asked.request
-    tools = tuple(replace(tool, name=own.get(tool.name, tool.name)) for tool in request.tools)
-    choice = request.tool_choice if request.tool_choice is None else own.get(request.tool_choice, request.tool_choice)
-    messages = tuple(_message(message, own) for message in request.messages)
+        match = _PREFIXED.fullmatch(name)
+        if match is not None and match["tool"] in task_tools and match["tool"] not in offered:
+            suite_names[name] = match["tool"]
+    if not suite_names:
+        return wire_request, {}
+    request = wire_request.request
+    tools = tuple(replace(tool, name=suite_names.get(tool.name, tool.name)) for tool in request.tools)
+    choice = request.tool_choice if request.tool_choice is None else suite_names.get(request.tool_choice, request.tool_choice)
+    messages = tuple(_message(message, suite_names) for message in request.messages)
     renamed = replace(request, tools=tools, tool_choice=choice, messages=messages)
-    return replace(asked, request=renamed), {plain: given for given, plain in own.items()}
+    return replace(wire_request, request=renamed), {name: client_name for client_name, name in suite_names.items()}
 
 
 def _message(message: Message, names: Mapping[str, str]) -> Message:
@@ -45,6 +45,6 @@ def _calls(calls: tuple[NativeCall, ...], names: Mapping[str, str]) -> tuple[Nat
     return tuple(replace(call, name=names.get(call.name, call.name)) for call in calls)
 
 
-def clients_names(reply: Reply, names: Mapping[str, str]) -> Reply:
-    """Return a reply with the names that the client knows. `names`: as `own_names` gave them."""
+def with_client_names(reply: Reply, names: Mapping[str, str]) -> Reply:
+    """Return a reply with the names that the client knows. `names`: as `with_suite_names` gave them."""
     return replace(reply, calls=_calls(reply.calls, names)) if names and reply.calls else reply

@@ -30,7 +30,7 @@ class McpPages:
     def __init__(self, find: Callable[[str], McpTrial]) -> None:
         """`find` returns a trial by the segment of the path that names it. Raises LookupError."""
         self._find = find
-        self._told: WeakKeyDictionary[McpTrial, ToolListing] = WeakKeyDictionary()
+        self._announced: WeakKeyDictionary[McpTrial, ToolListing] = WeakKeyDictionary()
         """Trial → the list that its clients have been told of last."""
         self._running: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Any] | None = None
@@ -47,16 +47,18 @@ class McpPages:
             raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
         body = await request.read()
         sdk, manager = await self._open()
-        before = self._told.setdefault(trial, trial.listed())
+        before = self._announced.setdefault(trial, trial.listed())
         accepts = request.headers.get("Accept", "")
         headers = {**request.headers, "Accept": accepts if JSON in accepts else f"{JSON}, {accepts}".strip(", ")}
         scope = sdk.scope_of(trial, request.method, headers, structured=request.query.get("structured") == "1")
-        status, given, said = await sdk.ask(manager, scope, body)
+        status, answer_headers, text = await sdk.ask(manager, scope, body)
         now = trial.listed()
-        if now != before and EVENTS in accepts and said:
-            self._told[trial] = now
-            return web.Response(status=200, body=sdk.change_told_with(said), content_type=EVENTS)
-        return web.Response(status=status, body=said, headers=[(key, value) for key, value in given if key != "content-length"])
+        if now != before and EVENTS in accepts and text:
+            self._announced[trial] = now
+            return web.Response(status=200, body=sdk.change_told_with(text), content_type=EVENTS)
+        return web.Response(
+            status=status, body=text, headers=[(key, value) for key, value in answer_headers if key != "content-length"]
+        )
 
     async def _open(self) -> tuple[Any, Any]:
         """Return the SDK and its session manager, which runs until `close`. Raises Refusal if the SDK is not installed."""

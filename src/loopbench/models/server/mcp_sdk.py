@@ -65,18 +65,18 @@ def _is_read(name: str) -> bool:
 
 async def ask(manager: StreamableHTTPSessionManager, scope: Scope, body: bytes) -> SdkAnswer:
     """Return the answer to a request. If this is cancelled, so is the call of the tool."""
-    sent: list[Message] = []
+    messages: list[Message] = []
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
         return waiting.pop() if waiting else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     await manager.handle_request(scope, receive, send)
-    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in sent[0].get("headers", ()))
-    return SdkAnswer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]))
+    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in messages[0].get("headers", ()))
+    return SdkAnswer(messages[0]["status"], headers, b"".join(message.get("body", b"") for message in messages[1:]))
 
 
 def as_events(*messages: bytes) -> bytes:
@@ -106,15 +106,15 @@ async def _called(context: ServerRequestContext[Any, Any], params: types.CallToo
     """Run a tool; its error is a result, too, which the model shall see. Raises MCPError for a JSON-RPC error and at the end."""
     trial, structured = _place(context)
     try:
-        seen = await trial.call(params.name, params.arguments or {})
+        observation = await trial.call(params.name, params.arguments or {})
     except Refusal as refusal:
         raise MCPError(REFUSED, str(refusal)) from None
-    if is_mcp_error(seen.error_type):
-        error = read_mcp_error(seen.data)
+    if is_mcp_error(observation.error_type):
+        error = read_mcp_error(observation.data)
         raise MCPError(error.code, error.message)
-    text = seen.as_dict()["data"]
-    more: dict[str, Any] = {"structured_content": {"result": text}} if structured and seen.ok else {}
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not seen.ok, **more)
+    text = observation.as_dict()["data"]
+    more: dict[str, Any] = {"structured_content": {"result": text}} if structured and observation.ok else {}
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not observation.ok, **more)
 
 
 def _place(context: ServerRequestContext[Any, Any]) -> tuple[McpTrial, bool]:

@@ -51,7 +51,7 @@ class Memory:
         A trial never meets what another one has cached: its result would depend on which of them came first.
         """
         found = max((mark.tokens for mark in marks if (trial, mark.digest) in self._cached), default=0)
-        written = [mark for mark in marks if mark.written]
+        written = [mark for mark in marks if mark.is_written]
         for mark in written:
             self._cached[trial, mark.digest] = None
             self._cached.move_to_end((trial, mark.digest))

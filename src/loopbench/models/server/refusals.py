@@ -101,19 +101,19 @@ def line_of(error: Exception) -> str:
     return " ".join(str(error.args[0] if error.args else "").split())
 
 
-def no_page(request: BaseRequest, path: Path = (), meant: Path | None = None) -> Refusal:
-    """Return the refusal of a page that is not there; `path`, `meant`: it and what it should be, without the trial."""
+def no_page(request: BaseRequest, path: Path = (), right: Path | None = None) -> Refusal:
+    """Return the refusal of a page that is not there; `path`, `right`: it and what it should be, without the trial."""
     shown = request.raw_path.partition("?")[0][:MAX_SHOWN]
-    hint = "" if meant is None else f"; {_hint(path, meant)}"
+    hint = "" if right is None else f"; {_hint(path, right)}"
     return Refusal(404, f"Invalid URL ({request.method} {shown}){hint}", code="unknown_url")
 
 
-def _hint(path: Path, meant: Path) -> str:
+def _hint(path: Path, right: Path) -> str:
     """Return what is wrong with the client's base address."""
-    given, version = path[: len(path) - len(meant) + 1], meant[0]
-    page = quote("/".join(meant), safe="/:")[:MAX_SHOWN]
-    if len(given) > 1:
-        return f"the page is /{page}: the client adds /{version} itself, so its base URL must not end in /{quote(given[0])}"
+    base, version = path[: len(path) - len(right) + 1], right[0]
+    page = quote("/".join(right), safe="/:")[:MAX_SHOWN]
+    if len(base) > 1:
+        return f"the page is /{page}: the client adds /{version} itself, so its base URL must not end in /{quote(base[0])}"
     return f"the page is /{page}: the client's base URL must end in /{version}"
 
 

@@ -17,7 +17,7 @@ from aiohttp.web_request import BaseRequest
 from loopbench.protocol.tokens import estimate_input
 
 from ..wires.contract import Incoming, Path, Wire, WirePage
-from ..wires.registry import VERSIONS, meant, segments, wire_for
+from ..wires.registry import VERSIONS, page_meant, segments, wire_for
 from .bodies import json_response, read_json
 from .chatting import HOLD_S, Chat
 from .connections import HttpServer, logger
@@ -126,12 +126,12 @@ class Server:
                 raise wrong_method(request, page.method)
             if page.kind == "models":
                 return json_response(self._models(wire, page))
-            return await self._asked(request, wire, page, trial)
+            return await self._reply_page(request, wire, page, trial)
         if self.mcp is not None and trial is not None and path == ("mcp",):
             return await self.mcp.answer(request, trial)
-        page_meant = meant(path, request.headers)
-        if self.more is None or page_meant is not None or path[:1] in _VENDORS_ROOTS:
-            raise no_page(request, path, page_meant)
+        right_path = page_meant(path, request.headers)
+        if self.more is None or right_path is not None or path[:1] in _VENDORS_ROOTS:
+            raise no_page(request, path, right_path)
         return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
 
     async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
@@ -153,7 +153,7 @@ class Server:
 
     # --- replies and counts ---
 
-    async def _asked(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
+    async def _reply_page(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
         path = _place(request)[1]
         asked = wire.read(Incoming(await read_json(request), path, request.query, request.headers, self._chats.memory.recall))
         if page.kind == "count":

@@ -50,7 +50,7 @@ class Trials(Protocol):
     def models(self) -> Collection[str]:
         """Return the names for the pages that list models."""
 
-    def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
+    def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
         """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
 
 

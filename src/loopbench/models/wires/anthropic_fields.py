@@ -24,9 +24,9 @@ MAX_SHOWN_CHARS = 64
 """Longest part of a client's text that an error repeats, in characters."""
 
 
-def refused(where: str, said: str) -> BadRequest:
+def refused(where: str, reason: str) -> BadRequest:
     """Return the refusal of one field."""
-    return BadRequest(f"{where}: {said}", where)
+    return BadRequest(f"{where}: {reason}", where)
 
 
 def checked(value: Any, kind: type[Value], where: str) -> Value:
@@ -63,9 +63,9 @@ def number(data: Mapping[str, Any], name: str, low: float, high: float, *, whole
     return value
 
 
-def only_known(data: Mapping[str, Any], known: Collection[str], where: str = "") -> None:
+def only_known(data: Mapping[str, Any], fields: Collection[str], where: str = "") -> None:
     """Check that an object has no field that the API lacks. Raises BadRequest."""
-    unknown = next((name for name in data if name not in known), None)
+    unknown = next((name for name in data if name not in fields), None)
     if unknown is not None:
         shown = unknown[:MAX_SHOWN_CHARS]
         raise refused(f"{where}.{shown}" if where else shown, "Extra inputs are not permitted")

@@ -203,15 +203,15 @@ def _call_id(data: Mapping[str, Any], name: str, where: str) -> str:
     return call_id
 
 
-def _arguments(given: dict[str, Any]) -> str:
+def _arguments(arguments: dict[str, Any]) -> str:
     """Write arguments as the scripted model does."""
     for key in _UNPARSED:
-        if given.keys() == {key} and isinstance(given[key], str):
-            return str(given[key])
+        if arguments.keys() == {key} and isinstance(arguments[key], str):
+            return str(arguments[key])
     try:
-        return to_json(given)
+        return to_json(arguments)
     except Inexpressible:
-        return json.dumps(given)
+        return json.dumps(arguments)
 
 
 def _result(data: Mapping[str, Any], where: str) -> Message:
@@ -303,14 +303,14 @@ def _answered(turn: Turn, waiting: Collection[str]) -> set[str]:
 
 def _calls(turn: Turn) -> Collection[str]:
     """Return the ids of a turn's calls, in order and to be looked up quickly. Raises BadRequest for an id that is there twice."""
-    made: dict[str, None] = {}
+    ids: dict[str, None] = {}
     for placed in turn.blocks:
         if not isinstance(placed.block, NativeCall):
             continue
-        if placed.block.id in made:
+        if placed.block.id in ids:
             raise refused(f"messages.{placed.place}.content.{placed.index}", "`tool_use` ids must be unique")
-        made[placed.block.id] = None
-    return made
+        ids[placed.block.id] = None
+    return ids
 
 
 def _unanswered(turn: Turn, missing: Iterable[str]) -> BadRequest:

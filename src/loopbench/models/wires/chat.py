@@ -69,17 +69,17 @@ class ChatWire(OpenAIWire):
     def read(self, incoming: Incoming) -> WireRequest:
         return read_request(incoming.body)
 
-    def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-        return completion(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created)
+    def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+        return completion(reply, request.model, f"chatcmpl-{stamp.id}", stamp.created)
 
-    def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        for chunk in chunks(reply, asked.model, f"chatcmpl-{stamp.id}", stamp.created, asked.include_usage):
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+        for chunk in chunks(reply, request.model, f"chatcmpl-{stamp.id}", stamp.created, request.include_usage):
             yield StreamEvent("", chunk)
 
-    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Yield the events of a stream that fails: OpenAI's client raises APIError for an event with the field `error`
         (openai 2.54.0, `_streaming.py`)."""
-        yield from islice(self.events(asked, begun, stamp), 2)
+        yield from islice(self.events(request, begun, stamp), 2)
         yield StreamEvent("", failure_body(failure))
 
 
@@ -223,10 +223,10 @@ def _tool(item: Any, where: str) -> ToolSpec:
 
 
 def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
-    asked = optional(body, "response_format", dict)
-    if asked is None:
+    response_format = optional(body, "response_format", dict)
+    if response_format is None:
         return None
-    kind = required_text(asked, "type", "response_format.type")
+    kind = required_text(response_format, "type", "response_format.type")
     if kind == "text":
         return None
     if kind == "json_object":
@@ -238,7 +238,7 @@ def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> 
         known = "Supported values are: 'text', 'json_object', and 'json_schema'."
         raise invalid_value("response_format.type", f"Invalid value: '{kind[:64]}'. {known}")
     where = "response_format.json_schema"
-    return reply_schema(required(asked.get("json_schema"), dict, where), where, "response_format")
+    return reply_schema(required(response_format.get("json_schema"), dict, where), where, "response_format")
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:

@@ -24,7 +24,7 @@ class CacheMark(NamedTuple):
     digest: str
     tokens: int
     """Estimated tokens of this beginning."""
-    written: bool = True
+    is_written: bool = True
     """False: it is only looked for, because an earlier request may have wanted it to be kept."""
 
 
@@ -150,15 +150,15 @@ class Wire(ABC):
         """Read a request for a reply or for a count. Raises BadRequest in the vendor's words."""
 
     @abstractmethod
-    def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+    def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         """Write the body of a whole reply."""
 
     @abstractmethod
-    def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         """Write the events of a streamed reply, without `stream_end`."""
 
     @abstractmethod
-    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Write the events of a stream that begins with `begun`, does not end it, and reports an error; nothing follows them."""
 
     @abstractmethod
@@ -181,6 +181,6 @@ class Wire(ABC):
         """Write the answer of a page of the kind `count`."""
         raise NotImplementedError(f"{self.name} has no such page")
 
-    def kept(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
+    def remembered(self, request: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
         """Return the id of an answer and what a later request may recall by it; None for nothing."""
         return None

@@ -154,15 +154,15 @@ def read_once(max_chars: int) -> Callable[[_Reader[_Further, _Read]], _Reader[_F
     Its further arguments must be hashable, and what it gives immutable.
     """
 
-    def decorated(read: _Reader[_Further, _Read]) -> _Reader[_Further, _Read]:
+    def decorated(reader: _Reader[_Further, _Read]) -> _Reader[_Further, _Read]:
         @lru_cache(maxsize=64)
-        def known(text: str, *further: Any) -> Any:
-            return read(json.loads(text), *further)  # type: ignore[call-arg]  # positional, as `reading` passes them
+        def cached(text: str, *further: Any) -> Any:
+            return reader(json.loads(text), *further)  # type: ignore[call-arg]  # positional, as `reading` passes them
 
-        @wraps(read)
+        @wraps(reader)
         def reading(value: Any, *further: Any) -> Any:
             text = json.dumps(value)
-            return known(text, *further) if len(text) <= max_chars else read(value, *further)  # type: ignore[call-arg]
+            return cached(text, *further) if len(text) <= max_chars else reader(value, *further)  # type: ignore[call-arg]
 
         return reading  # type: ignore[return-value]
 

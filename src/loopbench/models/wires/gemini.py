@@ -74,42 +74,42 @@ class GeminiWire(Wire):
     def page(self, path: Path) -> WirePage | None:
         if path[:1] not in (("v1",), ("v1beta",)) or path[1:2] != ("models",):
             return None
-        named, verb = _asked(path)
+        named, verb = _model_and_verb(path)
         return _VERBS.get(verb) if verb else WirePage("models", "GET", named or None)
 
     def read(self, incoming: Incoming) -> WireRequest:
         """Read a request. `labels`, which Vertex AI has, take the place of OpenAI's metadata."""
-        model, verb = _asked(incoming.path)
+        model, verb = _model_and_verb(incoming.path)
         return read_request(incoming.body, model, verb, incoming.query.get("alt") == "sse")
 
-    def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+    def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
         parts = [{"text": reply.text}] if reply.text else []
-        return _response(asked, reply, stamp, parts + [_call_part(call) for call in _sound_calls(reply)], ended=True)
+        return _response(request, reply, stamp, parts + [_call_part(call) for call in _sound_calls(reply)], ended=True)
 
-    def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         parts: list[dict[str, Any]] = [{"text": piece.text} for piece in pieces(reply) if piece.text]
         parts += [_call_part(call) for call in _sound_calls(reply)]
         for part in parts[:-1]:
-            yield StreamEvent("", _response(asked, reply, stamp, [part], ended=False))
-        yield StreamEvent("", _response(asked, reply, stamp, parts[-1:], ended=True))
+            yield StreamEvent("", _response(request, reply, stamp, [part], ended=False))
+        yield StreamEvent("", _response(request, reply, stamp, parts[-1:], ended=True))
 
-    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Yield the events of a stream that fails: Gemini's own clients raise for a chunk with the field `error`
         (diegosouzapw/OmniRoute#4177 shows one)."""
-        yield from islice(self.events(asked, begun, stamp), 2)
+        yield from islice(self.events(request, begun, stamp), 2)
         yield StreamEvent("", self.failure(failure).body)
 
     def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
-        said, details = failure.message, list[dict[str, Any]]()
+        message, details = failure.message, list[dict[str, Any]]()
         if failure.code == FIELD_VIOLATION:
-            violation = {"description": said} | ({"field": failure.param} if failure.param else {})
+            violation = {"description": message} | ({"field": failure.param} if failure.param else {})
             details.append({"@type": f"{_RPC}.BadRequest", "fieldViolations": [violation]})
         elif failure.code in _ADDED_WORDS:
-            said = _ADDED_WORDS[failure.code].format(said)
+            message = _ADDED_WORDS[failure.code].format(message)
         if failure.wait_s is not None:
-            said += f" Please retry in {failure.wait_s:g}s."
+            message += f" Please retry in {failure.wait_s:g}s."
             details.append({"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"})
-        error = {"code": failure.status, "message": said, "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT")}
+        error = {"code": failure.status, "message": message, "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT")}
         return ErrorAnswer(failure.status, {"error": error | ({"details": details} if details else {})}, {})
 
     def models(self, names: Sequence[str], created: int) -> Any:
@@ -128,10 +128,10 @@ GEMINI = GeminiWire()
 
 def _names_a_verb(path: Path) -> bool:
     """Whether a path asks a model for something in Gemini's way. OpenAI's models may have colons in their names: `ft:gpt-4o:x`."""
-    return path[:2] == ("v1", "models") and _asked(path)[1] in {*_VERBS, *_OTHER_VERBS}
+    return path[:2] == ("v1", "models") and _model_and_verb(path)[1] in {*_VERBS, *_OTHER_VERBS}
 
 
-def _asked(path: Path) -> tuple[str, str]:
+def _model_and_verb(path: Path) -> tuple[str, str]:
     """Return the model that a path names, and what it is asked for; empty if the path is that of the model's page."""
     *named, verb = "/".join(path[2:]).rsplit(":", 1)
     return (named[0], verb) if named else (verb, "")
@@ -172,20 +172,20 @@ def read_request(body: Any, model: str, verb: str = "generateContent", is_sse: b
 def _response_schema(config: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
     """Return the schema of the reply as JSON Schema, None for plain text."""
     kind = text(config, "responseMimeType", where)
-    given = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
+    schema_fields = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
     if kind in ("", "text/plain"):
-        if given:
+        if schema_fields:
             said = "only allowed when response_mime_type is application/json."
-            raise broken_rule(inside(where, given[0]), said)
+            raise broken_rule(inside(where, schema_fields[0]), said)
         return None
     if kind != "application/json":
         said = "allowed mimetypes are text/plain and application/json."
         raise broken_rule(inside(where, "responseMimeType"), said)
-    if len(given) > 1:
-        raise broken_rule(inside(where, given[1]), "cannot be set beside response_schema.")
-    if not given:
+    if len(schema_fields) > 1:
+        raise broken_rule(inside(where, schema_fields[1]), "cannot be set beside response_schema.")
+    if not schema_fields:
         return {}
-    if given[0] == "responseSchema":
+    if schema_fields[0] == "responseSchema":
         return reply_schema(config["responseSchema"], inside(where, "responseSchema"))
     return struct(config, "responseJsonSchema", where)
 
@@ -201,13 +201,13 @@ _BOUNDS: Mapping[str, NumberRange] = {
 
 
 def _sampling(config: Mapping[str, Any], where: str) -> Sampling:
-    read = {name: number(config, name, where, bounds) for name, bounds in _BOUNDS.items()}
-    if (read["candidateCount"] or 1) != 1:
+    numbers = {name: number(config, name, where, bounds) for name, bounds in _BOUNDS.items()}
+    if (numbers["candidateCount"] or 1) != 1:
         raise BadRequest("Multiple candidates is not enabled for this model", inside(where, "candidateCount"))
     stops = texts(config, "stopSequences", where)
     if len(stops) > MAX_STOPS:
         raise broken_rule(inside(where, "stopSequences"), f"the number of stop_sequences must not exceed {MAX_STOPS}")
-    return Sampling(read["temperature"], read["maxOutputTokens"], read["topP"], read["seed"], stops)
+    return Sampling(numbers["temperature"], numbers["maxOutputTokens"], numbers["topP"], numbers["seed"], stops)
 
 
 # --- writing ---
@@ -233,16 +233,16 @@ def _call_part(call: NativeCall) -> dict[str, Any]:
     return {"functionCall": written, "thoughtSignature": signature(call.id)}
 
 
-def _response(asked: WireRequest, reply: Reply, stamp: Stamp, parts: list[dict[str, Any]], *, ended: bool) -> dict[str, Any]:
+def _response(request: WireRequest, reply: Reply, stamp: Stamp, parts: list[dict[str, Any]], *, ended: bool) -> dict[str, Any]:
     """Write a reply, or a chunk of one. `ended`: it is the whole, or the last chunk."""
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
     if ended:
         candidate |= _ending(reply)
     candidate["index"] = 0
-    made: dict[str, Any] = {"candidates": [candidate]}
+    response: dict[str, Any] = {"candidates": [candidate]}
     if reply.usage is not None:
-        made["usageMetadata"] = _usage(reply.usage, ended=ended)
-    return made | {"modelVersion": asked.model, "responseId": stamp.id}
+        response["usageMetadata"] = _usage(reply.usage, ended=ended)
+    return response | {"modelVersion": request.model, "responseId": stamp.id}
 
 
 def _ending(reply: Reply) -> dict[str, Any]:
@@ -261,11 +261,11 @@ _FINISH: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"
 
 def _usage(usage: Usage, *, ended: bool) -> dict[str, Any]:
     """Write the counts; those that are zero are left out, as protocol buffers do. `ended`: the output is counted too."""
-    given = usage.output_tokens if ended else 0
+    output_tokens = usage.output_tokens if ended else 0
     counts = {
         "promptTokenCount": usage.input_tokens,
-        "candidatesTokenCount": given,
-        "totalTokenCount": usage.input_tokens + given,
+        "candidatesTokenCount": output_tokens,
+        "totalTokenCount": usage.input_tokens + output_tokens,
         "cachedContentTokenCount": usage.cached_tokens,
     }
     return {name: value for name, value in counts.items() if value} | {"promptTokensDetails": _text_tokens(usage.input_tokens)}

@@ -55,9 +55,9 @@ def inside(where: str, name: str) -> str:
 # --- errors ---
 
 
-def broken_rule(where: str, said: str) -> BadRequest:
+def broken_rule(where: str, reason: str) -> BadRequest:
     """Return the error for a request that can be read, but breaks a rule at a place."""
-    return BadRequest(f"* GenerateContentRequest.{where}: {said}\n", where)
+    return BadRequest(f"* GenerateContentRequest.{where}: {reason}\n", where)
 
 
 def invalid_value(where: str, kind: str, value: Any) -> BadRequest:
@@ -68,10 +68,10 @@ def invalid_value(where: str, kind: str, value: Any) -> BadRequest:
     return BadRequest(f"Invalid value at '{where}' ({expected}), {said}", where, FIELD_VIOLATION)
 
 
-def _unreadable(name: str, where: str, said: str) -> BadRequest:
+def _unreadable(name: str, where: str, reason: str) -> BadRequest:
     place = f" at '{where}'" if where else ""
-    told = f'Invalid JSON payload received. Unknown name "{name[:MAX_SHOWN]}"{place}: {said}'
-    return BadRequest(told, where or None, FIELD_VIOLATION)
+    message = f'Invalid JSON payload received. Unknown name "{name[:MAX_SHOWN]}"{place}: {reason}'
+    return BadRequest(message, where or None, FIELD_VIOLATION)
 
 
 def _no_list(where: str) -> BadRequest:
@@ -138,7 +138,7 @@ def struct(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     return value
 
 
-def one_of(data: Mapping[str, Any], name: str, where: str, kind: str, known: Collection[str]) -> str | None:
+def one_of(data: Mapping[str, Any], name: str, where: str, kind: str, names: Collection[str]) -> str | None:
     """Return a name of an enumeration in capitals, however it is written; None if the field is not set."""
     value = data.get(name)
     if value is None:
@@ -146,10 +146,10 @@ def one_of(data: Mapping[str, Any], name: str, where: str, kind: str, known: Col
     place = inside(where, name)
     if isinstance(value, list):
         raise _no_list(place)
-    said = value.upper() if isinstance(value, str) else ""
-    if said not in known:
+    capitals = value.upper() if isinstance(value, str) else ""
+    if capitals not in names:
         raise invalid_value(place, kind, value)
-    return said
+    return capitals
 
 
 class NumberRange(NamedTuple):
@@ -176,9 +176,9 @@ def number(data: Mapping[str, Any], name: str, where: str, bounds: NumberRange) 
     return value
 
 
-def _typed(value: Any, kind: type[Value], where: str, said: str) -> Value:
+def _typed(value: Any, kind: type[Value], where: str, type_name: str) -> Value:
     if isinstance(value, list):
         raise _no_list(where)
     if not isinstance(value, kind):
-        raise invalid_value(where, said, value)
+        raise invalid_value(where, type_name, value)
     return value

@@ -130,14 +130,14 @@ def _turn(item: Any, where: str, calls_before: int) -> _Turn:
 
 
 def _add_part(turn: _Turn, data: Mapping[str, Any], where: str, calls_before: int) -> None:
-    given = [name for name in (*_DATA, *_OTHER_DATA) if name in data]
-    if not given:
+    data_fields = [name for name in (*_DATA, *_OTHER_DATA) if name in data]
+    if not data_fields:
         raise broken_rule(f"{where}.data", "required oneof field 'data' must have one initialized field")
-    if len(given) > 1:
-        said = f"oneof field 'data' is already set. Cannot set '{given[1]}'"
+    if len(data_fields) > 1:
+        said = f"oneof field 'data' is already set. Cannot set '{data_fields[1]}'"
         raise BadRequest(f"Invalid value at '{where}' (oneof), {said}", where)
-    if given[0] in _OTHER_DATA:
-        raise broken_rule(inside(where, given[0]), "this model reads and writes text and function calls only.")
+    if data_fields[0] in _OTHER_DATA:
+        raise broken_rule(inside(where, data_fields[0]), "this model reads and writes text and function calls only.")
     if "text" in data:
         said = text(data, "text", where)
         if not flag(data, "thought", where):
@@ -234,15 +234,15 @@ _SHARED: Sequence[tuple[Callable[[_Answer], str], Callable[[NativeCall], str]]] 
 
 def _answered(answers: list[_Answer], waiting: list[NativeCall]) -> list[tuple[_Answer, str]]:
     """Return each answer with the id of its call; there are as many of the one as of the other."""
-    left, found = dict(enumerate(waiting)), dict[int, str]()
+    unanswered, call_ids = dict(enumerate(waiting)), dict[int, str]()
     for of_answer, of_call in _SHARED:
         ready: dict[str, deque[int]] = defaultdict(deque)
-        for number, call in left.items():
+        for number, call in unanswered.items():
             ready[of_call(call)].append(number)
         for place, answer in enumerate(answers):
-            if place not in found and (fitting := ready.get(of_answer(answer))):
-                found[place] = left.pop(fitting.popleft()).id
-    return [(answer, found[place]) for place, answer in enumerate(answers)]
+            if place not in call_ids and (fitting := ready.get(of_answer(answer))):
+                call_ids[place] = unanswered.pop(fitting.popleft()).id
+    return [(answer, call_ids[place]) for place, answer in enumerate(answers)]
 
 
 def system_text(data: Mapping[str, Any], where: str) -> str:

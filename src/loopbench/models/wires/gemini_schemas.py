@@ -32,11 +32,11 @@ _BOUNDS = ("minimum", "maximum")
 class _Place(NamedTuple):
     """Where a schema is: as Google names places when it reads a body, and as it does when a rule is broken."""
 
-    read: str
-    ruled: str
+    in_body: str
+    in_rules: str
 
     def field(self, name: str) -> _Place:
-        return _Place(inside(self.read, name), inside(self.ruled, name))
+        return _Place(inside(self.in_body, name), inside(self.in_rules, name))
 
 
 def parameters_schema(value: Any, where: str) -> dict[str, Any]:
@@ -51,60 +51,60 @@ def reply_schema(value: Any, where: str) -> dict[str, Any]:
 
 def _schema(value: Any, place: _Place, *, may_be_empty: bool) -> dict[str, Any]:
     """Return a schema of Gemini's as JSON schema; `may_be_empty`: whether an object may be without properties."""
-    data = message(value, place.read, SCHEMA)
-    kind = one_of(data, "type", place.read, "Type", _TYPES)
-    said = "" if kind in (None, "TYPE_UNSPECIFIED") else str(kind)
+    data = message(value, place.in_body, SCHEMA)
+    kind = one_of(data, "type", place.in_body, "Type", _TYPES)
+    type_name = "" if kind in (None, "TYPE_UNSPECIFIED") else str(kind)
     properties = {
         name: _schema(inner, _property(place, name, number), may_be_empty=may_be_empty)
-        for number, (name, inner) in enumerate(struct(data, "properties", place.read).items())
+        for number, (name, inner) in enumerate(struct(data, "properties", place.in_body).items())
     }
-    made: dict[str, Any] = {name: text(data, name, place.read) for name in _WORDS if name in data}
-    made |= _numbers(data, place)
+    schema: dict[str, Any] = {name: text(data, name, place.in_body) for name in _WORDS if name in data}
+    schema |= _numbers(data, place)
     if "default" in data:
-        made["default"] = data["default"]
-    if said:
-        made["type"] = [said.lower(), "null"] if data.get("nullable") is True else said.lower()
-    if options := texts(data, "enum", place.read):
-        made["enum"] = list(options)
+        schema["default"] = data["default"]
+    if type_name:
+        schema["type"] = [type_name.lower(), "null"] if data.get("nullable") is True else type_name.lower()
+    if options := texts(data, "enum", place.in_body):
+        schema["enum"] = list(options)
     if "items" in data:
-        made["items"] = _schema(data["items"], place.field("items"), may_be_empty=may_be_empty)
-    if choices := items(data, "anyOf", place.read):
-        made["anyOf"] = [
-            _schema(item, _Place(read, f"{place.ruled}.any_of[{number}]"), may_be_empty=may_be_empty)
-            for number, (item, read) in enumerate(choices)
+        schema["items"] = _schema(data["items"], place.field("items"), may_be_empty=may_be_empty)
+    if choices := items(data, "anyOf", place.in_body):
+        schema["anyOf"] = [
+            _schema(item, _Place(in_body, f"{place.in_rules}.any_of[{number}]"), may_be_empty=may_be_empty)
+            for number, (item, in_body) in enumerate(choices)
         ]
-    if said == "OBJECT":
-        made["properties"] = properties
-    if required := texts(data, "required", place.read):
-        made["required"] = list(required)
-    _check(data, said, place, properties)
-    if said == "OBJECT" and not properties and not may_be_empty:
-        raise broken_rule(f"{place.ruled}.properties", "should be non-empty for OBJECT type")
-    return made
+    if type_name == "OBJECT":
+        schema["properties"] = properties
+    if required := texts(data, "required", place.in_body):
+        schema["required"] = list(required)
+    _check(data, type_name, place, properties)
+    if type_name == "OBJECT" and not properties and not may_be_empty:
+        raise broken_rule(f"{place.in_rules}.properties", "should be non-empty for OBJECT type")
+    return schema
 
 
 def _property(place: _Place, name: str, number: int) -> _Place:
-    return _Place(f"{place.read}.properties[{number}].value", f"{place.ruled}.properties[{name}]")
+    return _Place(f"{place.in_body}.properties[{number}].value", f"{place.in_rules}.properties[{name}]")
 
 
 def _numbers(data: Mapping[str, Any], place: _Place) -> dict[str, Any]:
     """Return the bounds in a schema; a whole number may be written as text, as protocol buffers write those of 64 bits."""
-    made: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for name in (*_COUNTS, *_BOUNDS):
         value = data.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
             value = int(value)
         is_number = isinstance(value, int if name in _COUNTS else int | float) and not isinstance(value, bool)
         if value is not None and not is_number:
-            raise invalid_value(inside(place.read, name), "TYPE_INT64" if name in _COUNTS else "TYPE_DOUBLE", value)
+            raise invalid_value(inside(place.in_body, name), "TYPE_INT64" if name in _COUNTS else "TYPE_DOUBLE", value)
         if value is not None:
-            made[name] = value
-    return made
+            numbers[name] = value
+    return numbers
 
 
 def _check(data: Mapping[str, Any], kind: str, place: _Place, properties: Mapping[str, Any]) -> None:
     """Check what Google checks of one schema."""
-    where = place.ruled
+    where = place.in_rules
     if not kind and "anyOf" not in data:
         raise broken_rule(f"{where}.type", "must be specified when not using one_of, any_of or all_of fields")
     if kind == "ARRAY" and "items" not in data:
@@ -114,6 +114,6 @@ def _check(data: Mapping[str, Any], kind: str, place: _Place, properties: Mappin
             raise broken_rule(f"{where}.{name}", "only allowed for OBJECT type")
     if kind not in ("STRING", "") and data.get("enum"):
         raise broken_rule(f"{where}.enum", "only allowed for STRING type")
-    for number, name in enumerate(texts(data, "required", place.read)):
+    for number, name in enumerate(texts(data, "required", place.in_body)):
         if name not in properties:
             raise broken_rule(f"{where}.required[{number}]", "property is not defined")

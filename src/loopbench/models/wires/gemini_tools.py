@@ -56,22 +56,22 @@ def read_tools(data: Mapping[str, Any], where: str) -> tuple[ToolSpec, ...]:
 @read_once(MAX_REMEMBERED_CHARS)
 def _read_tools(tools: Any, where: str, may_mix: bool) -> tuple[ToolSpec, ...]:
     """Return the functions that a request offers; `may_mix`: whether tools of Google's own may stand beside functions."""
-    found: dict[str, ToolSpec] = {}
+    functions: dict[str, ToolSpec] = {}
     own_tools = False
     for item, place in items({"tools": tools}, "tools", where):
         tool = message(item, place, TOOL)
         own_tools = own_tools or bool(tool.keys() - {"functionDeclarations"})
         for declared, inner in items(tool, "functionDeclarations", place):
             spec = _function(declared, inner)
-            if spec.name in found:
+            if spec.name in functions:
                 raise BadRequest(f"Duplicate function declaration found: {spec.name}", inside(inner, "name"))
-            found[spec.name] = spec
-        if len(found) > MAX_FUNCTIONS:
+            functions[spec.name] = spec
+        if len(functions) > MAX_FUNCTIONS:
             said = f"At most {MAX_FUNCTIONS} function declarations can be specified."
             raise broken_rule(inside(place, "functionDeclarations"), said)
-    if found and own_tools and not may_mix:
+    if functions and own_tools and not may_mix:
         raise BadRequest("Tool use with function calling is unsupported", inside(where, "tools"))
-    return tuple(found.values())
+    return tuple(functions.values())
 
 
 def _function(item: Any, where: str) -> ToolSpec:

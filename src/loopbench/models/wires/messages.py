@@ -69,17 +69,17 @@ class MessagesWire(Wire):
         version = _version(incoming.headers)
         return read_request(incoming.body, version, incoming.recall, counting=incoming.path[-1:] == ("count_tokens",))
 
-    def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-        return _message(asked, _content(reply), _usage(asked, reply, stamp), stamp) | _stop(reply, stamp)
+    def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+        return _message(request, _content(reply), _usage(request, reply, stamp), stamp) | _stop(reply, stamp)
 
-    def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        for event in stream_events(asked, reply, stamp):
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+        for event in stream_events(request, reply, stamp):
             yield StreamEvent(event["type"], event)
 
-    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Yield the events of a stream that fails: the event `error` may come at any place of it
         (platform.claude.com/docs/en/build-with-claude/streaming)."""
-        yield from islice(self.events(asked, begun, stamp), BEGUN_EVENTS)
+        yield from islice(self.events(request, begun, stamp), BEGUN_EVENTS)
         yield StreamEvent("error", self.failure(failure).body)
 
     def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
@@ -109,10 +109,10 @@ class MessagesWire(Wire):
     def count(self, tokens: int) -> Any:
         return {"input_tokens": tokens}
 
-    def kept(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
-        if not asked.items:
+    def remembered(self, request: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
+        if not request.items:
             return None
-        return _message_id(stamp), (with_reply(asked.items[0], _content(reply)),)
+        return _message_id(stamp), (with_reply(request.items[0], _content(reply)),)
 
 
 MESSAGES = MessagesWire()
@@ -191,12 +191,12 @@ _OWN_METADATA = ("codec", "examples", "role", "scope")
 
 def _metadata(body: Mapping[str, Any]) -> dict[str, str]:
     """Return what a loop's own client says of a request. Raises BadRequest."""
-    given = optional(body, "metadata", dict) or {}
-    only_known(given, ("user_id", *_OWN_METADATA), "metadata")
-    user_id = optional(given, "user_id", str, "metadata.user_id")
+    metadata = optional(body, "metadata", dict) or {}
+    only_known(metadata, ("user_id", *_OWN_METADATA), "metadata")
+    user_id = optional(metadata, "user_id", str, "metadata.user_id")
     if user_id is not None and len(user_id) > MAX_USER_ID_CHARS:
         raise refused("metadata.user_id", f"String should have at most {MAX_USER_ID_CHARS} characters")
-    return {name: checked(given[name], str, f"metadata.{name}") for name in _OWN_METADATA if name in given}
+    return {name: checked(metadata[name], str, f"metadata.{name}") for name in _OWN_METADATA if name in metadata}
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
@@ -222,11 +222,11 @@ def _reply_schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the schema of the reply, which was a field of its own in the beta."""
     config = optional(body, "output_config", dict) or {}
     where = "output_format" if config.get("format") is None else "output_config.format"
-    asked = optional(body, "output_format", dict) if where == "output_format" else checked(config["format"], dict, where)
-    if asked is None:
+    reply_format = optional(body, "output_format", dict) if where == "output_format" else checked(config["format"], dict, where)
+    if reply_format is None:
         return None
-    one_of(required(asked, "type", str, f"{where}.type"), ("json_schema",), f"{where}.type")
-    schema = required(asked, "schema", dict, f"{where}.schema")
+    one_of(required(reply_format, "type", str, f"{where}.type"), ("json_schema",), f"{where}.type")
+    schema = required(reply_format, "schema", dict, f"{where}.schema")
     check_closed(schema, f"{where}.schema")
     return schema
 
@@ -242,9 +242,9 @@ _STOP: Mapping[FinishReason, str] = {
 }
 
 
-def _message(asked: WireRequest, content: list[Any], usage: dict[str, Any], stamp: Stamp) -> dict[str, Any]:
+def _message(request: WireRequest, content: list[Any], usage: dict[str, Any], stamp: Stamp) -> dict[str, Any]:
     """Write a message that has not ended yet."""
-    head = {"id": _message_id(stamp), "type": "message", "role": "assistant", "model": asked.model}
+    head = {"id": _message_id(stamp), "type": "message", "role": "assistant", "model": request.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
 
 
@@ -278,11 +278,11 @@ def _tool_use(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, A
     return {"type": "tool_use", "id": their_id(call_id), "name": name, "input": arguments, "caller": {"type": "direct"}}
 
 
-def _usage(asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+def _usage(request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
     """Write the usage of a reply: the tokens read from the cache and written to it do not count as input."""
-    usage = reply.usage or estimate_usage(estimate_input(asked.request), reply)
+    usage = reply.usage or estimate_usage(estimate_input(request.request), reply)
     read = stamp.cache_read or usage.cached_tokens
-    long_lived = asked.echo.get("ttl", DEFAULT_TTL) != DEFAULT_TTL
+    long_lived = request.echo.get("ttl", DEFAULT_TTL) != DEFAULT_TTL
     return {
         "input_tokens": max(0, usage.input_tokens - read - stamp.cache_written),
         "cache_creation_input_tokens": stamp.cache_written,
@@ -296,12 +296,12 @@ def _usage(asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
     }
 
 
-def stream_events(asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
+def stream_events(request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
     """Write the data of a stream's events; each names its type. Arguments come as they are, JSON or not."""
-    usage = _usage(asked, reply, stamp)
+    usage = _usage(request, reply, stamp)
     yield {
         "type": "message_start",
-        "message": _message(asked, [], usage | {"output_tokens": min(1, usage["output_tokens"])}, stamp),
+        "message": _message(request, [], usage | {"output_tokens": min(1, usage["output_tokens"])}, stamp),
     }
     for index, block in enumerate(_blocks(reply)):
         start, *deltas = block

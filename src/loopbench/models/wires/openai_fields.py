@@ -114,10 +114,10 @@ def json_object(body: Any) -> dict[str, Any]:
     return body
 
 
-def request_object(body: Any, known: frozenset[str]) -> dict[str, Any]:
+def request_object(body: Any, fields: frozenset[str]) -> dict[str, Any]:
     """Return a request's body. Raises BadRequest as `json_object` does, and if it has a field that the API lacks."""
     data = json_object(body)
-    unknown = sorted(data.keys() - known)
+    unknown = sorted(data.keys() - fields)
     if unknown:
         plural = "s" if len(unknown) > 1 else ""
         shown = ", ".join(name[:MAX_NAME_CHARS] for name in unknown[:MAX_SHOWN_NAMES])

@@ -14,22 +14,22 @@ _SPACE = " \t\n\r"
 def whole_members(text: str) -> dict[str, Any]:
     """Return the members that a comma ends: the last one may be cut, and is left out. Empty for a text that is no object."""
     place = _after_space(text, 0)
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     if text[place : place + 1] != "{":
-        return found
+        return members
     while True:
         try:
             key, place = _DECODER.raw_decode(text, _after_space(text, place + 1))
             place = _after_space(text, place)
             if not isinstance(key, str) or text[place : place + 1] != ":":
-                return found
+                return members
             value, place = _DECODER.raw_decode(text, _after_space(text, place + 1))
         except (ValueError, RecursionError):
-            return found
+            return members
         place = _after_space(text, place)
         if text[place : place + 1] != ",":
-            return found
-        found[key] = value
+            return members
+        members[key] = value
 
 
 def _after_space(text: str, place: int) -> int:

@@ -30,7 +30,7 @@ def wire_for(path: Path, headers: Mapping[str, str]) -> Wire:
     return next(wire for wire in WIRES if wire.is_addressed(path, headers))
 
 
-def meant(path: Path, headers: Mapping[str, str]) -> Path | None:
+def page_meant(path: Path, headers: Mapping[str, str]) -> Path | None:
     """Return the page that a path without a version, or with more than one, stands for; None if there is none.
 
     A vendor's client adds the version to its base address or does not: so a wrong address shows in the path.

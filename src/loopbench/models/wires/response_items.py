@@ -61,64 +61,64 @@ def read_input(body: Mapping[str, Any], recall: Recall) -> tuple[tuple[Any, ...]
 
     The conversation begins with that of the answer that `previous_response_id` names.
     """
-    known = _previous(body, recall)
-    kept = cache(lambda answer: _items_by_id(recall(RESPONSE_PREFIX + answer) or ()))  # to read an answer again takes long
-    items = [*known, *(_resolved(item, kept, place) for place, item in enumerate(_given(body)))]
+    previous = _previous(body, recall)
+    items_of = cache(lambda answer: _items_by_id(recall(RESPONSE_PREFIX + answer) or ()))  # to read an answer again takes long
+    items = [*previous, *(_resolved(item, items_of, place) for place, item in enumerate(_input_items(body)))]
     if not items:
         raise BadRequest("Missing required parameter: 'input'.", "input", "missing_required_parameter")
     _check_ids(items)
-    messages = tuple(_messages(items, len(known)))
+    messages = tuple(_messages(items, len(previous)))
     _check_calls(messages)
     return tuple(items), messages
 
 
 def _previous(body: Mapping[str, Any], recall: Recall) -> Sequence[Any]:
-    named = optional(body, "previous_response_id", str)
-    if named is None:
+    previous_id = optional(body, "previous_response_id", str)
+    if previous_id is None:
         return ()
-    known = recall(named) if named.startswith(RESPONSE_PREFIX) else None
-    if known is None:
-        said = f"Previous response with id '{named[:MAX_ID_CHARS]}' not found."
+    items = recall(previous_id) if previous_id.startswith(RESPONSE_PREFIX) else None
+    if items is None:
+        said = f"Previous response with id '{previous_id[:MAX_ID_CHARS]}' not found."
         raise BadRequest(said, "previous_response_id", "previous_response_not_found")
-    return known
+    return items
 
 
-def _given(body: Mapping[str, Any]) -> list[Any]:
-    given = body.get("input")
-    if isinstance(given, str):
-        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
-    if given is not None and not isinstance(given, list):
-        raise wrong_type("input", "a string or an array of items", given)
+def _input_items(body: Mapping[str, Any]) -> list[Any]:
+    items = body.get("input")
+    if isinstance(items, str):
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
+    if items is not None and not isinstance(items, list):
+        raise wrong_type("input", "a string or an array of items", items)
     return optional_list(body, "input", MAX_MESSAGES)
 
 
 def _check_ids(items: Sequence[Any]) -> None:
     """Check that no item comes twice: a short reference, repeated, would make a conversation of any size."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     for item in items:
-        named = item.get("id")
-        if not isinstance(named, str):
+        item_id = item.get("id")
+        if not isinstance(item_id, str):
             continue
-        if named in seen:
-            said = f"Duplicate item found with id {named[:MAX_ID_CHARS]}. Remove duplicate items from your input and try again."
+        if item_id in ids:
+            said = f"Duplicate item found with id {item_id[:MAX_ID_CHARS]}. Remove duplicate items from your input and try again."
             raise BadRequest(said, "input")
-        seen.add(named)
+        ids.add(item_id)
 
 
 def _items_by_id(items: Sequence[Any]) -> Mapping[str, Any]:
     return {item["id"]: item for item in reversed(items) if isinstance(item.get("id"), str)}
 
 
-def _resolved(item: Any, kept: Callable[[str], Mapping[str, Any]], place: int) -> Any:
-    """Return an item, or the one that it refers to. `kept`: returns the items of an answer by their ids."""
+def _resolved(item: Any, items_of: Callable[[str], Mapping[str, Any]], place: int) -> Any:
+    """Return an item, or the one that it refers to. `items_of`: returns the items of an answer by their ids."""
     data = required(item, dict, f"input[{place}]")
     if data.get("type") != "item_reference":
         return data
-    named = required_text(data, "id", f"input[{place}].id")
-    own = _OWN_ITEM.fullmatch(named)
-    if own is not None and named in (known := kept(own[1])):
-        return known[named]
-    raise BadRequest(f"Item with id '{named[:MAX_ID_CHARS]}' not found.", "input", status=404)
+    reference = required_text(data, "id", f"input[{place}].id")
+    own_id = _OWN_ITEM.fullmatch(reference)
+    if own_id is not None and reference in (items := items_of(own_id[1])):
+        return items[reference]
+    raise BadRequest(f"Item with id '{reference[:MAX_ID_CHARS]}' not found.", "input", status=404)
 
 
 # --- messages ---
@@ -222,13 +222,13 @@ def _call_id(item: Mapping[str, Any], where: str) -> str:
 def _check_calls(messages: Sequence[Message]) -> None:
     """Check that every call has an output, and every output a call before it."""
     waiting: dict[str, None] = {}
-    made: set[str] = set()
+    call_ids: set[str] = set()
     for message in messages:
         waiting |= dict.fromkeys(call.id for call in message.calls)
-        made.update(call.id for call in message.calls)
+        call_ids.update(call.id for call in message.calls)
         if message.role != "tool":
             continue
-        if message.call_id not in made:
+        if message.call_id not in call_ids:
             raise BadRequest(f"No tool call found for function call output with call_id {message.call_id}.", "input")
         waiting.pop(message.call_id, None)
     for call_id in waiting:

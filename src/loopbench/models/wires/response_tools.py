@@ -50,24 +50,24 @@ def read_tool_choice(data: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> st
     choice = data.get("tool_choice")
     if choice == "auto" and not tools:
         return None  # clients send it without tools, and it asks for nothing
-    own = [tool for tool in data.get("tools") or () if tool["type"] in _VENDORS_TOOLS]
-    if choice == "required" and own and not tools:
+    vendors_tools = [tool for tool in data.get("tools") or () if tool["type"] in _VENDORS_TOOLS]
+    if choice == "required" and vendors_tools and not tools:
         return "auto"
     if not isinstance(choice, dict):
         return tool_choice(data, tools, _chosen_name, None)
     if _is_own(choice):
-        return _own_tool(choice, own)
+        return _own_tool(choice, vendors_tools)
     if choice.get("type") == "allowed_tools" and isinstance(choice.get("tools"), list):
-        return _allowed_tools(choice, own, tools)
+        return _allowed_tools(choice, vendors_tools, tools)
     return tool_choice(data, tools, _chosen_name, None)
 
 
-def _allowed_tools(choice: Mapping[str, Any], own: Sequence[Any], tools: tuple[ToolSpec, ...]) -> str | None:
+def _allowed_tools(choice: Mapping[str, Any], vendors_tools: Sequence[Any], tools: tuple[ToolSpec, ...]) -> str | None:
     """Return the choice among the allowed functions; there is none if all that is allowed are OpenAI's own tools."""
     functions = [item for item in choice["tools"] if not _is_own(item)]
     for item in choice["tools"]:
         if _is_own(item):
-            _own_tool(item, own)
+            _own_tool(item, vendors_tools)
     if choice["tools"] and not functions and choice.get("mode") in ("auto", "required"):
         return "auto"
     return tool_choice({"tool_choice": {**choice, "tools": functions}}, tools, _chosen_name, None)
@@ -78,11 +78,11 @@ def _is_own(item: Any) -> bool:
     return isinstance(kind, str) and _family(kind) in _FAMILIES
 
 
-def _own_tool(choice: Mapping[str, Any], own: Sequence[Any]) -> str:
+def _own_tool(choice: Mapping[str, Any], vendors_tools: Sequence[Any]) -> str:
     """Return what becomes of the choice of a tool of OpenAI's own. Raises BadRequest if the request does not offer it."""
     kind = choice["type"]
     label = _LABELS.get(kind, "type")
-    for tool in own:
+    for tool in vendors_tools:
         if _family(tool["type"]) == _family(kind) and (label == "type" or tool.get(label) == choice.get(label)):
             return "auto"
     named = kind if label == "type" else str(choice.get(label))

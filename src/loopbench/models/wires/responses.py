@@ -46,29 +46,29 @@ class ResponsesWire(OpenAIWire):
     def read(self, incoming: Incoming) -> WireRequest:
         return read_request(incoming.body, incoming.recall)
 
-    def reply(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-        return _ended(asked, reply, stamp)
+    def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+        return _ended(request, reply, stamp)
 
-    def events(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        return _numbered(_events(asked, reply, stamp))
+    def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
+        return _numbered(_events(request, reply, stamp))
 
-    def failed_events(self, asked: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Return the events of a stream that fails. Both last ones came in a real stream (github.com/vercel/ai,
         `openai-error.1.chunks.txt`); the first of them makes clients raise."""
-        events = [event for event, _ in zip(_events(asked, begun, stamp), range(BEGUN_EVENTS), strict=False)]
+        events = [event for event, _ in zip(_events(request, begun, stamp), range(BEGUN_EVENTS), strict=False)]
         error = {"code": "server_error", "message": failure.message}
         events.append({"type": "error", "error": {"type": "server_error", **error, "param": None}})
-        events.append({"type": "response.failed", "response": _response(asked, stamp, "failed") | {"error": error}})
+        events.append({"type": "response.failed", "response": _response(request, stamp, "failed") | {"error": error}})
         return _numbered(iter(events))
 
     def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
         too_long = failure.code == "context_length_exceeded"
         return super().failure(replace(failure, param="input") if too_long else failure, limits)
 
-    def kept(self, asked: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
-        if not asked.echo["store"]:
+    def remembered(self, request: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
+        if not request.echo["store"]:
             return None
-        return RESPONSE_PREFIX + stamp.id, (*asked.items, *_output(reply, stamp.id))
+        return RESPONSE_PREFIX + stamp.id, (*request.items, *_output(reply, stamp.id))
 
 
 RESPONSES = ResponsesWire()
@@ -151,10 +151,10 @@ def _max_tokens(data: Mapping[str, Any]) -> int | None:
 
 def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> Mapping[str, Any] | None:
     text = optional(data, "text", dict) or {}
-    asked = optional(text, "format", dict, "text.format")
-    if asked is None:
+    text_format = optional(text, "format", dict, "text.format")
+    if text_format is None:
         return None
-    kind = required_text(asked, "type", "text.format.type")
+    kind = required_text(text_format, "type", "text.format.type")
     if kind == "text":
         return None
     if kind == "json_object":
@@ -165,15 +165,15 @@ def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> M
     if kind != "json_schema":
         known = "Supported values are: 'json_object', 'json_schema', and 'text'."
         raise invalid_value("text.format.type", f"Invalid value: '{kind[:64]}'. {known}")
-    required(asked.get("schema"), dict, "text.format.schema")
-    return reply_schema(asked, "text.format", "text.format.schema", "invalid_json_schema")
+    required(text_format.get("schema"), dict, "text.format.schema")
+    return reply_schema(text_format, "text.format", "text.format.schema", "invalid_json_schema")
 
 
 def _echo(data: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
     """Return what a response repeats of its request, with OpenAI's defaults; OpenAI's own documentation names those."""
     unsaid = {"strict": True, "parameters": None, "output_schema": None, "description": None}
     tools = [unsaid | tool if tool.get("type") == "function" else tool for tool in data.get("tools") or ()]
-    given = {
+    defaults = {
         "background": False,
         "frequency_penalty": 0.0,
         "instructions": None,
@@ -195,7 +195,7 @@ def _echo(data: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any
         "user": None,
     }
     return {
-        **{name: default if data.get(name) is None else data[name] for name, default in given.items()},
+        **{name: default if data.get(name) is None else data[name] for name, default in defaults.items()},
         "metadata": dict(metadata),
         "reasoning": {"effort": None, "summary": None} | (optional(data, "reasoning", dict) or {}),
         "service_tier": "default",
@@ -212,7 +212,7 @@ _REASONS: Mapping[FinishReason, str] = {"length": "max_output_tokens", "content_
 _INCOMPLETE_ITEM = "incomplete"
 
 
-def _response(asked: WireRequest, stamp: Stamp, status: str) -> dict[str, Any]:
+def _response(request: WireRequest, stamp: Stamp, status: str) -> dict[str, Any]:
     """Write a response without output."""
     return {
         "id": RESPONSE_PREFIX + stamp.id,
@@ -222,19 +222,19 @@ def _response(asked: WireRequest, stamp: Stamp, status: str) -> dict[str, Any]:
         "completed_at": None,
         "error": None,
         "incomplete_details": None,
-        "model": asked.model,
+        "model": request.model,
         "output": [],
         "usage": None,
-        **asked.echo,
+        **request.echo,
     }
 
 
-def _ended(asked: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
+def _ended(request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
     """Write the response that a reply is."""
     reason = _REASONS.get(reply.finish_reason)
-    made = _response(asked, stamp, "completed" if reason is None else "incomplete")
-    made |= {"output": _output(reply, stamp.id), "usage": None if reply.usage is None else _usage(reply.usage)}
-    return made | ({"completed_at": stamp.created} if reason is None else {"incomplete_details": {"reason": reason}})
+    response = _response(request, stamp, "completed" if reason is None else "incomplete")
+    response |= {"output": _output(reply, stamp.id), "usage": None if reply.usage is None else _usage(reply.usage)}
+    return response | ({"completed_at": stamp.created} if reason is None else {"incomplete_details": {"reason": reason}})
 
 
 def _output(reply: Reply, answer: str) -> list[dict[str, Any]]:
@@ -288,15 +288,15 @@ def _numbered(events: Iterator[dict[str, Any]]) -> Iterator[StreamEvent]:
         yield StreamEvent(event["type"], event | {"sequence_number": number})
 
 
-def _events(asked: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
+def _events(request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[dict[str, Any]]:
     """Write the events of a whole reply, without their numbers.
 
     Of an item that is cut the deltas stop, and what closes its text or arguments does not come: OpenAI ends it with
     `output_item.done` alone, and the stream with `response.incomplete` (github.com/vercel/ai/pull/20405).
     """
     for kind in ("created", "in_progress"):
-        yield {"type": f"response.{kind}", "response": _response(asked, stamp, "in_progress")}
-    ended = _ended(asked, reply, stamp)
+        yield {"type": f"response.{kind}", "response": _response(request, stamp, "in_progress")}
+    ended = _ended(request, reply, stamp)
     texts, arguments = _deltas(reply)
     for place, item in enumerate(ended["output"]):
         deltas = texts if item["type"] == "message" else arguments.pop(0)

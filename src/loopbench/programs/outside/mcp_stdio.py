@@ -28,8 +28,8 @@ def passed_on(url: str, line: bytes) -> Iterator[bytes]:
             body: bytes = response.read()
             yield from _messages(body, response.headers.get_content_type())
     except urllib.error.HTTPError as error:
-        said = error.read()
-        yield said if b'"jsonrpc"' in said and _number(said) is not None else _failed(line, str(error))
+        body = error.read()
+        yield body if b'"jsonrpc"' in body and _number(body) is not None else _failed(line, str(error))
     except (OSError, ValueError) as error:
         yield _failed(line, str(error))
 

@@ -92,12 +92,12 @@ class SolverTask:
         self.sync_tools = Tools(job["tools"], self._call, False)
 
     def _call(self, name: str, arguments: dict[str, Any]) -> str:
-        seen = post(f"{self.url}/tools/{quote(name, safe='')}", arguments)
-        if "status" not in seen:
-            raise ToolError(seen.get("error", {}).get("message", "the tool could not be called"))
-        if seen["status"] != "success":
-            raise ToolError(seen["data"])
-        return str(seen["data"])
+        result = post(f"{self.url}/tools/{quote(name, safe='')}", arguments)
+        if "status" not in result:
+            raise ToolError(result.get("error", {}).get("message", "the tool could not be called"))
+        if result["status"] != "success":
+            raise ToolError(result["data"])
+        return str(result["data"])
 
     async def _call_async(self, name: str, arguments: dict[str, Any]) -> str:
         return await asyncio.get_running_loop().run_in_executor(THREADS, self._call, name, arguments)
@@ -108,7 +108,7 @@ class SolverTask:
         self._in_threads.append(running)
         return await asyncio.wrap_future(running)
 
-    async def left(self) -> None:
+    async def wait_for_threads(self) -> None:
         """Wait until none of its threads runs any more: no cancellation ends them."""
         await asyncio.gather(*(asyncio.wrap_future(running) for running in self._in_threads), return_exceptions=True)
 
@@ -136,7 +136,7 @@ def post(url: str, body: Any) -> Any:
     raise AssertionError("unreachable")
 
 
-def found(target: str) -> Callable[..., Any]:
+def function_named(target: str) -> Callable[..., Any]:
     """Return the function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names."""
     name, _, attribute = target.rpartition(":")
     if name.endswith(".py"):
@@ -159,7 +159,7 @@ def _function(module: Any, name: str, attribute: str) -> Callable[..., Any]:
     return function
 
 
-def arguments_of(solve: Callable[..., Any], task: SolverTask) -> Any:
+def call_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     """Call a solver in the way that it wants: with the task, or with question, tools and where the model is."""
     parameters = list(inspect.signature(solve).parameters.values())
     if len(parameters) == 1 and parameters[0].name == "task":
@@ -168,14 +168,16 @@ def arguments_of(solve: Callable[..., Any], task: SolverTask) -> Any:
     names = ("url", "base_url", "api_key", "model", "max_steps", "tools_url", "mcp_url")
     where = {name: getattr(task, name) for name in names}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    named = {parameter.name for parameter in parameters}
-    return lambda: solve(task.question, tools, **{key: value for key, value in where.items() if takes_all or key in named})
+    parameter_names = {parameter.name for parameter in parameters}
+    return lambda: solve(
+        task.question, tools, **{key: value for key, value in where.items() if takes_all or key in parameter_names}
+    )
 
 
 async def solved(solve: Callable[..., Any], task: SolverTask, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that ends a trial."""
     try:
-        work = arguments_of(solve, task)
+        work = call_of(solve, task)
         answer = work() if inspect.iscoroutinefunction(solve) else await task.in_thread(work)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -231,8 +233,8 @@ def packages() -> dict[str, str]:
     It reads the first lines of each package's metadata: `importlib.metadata` parses the whole text, again for each field that it is
     asked for, which takes longer than Python's start.
     """
-    found = (_headers(item.read_text("METADATA") or item.read_text("PKG-INFO") or "") for item in distributions())
-    return {headers["name"]: headers.get("version", "") for headers in found if headers.get("name")}
+    metadata = (_headers(item.read_text("METADATA") or item.read_text("PKG-INFO") or "") for item in distributions())
+    return {headers["name"]: headers.get("version", "") for headers in metadata if headers.get("name")}
 
 
 def _headers(metadata: str) -> dict[str, str]:
@@ -258,7 +260,7 @@ async def serve(solve: Callable[..., Any], say: Callable[[dict[str, Any]], None]
         try:
             say(await solved(solve, task, job))
         except asyncio.CancelledError:
-            await task.left()
+            await task.wait_for_threads()
             say({"id": job["id"], "cancelled": True})
         finally:
             running.pop(job["id"], None)
@@ -290,7 +292,7 @@ def main() -> None:
         say(ready())
         return
     try:
-        solve = found(sys.argv[1])
+        solve = function_named(sys.argv[1])
     except BaseException as error:
         say({"failed": f"{type(error).__name__}: {text_of(error)}"})
         raise

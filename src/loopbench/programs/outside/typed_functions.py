@@ -65,10 +65,10 @@ def source(tool: Mapping[str, Any], is_async: bool) -> str:
             raise ValueError(f"tool {name!r}: no Python function can have the name {word!r}")
     order = sorted(properties, key=lambda word: word not in required)
     signature = ", ".join(_parameter(word, properties[word], word in required) for word in order)
-    given = ", ".join(f"{word!r}: {word}" for word in order)
+    arguments = ", ".join(f"{word!r}: {word}" for word in order)
     head, wait = ("async def", "await ") if is_async else ("def", "")
     doc = _docstring(tool["description"] or name, {word: properties[word] for word in order})
-    return f"{head} {name}({signature}) -> str:\n    {doc!r}\n    return {wait}{CALL}({name!r}, {{{given}}})\n"
+    return f"{head} {name}({signature}) -> str:\n    {doc!r}\n    return {wait}{CALL}({name!r}, {{{arguments}}})\n"
 
 
 def _parameter(name: str, schema: Any, is_required: bool) -> str:
@@ -96,8 +96,8 @@ def _docstring(description: str, properties: Mapping[str, Any]) -> str:
     if properties:
         lines += ["", "Args:"]
     for name, schema in properties.items():
-        said = schema.get("description") or schema.get("title") if isinstance(schema, dict) else None
-        lines.append(f"    {name}: {said or name}")
+        described = schema.get("description") or schema.get("title") if isinstance(schema, dict) else None
+        lines.append(f"    {name}: {described or name}")
     return "\n".join(lines)
 
 
@@ -115,8 +115,8 @@ def typed_function(tool: Mapping[str, Any], call: Callable[[str, dict[str, Any]]
     space: dict[str, Any] = {CALL: call, "Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union}
     space["__name__"] = "loopbench_tools"
     exec(code, space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
-    made: Callable[..., Any] = space[tool["name"]]
-    return made
+    function: Callable[..., Any] = space[tool["name"]]
+    return function
 
 
 class ToolError(Exception):

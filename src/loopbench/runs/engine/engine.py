@@ -51,8 +51,8 @@ class Engine:
     def wind_down(self) -> None:
         """Begin no further trial, let those under way end, and say so."""
         self._is_winding_down = True
-        left = self._under_way if self.pool is None else self.pool.wind_down(INTERRUPTED)
-        trials = "1 trial that is under way ends" if left == 1 else f"{left} trials that are under way end"
+        under_way = self._under_way if self.pool is None else self.pool.wind_down(INTERRUPTED)
+        trials = "1 trial that is under way ends" if under_way == 1 else f"{under_way} trials that are under way end"
         self.progress.noted(f"{trials} first; Ctrl-C again ends the run at once")
 
 

@@ -31,32 +31,32 @@ MAX_FORKS = 4
 class ForkedWorker:
     """A fork that waits for its first message, as a process of the event loop."""
 
-    made: Fork
+    process: Fork
     pipes: tuple[int, int] | None
     """File descriptors of its answers and its orders, until a link takes them over."""
-    watched: int
+    end_descriptor: int
     """File descriptor that can be read once it has ended."""
-    _over: asyncio.Future[int] | None = field(default=None, init=False)
+    _exit_code: asyncio.Future[int] | None = field(default=None, init=False)
     _is_reaped: bool = field(default=False, init=False)
 
     @classmethod
     def make(cls, job: Job) -> ForkedWorker:
         """Fork a worker. Raises OSError if the system grants none, or none that can be watched."""
-        made = fork(partial(_work, job))
+        process = fork(partial(_work, job))
         with contextlib.suppress(OSError):  # it has done so itself, or has ended
-            os.setpgid(made.pid, made.pid)
+            os.setpgid(process.pid, process.pid)
         try:
-            watched = os.pidfd_open(made.pid)
+            end_descriptor = os.pidfd_open(process.pid)
         except OSError:
-            made.end()
-            for pipe in (made.answers, made.orders):
+            process.end()
+            for pipe in (process.answers, process.orders):
                 os.close(pipe)
             raise
-        return cls(made, (made.answers, made.orders), watched)
+        return cls(process, (process.answers, process.orders), end_descriptor)
 
     @property
     def pid(self) -> int:
-        return self.made.pid
+        return self.process.pid
 
     def take(self) -> tuple[int, int]:
         """Return the file descriptors of its answers and its orders; whoever takes them closes them."""
@@ -66,24 +66,24 @@ class ForkedWorker:
 
     async def wait(self) -> int:
         """Wait for its end, and return its exit code, or below 0 the signal that ended it."""
-        if self._over is None:
+        if self._exit_code is None:
             loop = asyncio.get_running_loop()
-            self._over = loop.create_future()
-            loop.add_reader(self.watched, self._reap, loop)
-        return await asyncio.shield(self._over)
+            self._exit_code = loop.create_future()
+            loop.add_reader(self.end_descriptor, self._reap, loop)
+        return await asyncio.shield(self._exit_code)
 
     def _reap(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.remove_reader(self.watched)
+        loop.remove_reader(self.end_descriptor)
         _, status = os.waitpid(self.pid, 0)
         self._is_reaped = True
-        assert self._over is not None
-        self._over.set_result(os.waitstatus_to_exitcode(status))
+        assert self._exit_code is not None
+        self._exit_code.set_result(os.waitstatus_to_exitcode(status))
 
     def close(self) -> None:
         """End it, if it has not ended, and close what is open."""
         if not self._is_reaped:
-            self.made.end()
-        for opened in (*(self.pipes or ()), self.watched):
+            self.process.end()
+        for opened in (*(self.pipes or ()), self.end_descriptor):
             os.close(opened)
 
 

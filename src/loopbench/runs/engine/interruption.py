@@ -16,7 +16,7 @@ from loopbench.runs.silent_end import ORDERLY_ENDS
 
 INTERRUPTED = "interrupted"
 """Why no further trial begins."""
-ONE_WISH_S = 0.2
+SAME_WISH_S = 0.2
 """Seconds within which several signals are one wish: `timeout -s INT` sends its own to a command, and then to its process group."""
 
 
@@ -24,12 +24,12 @@ class Interruption:
     """What signals have asked of one run. A run may be resumed after each of them."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_ending = False
         """Whether the run is to end."""
         self._wind_down: Callable[[], object] | None = None
         self._task: asyncio.Task[object] | None = None
         self._is_cancelled = False
-        self._asked_at = -math.inf
+        self._last_wish_at = -math.inf
         """Monotonic time of the last wish."""
 
     @contextmanager
@@ -71,17 +71,17 @@ class Interruption:
 
     def press(self) -> None:
         """Do what Ctrl-C does. Raises KeyboardInterrupt where that is all that can be done."""
-        if self._wind_down is None or self.asked:
+        if self._wind_down is None or self.is_ending:
             self.end()
             return
-        self.asked, self._asked_at = True, time.monotonic()
+        self.is_ending, self._last_wish_at = True, time.monotonic()
         self._wind_down()
 
     def end(self) -> None:
         """End the run at once; a wish after that waits for nothing. Raises KeyboardInterrupt where that is all that can be done."""
-        if time.monotonic() < self._asked_at + ONE_WISH_S:
+        if time.monotonic() < self._last_wish_at + SAME_WISH_S:
             return
-        self.asked, self._asked_at = True, time.monotonic()
+        self.is_ending, self._last_wish_at = True, time.monotonic()
         if self._task is None or self._is_cancelled:
             raise KeyboardInterrupt
         self._is_cancelled = True
@@ -97,7 +97,7 @@ _UNDER_WAY: list[Interruption] = []
 
 def press_everywhere() -> bool:
     """Press Ctrl-C for all runs of this process, also on other threads, to which no signal comes. Say whether there are any."""
-    found = [*_UNDER_WAY]
-    for interruption in found:
+    interruptions = [*_UNDER_WAY]
+    for interruption in interruptions:
         interruption.press()
-    return bool(found)
+    return bool(interruptions)

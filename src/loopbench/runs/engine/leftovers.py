@@ -23,7 +23,7 @@ GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftBehind:
     """What remained in one process, or in several."""
 
     threads: Mapping[str, int] = field(default_factory=dict)
@@ -31,15 +31,15 @@ class Left:
     tasks: int = 0
     """Number of tasks that swallow their cancellation."""
 
-    def __add__(self, other: Left) -> Left:
-        return Left(Counter(self.threads) + Counter(other.threads), self.tasks + other.tasks)
+    def __add__(self, other: LeftBehind) -> LeftBehind:
+        return LeftBehind(Counter(self.threads) + Counter(other.threads), self.tasks + other.tasks)
 
     def lines(self) -> list[str]:
         """Return it in words, a line for each kind."""
-        said = [f"{counted(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
+        lines = [f"{counted(n, 'call')} of {name} never returned: {_threads(n)} left behind" for name, n in self.threads.items()]
         if self.tasks:
-            said.append(f"{counted(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
-        return said
+            lines.append(f"{counted(self.tasks, 'task')} that loops had started swallowed cancellation and had to be abandoned")
+        return lines
 
 
 class Leftovers:
@@ -60,7 +60,7 @@ class Leftovers:
             if thread.name.startswith(CALL) and thread not in self._threads
         )
 
-    async def end(self) -> Left:
+    async def end(self) -> LeftBehind:
         """End what trials started and did not wait for; return the rest, for which `asyncio.run` would wait without end."""
         mine = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not mine and task not in self._tasks]
@@ -71,7 +71,7 @@ class Leftovers:
             asyncio._unregister_task(task)  # documented under "Extending asyncio"
             # Never destroyed: that would close its coroutine, which would go on and on where no event loop makes it wait.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
-        return Left(self.threads, len(immortal))
+        return LeftBehind(self.threads, len(immortal))
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -112,9 +112,9 @@ class Abandoned:
     def __init__(self) -> None:
         self.arms = Counter[str]()
 
-    def count(self, done: FinishedTrial) -> FinishedTrial:
-        self.arms[done.record.arm] += SWALLOWED in done.record.reason
-        return done
+    def count(self, finished: FinishedTrial) -> FinishedTrial:
+        self.arms[finished.record.arm] += SWALLOWED in finished.record.reason
+        return finished
 
     def lines(self) -> list[str]:
         leaving = {arm: n for arm, n in self.arms.items() if n}

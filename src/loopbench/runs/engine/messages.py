@@ -22,9 +22,10 @@ From a worker:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from json import dumps  # bound at import: a loop may replace it in its module later
+from typing import Any, Protocol
 
 
 class WorkerError(ValueError):
@@ -65,6 +66,11 @@ class Links:
 
 
 _LENGTH = struct.Struct(">I")
+
+
+def encoded(fields: Mapping[str, Any]) -> bytes:
+    """Return the JSON line of a message."""
+    return dumps(fields, separators=(",", ":")).encode("ascii")
 
 
 def framed(message: bytes) -> bytes:

@@ -28,7 +28,7 @@ class Order:
     number: int
     trial: Trial
     message: bytes
-    done: asyncio.Future[FinishedTrial]
+    result: asyncio.Future[FinishedTrial]
     deaths: int = 0
     """Number of workers that died during the trial."""
     alone: bool = False
@@ -46,7 +46,7 @@ class PoolWorker:
     """Number of trials that it runs at once."""
     orders: dict[int, Order] = field(default_factory=dict)
     """Orders that it was given and has not returned, in the order in which they were given."""
-    held: bool = False
+    takes_no_more: bool = False
     """Whether it gets nothing new, because a trial must run on it alone or it must end."""
     worn_out: bool = False
     """Whether it must end once it has nothing to do."""
@@ -54,7 +54,7 @@ class PoolWorker:
     """Whether it has announced its end."""
     stuck: bool = False
     """Whether it must be killed."""
-    narrow: bool = False
+    one_at_a_time: bool = False
     """Whether it is given one trial at a time, since it has returned none, or the last one ran into its limit: trials that
     hang together on one event loop do so one after the other, and none of their results gets out before the last."""
     finished: int = 0
@@ -66,7 +66,7 @@ class PoolWorker:
     """The trial that held it up; empty where none was seen to."""
     stuck_at: str = ""
     """File and line of the user's code that held it up; empty where that is not known."""
-    counting: bool = False
+    will_interrupt: bool = False
     """Whether its own watchdog will interrupt that trial once it has computed for its limit."""
     keeping: asyncio.Task[Any] | None = None
     listening: asyncio.Task[None] | None = None
@@ -80,15 +80,15 @@ class PoolWorker:
 
     def is_hopeless(self, limit_s: float, grace_s: float) -> bool:
         """Whether nothing but its end frees it: it has held its trials up beyond their limit, and will interrupt none of them."""
-        interrupts = self.counting and self.silent_s <= grace_s
+        interrupts = self.will_interrupt and self.silent_s <= grace_s
         return bool(self.orders) and not interrupts and self.stuck_s + self.silent_s > limit_s + grace_s
 
     @property
     def room(self) -> int:
         """Return how many more trials it may be given."""
-        if self.held:
+        if self.takes_no_more:
             return 0
-        if self.narrow:
+        if self.one_at_a_time:
             return 1 - len(self.orders)
         per_s = self.finished / max(time.monotonic() - self.ready_at, LOOK_S)
         return self.share + min(MAX_AHEAD, int(AHEAD_S * per_s)) - len(self.orders)

@@ -28,8 +28,8 @@ class ProcessLink:
         self.name = f"worker {number}"
         self._forked = forked
         self._process: asyncio.subprocess.Process | ForkedWorker | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._heard = _Heard()
+        self._end_watch: asyncio.Task[None] | None = None
+        self._inbox = _Inbox()
         self._reading: asyncio.ReadTransport | None = None
         self._writing: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
@@ -40,11 +40,11 @@ class ProcessLink:
         else:
             self._process = self._forked
             await self._connect(*self._forked.take())
-        self._watching = asyncio.create_task(self._watch(self._process))
+        self._end_watch = asyncio.create_task(self._watch(self._process))
         await self.send(setup)
-        said: dict[str, Any] = json.loads(await self.receive())
-        if "refused" in said:
-            raise WorkerError(said["refused"])
+        answer: dict[str, Any] = json.loads(await self.receive())
+        if "refused" in answer:
+            raise WorkerError(answer["refused"])
 
     async def _new_process(self) -> asyncio.subprocess.Process:
         read, to_worker = os.pipe()
@@ -61,12 +61,12 @@ class ProcessLink:
 
     async def _connect(self, from_worker: int, to_worker: int) -> None:
         loop = asyncio.get_running_loop()
-        self._reading, _ = await loop.connect_read_pipe(lambda: self._heard, os.fdopen(from_worker, "rb", 0))
+        self._reading, _ = await loop.connect_read_pipe(lambda: self._inbox, os.fdopen(from_worker, "rb", 0))
         self._writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(to_worker, "wb", 0))
 
     async def send(self, message: bytes) -> None:
         if self._writing is None or self._writing.is_closing():
-            raise WorkerLost(await self._how())
+            raise WorkerLost(await self._how_it_ended())
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(framed(message))
@@ -78,9 +78,9 @@ class ProcessLink:
         self._unsent.clear()
 
     async def receive(self) -> bytes:
-        message = await self._heard.next()
+        message = await self._inbox.next()
         if message is None:
-            raise WorkerLost(await self._how())
+            raise WorkerLost(await self._how_it_ended())
         return message
 
     async def stop(self, *, kill: bool) -> None:
@@ -95,8 +95,8 @@ class ProcessLink:
         if self._process is not None:
             self._kill(self._process.pid)
             await self._process.wait()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._end_watch is not None:
+            self._end_watch.cancel()
         if self._writing is not None and not self._writing.is_closing():
             self._writing.abort()
         if self._reading is not None:
@@ -105,9 +105,9 @@ class ProcessLink:
     async def _watch(self, process: asyncio.subprocess.Process | ForkedWorker) -> None:
         await process.wait()
         await asyncio.sleep(DRAIN_S)
-        self._heard.end()
+        self._inbox.end()
 
-    async def _how(self) -> str:
+    async def _how_it_ended(self) -> str:
         """End the process if it only closed its pipe, and return in words how it ended."""
         process = self._process
         if process is None:
@@ -126,18 +126,18 @@ class ProcessLink:
             os.killpg(group, signal.SIGKILL)
 
 
-class _Heard(asyncio.Protocol):
+class _Inbox(asyncio.Protocol):
     """The messages of a worker that were not read yet."""
 
     def __init__(self) -> None:
         self._frames = Frames()
         self._messages: deque[bytes] = deque()
         self._ended = False
-        self._came = asyncio.Event()
+        self._has_news = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         self._messages.extend(self._frames.feed(data))
-        self._came.set()
+        self._has_news.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.end()
@@ -145,13 +145,13 @@ class _Heard(asyncio.Protocol):
     def end(self) -> None:
         """Note that nothing more will come."""
         self._ended = True
-        self._came.set()
+        self._has_news.set()
 
     async def next(self) -> bytes | None:
         """Return the next message, or None after the last one."""
         while not self._messages:
             if self._ended:
                 return None
-            self._came.clear()
-            await self._came.wait()
+            self._has_news.clear()
+            await self._has_news.wait()
         return self._messages.popleft()

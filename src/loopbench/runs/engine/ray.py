@@ -1,7 +1,7 @@
 """Workers that are actors of a Ray cluster, either a running one or one that is started on this machine for the run.
 
 An actor runs trials on the event loop of a thread of its own, so that a trial which keeps that busy holds up neither what the actor
-says nor the news that it lives. It is talked to by two calls, `put` and `take`; both carry the messages of `links.py` as they are.
+says nor the news that it lives. Two calls, `put` and `take`, carry the messages of `messages.py` as they are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OBJECTS_BYTES = 100 << 20
 """Size of Ray's store of large objects on this machine, which trials hardly use."""
 CALLS = 4
 """Maximum number of calls to one actor at once: `put`, `take`, and calls that were given up but still run."""
-MAX_SAID_CHARS = 300
+MAX_REASON_CHARS = 300
 """Maximum length of Ray's message when it does not start; the rest is for Ray's developers."""
 JUST_MADE_S = 300.0
 """Seconds for which a folder without a lock may be a new one that has yet to get it."""
@@ -75,8 +75,8 @@ def joined(address: str | None, workers: int | None) -> Iterator[Links]:
 @contextlib.contextmanager
 def _started(processors: int) -> Iterator[None]:
     """Run a cluster of this machine alone, which nobody else can reach and which leaves nothing behind."""
-    own = {} if "RAY_AUTH_MODE" in os.environ else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    ray = _ray_as({**QUIET, **own})  # without a token of its own Ray would leave one in the user's home
+    credentials = {} if "RAY_AUTH_MODE" in os.environ else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    ray = _ray_as({**QUIET, **credentials})  # without a token of its own Ray would leave one in the user's home
     with ray_folder(_root()) as folder:
         try:
             _init(
@@ -133,7 +133,7 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "Ray does not start on this machine" if address == "local" else f"no Ray cluster at {address} can be used"
-        why = _line(error)[:MAX_SAID_CHARS].rstrip(".")
+        why = _line(error)[:MAX_REASON_CHARS].rstrip(".")
         hint = "; where it asks for a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN" if "Failed to connect" in why else ""
         raise WorkerError(f"{what}: {why}{hint}") from None
 
@@ -212,8 +212,8 @@ class ActorLink:
         self._actor: Any = None
         self._unsent: list[bytes] = []
         self._posting: asyncio.Task[None] | None = None
-        self._heard: deque[bytes] = deque()
-        self._asking: set[asyncio.Future[Any]] = set()
+        self._inbox: deque[bytes] = deque()
+        self._answers: set[asyncio.Future[Any]] = set()
         self._lost = ""
 
     async def start(self, setup: bytes) -> None:
@@ -238,15 +238,15 @@ class ActorLink:
                 await self._ask("put", messages)
 
     async def receive(self) -> bytes:
-        while not self._heard:
-            self._heard.extend(await self._ask("take", POLL_S))
-        return self._heard.popleft()
+        while not self._inbox:
+            self._inbox.extend(await self._ask("take", POLL_S))
+        return self._inbox.popleft()
 
     async def stop(self, *, kill: bool) -> None:
         """Kill the actor at once in either case: after its last message it has nothing left to do."""
         self._lost = self._lost or "it was ended"
-        for asked in self._asking:  # nothing may come back from a node that has frozen
-            asked.cancel()
+        for answer in self._answers:  # nothing may come back from a node that has frozen
+            answer.cancel()
         if self._actor is not None:
             _ray().kill(self._actor, no_restart=True)
 
@@ -257,15 +257,15 @@ class ActorLink:
     async def _ask(self, method: str, *arguments: Any) -> Any:
         """Return the actor's answer. Raises WorkerLost, also if the link is stopped in the meantime."""
         self._check()
-        asked = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
-        self._asking.add(asked)
+        answer = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
+        self._answers.add(answer)
         try:
-            return await asked
+            return await answer
         except _ray().exceptions.RayError as error:
             if "in its creation task" in str(error):  # which does nothing but import what is here
                 why = str(error).strip().splitlines()[-1]
                 raise WorkerError(f"loopbench cannot be imported on its node: {why}") from None
-            self._lost = self._lost or _how(error)
+            self._lost = self._lost or _how_it_was_lost(error)
             raise WorkerLost(self._lost) from None
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
@@ -273,17 +273,17 @@ class ActorLink:
                 self._check()
             raise
         finally:
-            self._asking.discard(asked)
+            self._answers.discard(answer)
 
 
-def _how(error: Exception) -> str:
+def _how_it_was_lost(error: Exception) -> str:
     """Return in words how a worker was lost."""
-    known, text = _ray().exceptions, _line(error)
-    if isinstance(error, known.ActorUnavailableError):
+    exceptions, text = _ray().exceptions, _line(error)
+    if isinstance(error, exceptions.ActorUnavailableError):
         return "it does not answer"
-    if isinstance(error, known.RayActorError):
+    if isinstance(error, exceptions.RayActorError):
         return "its node died" if "node has died" in text else "its process died"
-    return _line(error.cause) if isinstance(error, known.RayTaskError) else f"{type(error).__name__}: {text}"
+    return _line(error.cause) if isinstance(error, exceptions.RayTaskError) else f"{type(error).__name__}: {text}"
 
 
 def _line(error: object) -> str:
@@ -298,7 +298,7 @@ class RemoteWorker:
         self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._news = threading.Condition()
         self._outbox: list[bytes] = []
-        self._over = ""
+        self._end_reason = ""
         """Why no message will follow; empty while some may."""
 
     def start(self, setup: bytes, folder: str) -> list[str]:
@@ -312,8 +312,8 @@ class RemoteWorker:
             worker = WorkerLoop(setup)
         except WorkerError as error:
             return [place, str(error)]
-        working = worker.run(self._incoming(), self._say)
-        threading.Thread(target=self._work, args=(working,), name="trials", daemon=True).start()
+        trials = worker.run(self._incoming(), self._say)
+        threading.Thread(target=self._work, args=(trials,), name="trials", daemon=True).start()
         return [place, ""]
 
     def put(self, messages: list[bytes]) -> None:
@@ -323,11 +323,11 @@ class RemoteWorker:
     def take(self, limit_s: float) -> list[bytes]:
         """Return the messages since the last call, after waiting up to `limit_s`. Raises RuntimeError after the last one."""
         with self._news:
-            self._news.wait_for(lambda: self._outbox or self._over, limit_s)
-            said, self._outbox = self._outbox, []
-            if not said and self._over:
-                raise RuntimeError(self._over)
-            return said
+            self._news.wait_for(lambda: self._outbox or self._end_reason, limit_s)
+            messages, self._outbox = self._outbox, []
+            if not messages and self._end_reason:
+                raise RuntimeError(self._end_reason)
+            return messages
 
     async def _incoming(self) -> AsyncIterator[bytes]:
         while True:
@@ -338,17 +338,17 @@ class RemoteWorker:
             self._outbox.append(message)
             self._news.notify()
 
-    def _work(self, working: Awaitable[None]) -> None:
-        over = "it has ended"
+    def _work(self, trials: Awaitable[None]) -> None:
+        end_reason = "it has ended"
         try:
             with asyncio.Runner(loop_factory=lambda: self._event_loop) as runner:
-                runner.run(_awaited(working))
+                runner.run(_awaited(trials))
         except BaseException as error:
-            over = f"{type(error).__name__}: {_line(error)}"
+            end_reason = f"{type(error).__name__}: {_line(error)}"
             raise  # into Ray's log of this process
         finally:
             with self._news:
-                self._over = over
+                self._end_reason = end_reason
                 self._news.notify()
 
 

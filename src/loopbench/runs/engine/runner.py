@@ -48,20 +48,20 @@ async def run_trials(trials: Iterable[Trial], execute: Execute, journal: Journal
     Cancellation stops at once: trials in flight are not recorded, and run again on resume.
     """
     waiting = iter(trials)
-    dead = _DeadEnd()
+    dead_end = _DeadEnd()
     stopped: list[str] = []
 
     async def worker() -> None:
         for trial in _until(waiting, stopped):
             try:
-                done = await execute(trial)
+                finished = await execute(trial)
             except NotRun as reason:
                 stopped.append(str(reason))
                 return
-            journal.append(done.record, done.trace)
-            progress.finished(done.record)
-            if dead.shows(done.record):
-                stopped.append(f"the first {FIRST_FAILURES} trials all failed, the last because of {done.record.reason}")
+            journal.append(finished.record, finished.trace)
+            progress.finished(finished.record)
+            if dead_end.shows(finished.record):
+                stopped.append(f"the first {FIRST_FAILURES} trials all failed, the last because of {finished.record.reason}")
                 return
             await asyncio.sleep(0)  # a trial without latency never waits: let the others, and Ctrl-C, in
 

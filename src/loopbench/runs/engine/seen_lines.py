@@ -11,7 +11,7 @@ from typing import Any
 
 MAX_EVENTS = 2_000_000
 """Lines that one process follows, about a second of its time: code of which more run in a loop would be slowed down too much."""
-SaidLines = Mapping[str, Sequence[int]] | None
+ReportedLines = Mapping[str, Sequence[int]] | None
 """File → lines that were run and not told before; None once a process has given up."""
 
 
@@ -30,12 +30,12 @@ class SeenLines:
         """The files as a worker is told them."""
         return [*self._by_path]
 
-    def add(self, said: SaidLines) -> None:
+    def add(self, reported: ReportedLines) -> None:
         """Add what a process has told; None for one that will not tell all."""
-        if said is None:
+        if reported is None:
             self.is_whole = False
             return
-        for path, lines in said.items():
+        for path, lines in reported.items():
             self._by_path[path].update(lines)
 
     def of(self, name: str) -> frozenset[int]:
@@ -48,11 +48,11 @@ class LineWatch:
 
     def __init__(self, paths: Iterable[str]) -> None:
         """`paths`: resolved."""
-        self._wanted = frozenset(paths)
-        self._of_code: dict[str, tuple[str, set[int]] | None] = {}
+        self._watched_paths = frozenset(paths)
+        self._seen_by_file: dict[str, tuple[str, set[int]] | None] = {}
         """File as code objects name it → its resolved name and the lines seen of it; None for a file that nobody asks for."""
-        self._untold: dict[str, set[int]] = {}
-        self._left = MAX_EVENTS
+        self._unreported: dict[str, set[int]] = {}
+        self._events_left = MAX_EVENTS
         self._gave_up = False
         self._thread = 0
         """The thread that is followed; 0 where none is."""
@@ -62,43 +62,42 @@ class LineWatch:
 
         Nothing where no file is asked for, or where somebody else, such as a debugger, follows this process.
         """
-        if self._wanted and sys.gettrace() is None:
+        if self._watched_paths and sys.gettrace() is None:
             self._thread = threading.get_ident()
             threading.settrace(self._called)
             sys.settrace(self._called)
 
-    def news(self) -> dict[str, SaidLines]:
+    def news(self) -> dict[str, ReportedLines]:
         """Return what is to be told since the last call, as a part of a message; empty where that is nothing."""
-        ended = (
-            threading.get_ident() == self._thread and sys.gettrace() != self._called
-        )  # by an interruption, or by code of a trial
+        # An interruption, or code of a trial, may have ended the tracing.
+        ended = threading.get_ident() == self._thread and sys.gettrace() != self._called
         self._gave_up = self._gave_up or ended
         if self._gave_up:
             return {"lines": None}
-        said, self._untold = self._untold, {}
-        return {"lines": {path: sorted(lines) for path, lines in said.items()}} if said else {}
+        unreported, self._unreported = self._unreported, {}
+        return {"lines": {path: sorted(lines) for path, lines in unreported.items()}} if unreported else {}
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         file = frame.f_code.co_filename
         try:
-            found = self._of_code[file]
+            seen_lines = self._seen_by_file[file]
         except KeyError:
-            found = self._of_code[file] = self._asked_for(file)
-        return None if found is None or self._gave_up else self._ran
+            seen_lines = self._seen_by_file[file] = self._asked_for(file)
+        return None if seen_lines is None or self._gave_up else self._ran
 
     def _asked_for(self, file: str) -> tuple[str, set[int]] | None:
         path = str(Path(file).resolve())
-        return (path, set()) if path in self._wanted else None
+        return (path, set()) if path in self._watched_paths else None
 
     def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event != "line":
             return self._ran
-        found = self._of_code[frame.f_code.co_filename]
-        if found is not None and frame.f_lineno not in found[1]:
-            found[1].add(frame.f_lineno)
-            self._untold.setdefault(found[0], set()).add(frame.f_lineno)
-        self._left -= 1
-        if self._left < 0:
+        seen_lines = self._seen_by_file[frame.f_code.co_filename]
+        if seen_lines is not None and frame.f_lineno not in seen_lines[1]:
+            seen_lines[1].add(frame.f_lineno)
+            self._unreported.setdefault(seen_lines[0], set()).add(frame.f_lineno)
+        self._events_left -= 1
+        if self._events_left < 0:
             self._gave_up = True
             threading.settrace(None)
             sys.settrace(None)

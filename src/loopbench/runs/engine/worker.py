@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from json import dumps, loads  # bound at import: a loop may replace them in their module later
+from json import loads  # bound at import: a loop may replace them in their module later
 from typing import Any
 
 from loopbench.datasets.task import Task
@@ -24,8 +24,8 @@ from loopbench.runs.trial.watchdog import Watch
 from loopbench.runs.trial_models import open_models
 
 from .job import Job, budget_of, compared, setting_of
-from .leftovers import Left, Leftovers
-from .messages import WorkerError
+from .leftovers import LeftBehind, Leftovers
+from .messages import WorkerError, encoded
 from .seen_lines import LineWatch
 
 SPENT_EVERY_S = 0.1
@@ -42,26 +42,26 @@ class WorkerLoop:
 
         `inherited`: what a fork has of the process that looked it up.
         """
-        given = loads(setup)
-        self._lines = LineWatch(given["lines"])
+        settings = loads(setup)
+        self._lines = LineWatch(settings["lines"])
         self._lines.begin()
         try:
-            self._config = config_from(given["config"], "setup")
+            self._config = config_from(settings["config"], "setup")
             if inherited is not None:
                 self._suite, self._arms, self._answering = inherited.suite, inherited.arms, inherited.trial_models
             else:
                 self._suite, tasks, self._arms = resolve(self._config)
-                _check(given["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
-                self._answering = open_models(self._config, self._arms, given["models"])
+                _check_same(settings["manifest"], compared(manifest_of(self._config, self._suite, tasks, self._arms)))
+                self._answering = open_models(self._config, self._arms, settings["models"])
         except WorkerError:
             raise
         except (ValueError, OSError) as error:
             raise WorkerError(one_line(str(error))) from error
         self._tasks: Sequence[Task] = self._suite.tasks
-        self._meter = _Reported(budget_of(self._config.budget), given["spent"])
+        self._meter = _WorkerMeter(budget_of(self._config.budget), settings["spent"])
         self._queue: asyncio.Queue[_Order] = asyncio.Queue()
         self._running = 0
-        self._last = ""
+        self._no_further_trial = ""
         """Why no further trial may begin; empty while trials may."""
 
     async def run(self, incoming: AsyncIterator[bytes], send: Send) -> None:
@@ -76,14 +76,14 @@ class WorkerLoop:
                 with watch.watching(), relaxed_gc(), self._saying_alive(watch, leftovers, send):
                     await self._work(incoming, send, setting_of(self._config, self._suite, answers, self._meter))
         finally:
-            left = await leftovers.end()
+            left_behind = await leftovers.end()
         self._send_spent(send)  # what trials that were cut short have spent, too
-        send(self._ended(left))
+        send(self._farewell(left_behind))
 
     async def _work(self, incoming: AsyncIterator[bytes], send: Send, setting: TrialContext) -> None:
         doing = [asyncio.create_task(self._run_trials(setting, send)) for _ in range(self._config.in_flight)]
         doing.append(asyncio.create_task(self._say_spent(send)))
-        hearing = asyncio.create_task(self._hear(incoming))
+        hearing = asyncio.create_task(self._receive_orders(incoming))
         try:
             done, _ = await asyncio.wait([hearing, *doing], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -93,16 +93,16 @@ class WorkerLoop:
                 task.cancel()
             await asyncio.gather(hearing, *doing, return_exceptions=True)
 
-    async def _hear(self, incoming: AsyncIterator[bytes]) -> None:
+    async def _receive_orders(self, incoming: AsyncIterator[bytes]) -> None:
         """Receive orders until the last one."""
         async for message in incoming:
-            said = loads(message)
-            if "run" in said:
-                self._queue.put_nowait(said["run"])
-            elif "stop" in said:
-                self._last = self._meter.stopped = said["stop"]
-            elif "last" in said:
-                self._last = said["last"]
+            order = loads(message)
+            if "run" in order:
+                self._queue.put_nowait(order["run"])
+            elif "stop" in order:
+                self._no_further_trial = self._meter.stopped = order["stop"]
+            elif "last" in order:
+                self._no_further_trial = order["last"]
             else:
                 return
 
@@ -112,15 +112,15 @@ class WorkerLoop:
             job, arm, task, repeat, attempt = await self._queue.get()
             self._running += 1
             try:
-                if self._last:
-                    raise NotRun(self._last)
+                if self._no_further_trial:
+                    raise NotRun(self._no_further_trial)
                 trial = Trial(self._arms[arm], self._tasks[task], repeat, self._config.seed, attempt)
-                done = await run_trial(trial, setting)
+                finished = await run_trial(trial, setting)
             except NotRun as reason:
                 self._send_spent(send)  # the run's process must know at once where this is the end of its budget
-                send(_line({"not_run": job, "why": str(reason)}))
+                send(encoded({"not_run": job, "why": str(reason)}))
             else:
-                send(_line({"done": job, "record": done.record.to_json(), **self._lines.news()}) + b"\n" + done.trace)
+                send(encoded({"done": job, "record": finished.record.to_json(), **self._lines.news()}) + b"\n" + finished.trace)
             finally:
                 self._running -= 1
             await asyncio.sleep(0)  # a trial without latency never waits: let the others in
@@ -133,7 +133,7 @@ class WorkerLoop:
     def _send_spent(self, send: Send) -> None:
         spent = self._meter.since()
         if any(spent):
-            send(_line({"spent": spent}))
+            send(encoded({"spent": spent}))
 
     @contextlib.contextmanager
     def _saying_alive(self, watch: Watch, leftovers: Leftovers, send: Send) -> Any:
@@ -143,7 +143,7 @@ class WorkerLoop:
         def say() -> None:
             while not over.wait(ALIVE_EVERY_S):
                 stuck = {"stuck": watch.stuck_s, "by": watch.holder, "at": watch.place, "counting": watch.is_counting}
-                send(_line({"alive": self._running, **stuck, "threads": leftovers.threads.total()}))
+                send(encoded({"alive": self._running, **stuck, "threads": leftovers.threads.total()}))
 
         thread = threading.Thread(target=say, name="alive", daemon=True)
         thread.start()
@@ -153,19 +153,19 @@ class WorkerLoop:
             over.set()
             thread.join()
 
-    def _ended(self, left: Left) -> bytes:
+    def _farewell(self, left_behind: LeftBehind) -> bytes:
         cassette = self._answering.cassette
         replayed, miss = (0, "") if cassette is None else (cassette.hits, cassette.first_miss)
-        said = self._answering.pressure()
-        left_behind = {"threads": left.threads, "tasks": left.tasks}
-        return _line({"ended": {**left_behind, "said": said, "replayed": replayed, "miss": miss}})
+        pressure = self._answering.pressure()
+        left_fields = {"threads": left_behind.threads, "tasks": left_behind.tasks}
+        return encoded({"ended": {**left_fields, "said": pressure, "replayed": replayed, "miss": miss}})
 
 
 _Order = list[int]
 """Job, arm, task, repeat and attempt."""
 
 
-class _Reported(Meter):
+class _WorkerMeter(Meter):
     """Meters what the trials of this process spend. The run's own process keeps its budget, of which this one hears a moment late
     what others spend: by itself it spends no more than was left at its start."""
 
@@ -173,7 +173,7 @@ class _Reported(Meter):
         """`spent`: calls, tokens and dollars of the whole run by now."""
         super().__init__(replace(budget, seconds=None))
         self.calls, self.tokens, self.dollars = int(spent[0]), int(spent[1]), spent[2]
-        self._said = (self.calls, self.tokens, self.dollars)
+        self._reported = (self.calls, self.tokens, self.dollars)
         self.stopped = ""
         """Why nothing more may be spent; empty while it may."""
 
@@ -183,17 +183,13 @@ class _Reported(Meter):
 
     def since(self) -> list[float]:
         """Return calls, tokens and dollars since the last call of this function."""
-        now, before = (self.calls, self.tokens, self.dollars), self._said
-        self._said = now
+        now, before = (self.calls, self.tokens, self.dollars), self._reported
+        self._reported = now
         return [new - old for new, old in zip(now, before, strict=True)]
 
 
-def _check(expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def _check_same(expected: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Raise WorkerError if this process would run something else."""
     for part, value in expected.items():
-        if found[part] != value:
+        if own[part] != value:
             raise WorkerError(f"it has other code or data than this process: {part} changed")
-
-
-def _line(said: Mapping[str, Any]) -> bytes:
-    return dumps(said, separators=(",", ":")).encode("ascii")

@@ -39,7 +39,7 @@ class Pipes:
         self._read, self._write = read, write
         self._frames = Frames()
         self._messages: deque[bytes] = deque()
-        self._came = threading.Event()
+        self._has_news = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._lock = threading.Lock()
@@ -48,15 +48,15 @@ class Pipes:
     def first(self) -> bytes:
         """Wait for the first message. Blocks."""
         while not self._messages:
-            self._came.wait()
-            self._came.clear()
+            self._has_news.wait()
+            self._has_news.clear()
         return self._messages.popleft()
 
     def send(self, message: bytes) -> None:
-        left = memoryview(framed(message))
+        rest = memoryview(framed(message))
         with self._lock:
-            while left:
-                left = left[os.write(self._write, left) :]
+            while rest:
+                rest = rest[os.write(self._write, rest) :]
 
     async def incoming(self) -> AsyncIterator[bytes]:
         self._loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ class Pipes:
         """Read until the other end is closed, or its process is gone: then end this process at once, whatever it is doing."""
         while data := os.read(self._read, 1 << 16):
             self._messages.extend(self._frames.feed(data))
-            self._came.set()
+            self._has_news.set()
             if self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # it has just been closed
                     self._loop.call_soon_threadsafe(self._wake.set)
@@ -124,10 +124,8 @@ def serve(pipes: Pipes, inherited: Job | None = None) -> int:
     try:
         with told_of_exit():  # a trial that calls os._exit has crashed, and its neighbours go on
             asyncio.run(worker.run(pipes.incoming(), pipes.send))
-    except (
-        Exception,
-        KeyboardInterrupt,
-    ) as error:  # code of a trial may have changed what all code shares; another worker takes over
+    except (Exception, KeyboardInterrupt) as error:
+        # Code of a trial may have changed what all code shares; another worker takes over.
         sys.stderr.write(redact(f"a worker process cannot go on: {error!a}\n"))
         return 1
     finally:

@@ -64,7 +64,7 @@ def _indexed(folder: Path, trial: str) -> bytes | None:
     path = folder / TRIALS
     if not path.exists() or path.stat().st_size <= MAX_SCANNED:
         return None
-    found = None
+    line_found = None
     with suppress(OSError, ValueError, IndexError, RunError, ZstdError, struct.error):
         *_, last = (None, *(block.header for block in blocks_of(folder)))
         place = None if last is None else row_of(folder, trial, lambda line: _name(line, str(path)))
@@ -73,11 +73,11 @@ def _indexed(folder: Path, trial: str) -> bytes | None:
         if place is not None:
             with open_regular(path) as file:
                 file.seek(place[0])
-                found = open_line(file.read(place[1]))
+                line_found = open_line(file.read(place[1]))
         for line in sealed_lines(path, last.end, last.lines):
             if _name(line, str(path)) == trial:
-                found = line
-    return found if found is not None and _name(found, str(path)) == trial else None
+                line_found = line
+    return line_found if line_found is not None and _name(line_found, str(path)) == trial else None
 
 
 def one_of(names: Collection[str], trial: str, folder: Path) -> str:
@@ -96,10 +96,10 @@ def one_of(names: Collection[str], trial: str, folder: Path) -> str:
 
 def _name(line: bytes, where: str) -> str:
     """Return ARM/TASK/REPEAT of a line, read from its beginning if a journal wrote it."""
-    found = _HEAD.match(line)
-    if found is None:
+    head = _HEAD.match(line)
+    if head is None:
         return record_of(line, where).name
-    arm, task, repeat = found.groups()
+    arm, task, repeat = head.groups()
     return f"{arm.decode()}/{task.decode()}/{int(repeat)}"
 
 

@@ -106,12 +106,12 @@ def blocks_of(folder: Path) -> Iterator[IndexBlock]:
 
 def digest_of(path: Path, size: int) -> blake2b:
     """Return the BLAKE2b of the first bytes of a file, which takes in more. Raises OSError."""
-    made = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     with open_regular(path) as file:
         while size > 0 and (data := file.read(min(_READ, size))):
-            made.update(data)
+            hasher.update(data)
             size -= len(data)
-    return made
+    return hasher
 
 
 def row_of(folder: Path, trial: str, name_of: Callable[[bytes], str]) -> tuple[int, int] | None:
@@ -121,14 +121,14 @@ def row_of(folder: Path, trial: str, name_of: Callable[[bytes], str]) -> tuple[i
     """
     cell, _, repeat = trial.rpartition("/")
     kinds: list[bool] = []
-    found = None
+    place = None
     for block in blocks_of(folder):
         header = block.header
         kinds[header.base :] = [name_of(line).rpartition("/")[0] == cell for line in block.kinds()]
         if repeat.isdecimal() and header.repeats[0] <= int(repeat) <= header.repeats[1]:
-            place = header.begin
+            offset = header.begin
             for kind, own_repeat, *_, length in ROW.iter_unpack(block.rows()):
                 if own_repeat == int(repeat) and kinds[kind]:
-                    found = place, length
-                place += length
-    return found
+                    place = offset, length
+                offset += length
+    return place

@@ -64,9 +64,9 @@ class IndexWriter:
         path, index = self._folder / TRIALS, self._folder / INDEX
         sizes = [LENGTHS.size + sum(map(len, block.parts)) for block in blocks_of(self._folder)]
         *_, last = (_NOTHING, *(block.header for block in blocks_of(self._folder)))
-        known = digest_of(path, last.end)
-        if last.end <= path.stat().st_size and known.hexdigest() == last.digest:
-            self._last, self._hash = last, known
+        hasher = digest_of(path, last.end)
+        if last.end <= path.stat().st_size and hasher.hexdigest() == last.digest:
+            self._last, self._hash = last, hasher
             os.truncate(index, sum(sizes))  # a block that a kill has torn
         else:
             index.unlink(missing_ok=True)
@@ -103,11 +103,11 @@ class IndexWriter:
             base=self._base,
             repeats=(min(repeats), max(repeats)),
         )
-        made = zstandard.ZstdCompressor(level=_LEVEL)
+        compressor = zstandard.ZstdCompressor(level=_LEVEL)
         parts = (
             orjson.dumps(asdict(header)),
-            made.compress(b"".join(self._kinds)),
-            made.compress(b"".join(ROW.pack(*row) for row in self._rows)),
+            compressor.compress(b"".join(self._kinds)),
+            compressor.compress(b"".join(ROW.pack(*row) for row in self._rows)),
         )
         data = b"".join(parts)
         with own_file(self._folder / INDEX, os.O_CREAT) as file:

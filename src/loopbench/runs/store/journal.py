@@ -50,9 +50,9 @@ class Journal:
     failed every call raises what it failed with; the run can be resumed.
     """
 
-    def __init__(self, folder: Path, kept: TracePolicy | None = None) -> None:
+    def __init__(self, folder: Path, policy: TracePolicy | None = None) -> None:
         self.folder = folder
-        self._kept = kept or TracePolicy()
+        self._policy = policy or TracePolicy()
         with ExitStack() as opened:
             self._lock = opened.enter_context(acquire_lock(folder))
             self._tally = tally_of(folder)
@@ -70,7 +70,7 @@ class Journal:
         """Number of finished trials on their way to the disk."""
         self._since = 0.0
         """Time at which the first pending trial came."""
-        self._hurried = False
+        self._is_hurried = False
         self._closing = False
         self._failure: BaseException | None = None
         self._writer = Thread(target=self._write_on, name=f"journal of {folder}", daemon=True)
@@ -84,7 +84,7 @@ class Journal:
 
     def append(self, record: Record, trace: bytes) -> None:
         """Append a finished trial, which reaches the disk in about a second. Waits while too many are pending. Raises RunError."""
-        is_kept = 0 < len(trace) <= MAX_TEXT and self._kept.keeps(record)
+        is_kept = 0 < len(trace) <= MAX_TEXT and self._policy.keeps(record)
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or self._unsynced < MAX_UNSYNCED)
             self._check()
@@ -99,10 +99,10 @@ class Journal:
     def sync(self) -> None:
         """Wait until everything appended is on the disk. Raises RunError."""
         with self._changed:
-            self._hurried = True
+            self._is_hurried = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._failure is not None or self._unsynced == 0)
-            self._hurried = False
+            self._is_hurried = False
             self._check()
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Journal:
     def _is_due(self) -> bool:
         if not self._pending:
             return self._closing
-        many = len(self._pending) >= BATCH or self._hurried or self._closing
+        many = len(self._pending) >= BATCH or self._is_hurried or self._closing
         return many or time.monotonic() >= self._since + BATCH_S
 
     def _write(self, batch: Sequence[_Finished]) -> None:

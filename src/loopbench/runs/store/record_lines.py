@@ -55,14 +55,14 @@ class RecordReader:
         """
         header = block.header
         self._block_kinds[header.base :] = [self._code_of(line) for line in block.kinds()]
-        found = np.frombuffer(block.rows(), dtype=_INDEXED)
-        if len(found) != header.lines - header.first or found["length"].sum() != header.end - header.begin:
+        indexed = np.frombuffer(block.rows(), dtype=_INDEXED)
+        if len(indexed) != header.lines - header.first or indexed["length"].sum() != header.end - header.begin:
             raise ValueError("a block has rows for other lines")
-        rows = np.empty(len(found), dtype=ROW)
-        rows["trace_at"] = np.stack([found[name] for name in _PLACE], axis=-1)
+        rows = np.empty(len(indexed), dtype=ROW)
+        rows["trace_at"] = np.stack([indexed[name] for name in _PLACE], axis=-1)
         for name in ("repeat", "seed", "wall_s", "started_at", "attempt"):
-            rows[name] = found[name]
-        rows["kind"] = np.array(self._block_kinds, dtype=np.uint32)[found["kind"]]
+            rows[name] = indexed[name]
+        rows["kind"] = np.array(self._block_kinds, dtype=np.uint32)[indexed["kind"]]
         for code in self._whole.intersection(rows["kind"].tolist()):
             rows[rows["kind"] == code] = _whole_row(code, self.kinds[code])
         self._pack()
@@ -71,9 +71,9 @@ class RecordReader:
     def _code_of(self, line: bytes) -> int:
         """Return the kind of a line that stands for all lines of it."""
         parts = parted(line)
-        known = None if parts is None else self._codes.get(parts[0])
-        if known is not None:
-            return known
+        code = None if parts is None else self._codes.get(parts[0])
+        if code is not None:
+            return code
         record = record_of(line, INDEX, self._shared)
         if parts is None:
             self._whole.add(len(self.kinds))

@@ -24,8 +24,8 @@ def read_records(folder: Path) -> RecordTable:
 def read_all(folder: Path) -> RecordStore:
     """Return all records of a run, also those that a later one of the same trial replaces. Raises as `read_records`."""
     path = folder / TRIALS
-    reader, known = _indexed(folder)
-    for number, line in enumerate(run_lines(folder, known=known), known.lines + 1):
+    reader, indexed = _indexed(folder)
+    for number, line in enumerate(run_lines(folder, before=indexed), indexed.lines + 1):
         reader.add(line, path, number)
     return reader.store()
 

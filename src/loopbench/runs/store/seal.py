@@ -128,23 +128,25 @@ class LinesRead(NamedTuple):
 NOTHING_READ = LinesRead()
 
 
-def run_lines(folder: Path, tally: LineTally | None = None, known: LinesRead = NOTHING_READ) -> Iterator[bytes]:
+def run_lines(folder: Path, tally: LineTally | None = None, before: LinesRead = NOTHING_READ) -> Iterator[bytes]:
     """Yield the lines of `trials.jsonl` without their checksums; none if there is no such file and none was sealed.
 
-    `tally`: an empty one, which takes them in. Without the lines in `known`, which are not looked at again.
+    `tally`: an empty one, which takes them in. Without the lines in `before`, which are not looked at again.
 
     Raises RunError, which names the file, for a damaged line, and where the files are not those that were sealed.
     """
     seal, path, tally = read_seal(folder), folder / TRIALS, tally or LineTally()
-    tally.lines = known.lines
-    for line in sealed_lines(path, known.end, known.lines):
+    tally.lines = before.lines
+    for line in sealed_lines(path, before.end, before.lines):
         tally.add(line)
         yield line
         if seal is not None and tally.lines == seal.lines and tally.checksum != seal.checksum:
-            raise RunError(f"{path}: {_said(seal)}, and others are there, or in another order: the file was damaged or edited")
+            raise RunError(
+                f"{path}: {_sealed_lines(seal)}, and others are there, or in another order: the file was damaged or edited"
+            )
     if seal is not None and _is_other(tally.lines, seal, folder):
-        found = f"{tally.lines} are there" if path.exists() else "the file is missing"
-        raise RunError(f"{path}: {_said(seal)}, and {found}: the file was damaged or edited")
+        others = f"{tally.lines} are there" if path.exists() else "the file is missing"
+        raise RunError(f"{path}: {_sealed_lines(seal)}, and {others}: the file was damaged or edited")
 
 
 def _is_other(lines: int, seal: Seal, folder: Path) -> bool:
@@ -152,7 +154,7 @@ def _is_other(lines: int, seal: Seal, folder: Path) -> bool:
     return lines < seal.lines or (lines > seal.lines and not seal.growing and read_seal(folder) == seal)
 
 
-def _said(seal: Seal) -> str:
+def _sealed_lines(seal: Seal) -> str:
     return f"{MANIFEST} tells of {counted(seal.lines, 'line')}"
 
 
@@ -162,5 +164,5 @@ def traces_damage(folder: Path, seal: Seal | None) -> str:
     size = path.stat().st_size if path.is_file() else 0
     if seal is None or size >= seal.traces:
         return ""
-    found = f"{size} are there" if path.exists() else "the file is missing"
-    return f"{MANIFEST} tells of {seal.traces} bytes, and {found}: the file was damaged or edited"
+    present = f"{size} are there" if path.exists() else "the file is missing"
+    return f"{MANIFEST} tells of {seal.traces} bytes, and {present}: the file was damaged or edited"

@@ -34,7 +34,7 @@ FRAME_BYTES = 256 * 1024
 MAX_TEXT = 16 * 1024 * 1024
 """Bytes of a frame's text: a longer trace is not kept, and a frame that would expand to more is not opened. Read as JSON it may
 take 24 times as much memory."""
-HELD_BYTES = 16 * 1024 * 1024
+MAX_FRAMES_BYTES = 16 * 1024 * 1024
 """Bytes of the frames that a reader holds: trials are read one after the other, in several strands if there are repeats."""
 LEVEL = 3
 """Level of compression. Higher ones save a quarter, and take three times as long."""
@@ -88,17 +88,17 @@ def _is_imported(folder: Path) -> bool:
         return False
 
 
-def _known_of(record: Record) -> str:
+def _how_it_ended(record: Record) -> str:
     """Return how a trial ended, as far as its record says: `it is scored 0 (ToolError: db down; stop: crashed)`."""
     score = f" {record.accuracy:g}" if record.status == "scored" else ""
-    told = "; ".join(filter(None, [record.reason, f"stop: {record.stop}" if record.stop else ""]))
-    return f"it is {record.status}{score}{f' ({told})' if told else ''}"
+    details = "; ".join(filter(None, [record.reason, f"stop: {record.stop}" if record.stop else ""]))
+    return f"it is {record.status}{score}{f' ({details})' if details else ''}"
 
 
 def why_untraced(folder: Path, record: Record) -> str:
     """Return why a trial has no trace, in words."""
     if _is_imported(folder):
-        return f"the imported files hold none; {_known_of(record)}"
+        return f"the imported files hold none; {_how_it_ended(record)}"
     policy = policy_of(folder)
     if record.status == "excluded" or policy == "all":
         return record.reason or "none was recorded"
@@ -213,8 +213,8 @@ class Traces:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._held: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
-        self._held_bytes = 0
+        self._frames: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
+        self._frames_bytes = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
     def read(self, record: Record) -> Trace:
@@ -243,17 +243,17 @@ class Traces:
     def _frame(self, path: Path, offset: int, length: int, checksum: int) -> bytes:
         """Return the text of a frame."""
         key = (offset, length, checksum)
-        text = self._held.pop(key, None)
+        text = self._frames.pop(key, None)
         if text is None:
             frame = _part(path, offset, length)
             if crc32(frame) != checksum:
                 raise ChecksumError
             text = self._expanded(frame)
-            self._held_bytes += len(text)
-        self._held[key] = text
-        while self._held_bytes > HELD_BYTES and len(self._held) > 1:
-            _, oldest = self._held.popitem(last=False)
-            self._held_bytes -= len(oldest)
+            self._frames_bytes += len(text)
+        self._frames[key] = text
+        while self._frames_bytes > MAX_FRAMES_BYTES and len(self._frames) > 1:
+            _, oldest = self._frames.popitem(last=False)
+            self._frames_bytes -= len(oldest)
         return text
 
     def _expanded(self, frame: bytes) -> bytes:

@@ -47,15 +47,15 @@ class CallUse:
     def _is_missing(self, digest: str, exchange: MeteredExchange) -> bool:
         """Whether a prompt that should show the result of a call does not."""
         planned = self.planned.get(digest)
-        return planned is not None and exchange.request.role is Role.DECIDE and planned not in exchange.shown
+        return planned is not None and exchange.request.role is Role.DECIDE and planned not in exchange.shown_calls
 
     def _end_waiting(self, scope: str) -> None:
         """Count as lost what has not run until the model is asked again. A request without a scope runs beside no other."""
         for name in [scope] if scope else list(self._waiting):
-            left = self._waiting.pop(name, [])
-            self.lost += len(left)
-            self.asked += len(left)
-            self._again.difference_update(left)
+            calls = self._waiting.pop(name, [])
+            self.lost += len(calls)
+            self.asked += len(calls)
+            self._again.difference_update(calls)
 
     def ran(self, digest: str, gave: bool, fault: str | None) -> None:
         """Count a run of a call. `gave`: it gave a result."""

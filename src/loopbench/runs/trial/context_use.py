@@ -27,9 +27,9 @@ class RetentionCount:
         self.shown: Counter[str] = Counter()
         self._planned = {oracle[call.id].call: (call.id, not call.fails) for call in plan.calls if call.id in oracle}
         self._issued = issued
-        self._read = 0
+        self._entries_read = 0
         self._prompts = 0
-        self._given: dict[str, int] = {}
+        self._given_at: dict[str, int] = {}
         """Planned call → how many prompts had been sent when its result was given last."""
 
     @property
@@ -41,16 +41,16 @@ class RetentionCount:
         """Count one prompt. `shown`: the planned calls whose results it shows."""
         if request.scope or request.role not in NEEDING_ROLES:
             return
-        for entry in self._issued[self._read :]:
+        for entry in self._issued[self._entries_read :]:
             call, ok = self._planned.get(entry.call, ("", False))
             if call and entry.ok is ok:
-                self._given[call] = self._prompts
-        self._read = len(self._issued)
+                self._given_at[call] = self._prompts
+        self._entries_read = len(self._issued)
         for call in shown:  # also one whose place an alternative took, or that was made from a wrong result
-            self._given.setdefault(call, self._prompts)
+            self._given_at.setdefault(call, self._prompts)
         self._prompts += 1
-        for call, given in self._given.items():
-            distance = distance_range(self._prompts - given)
+        for call, given_at in self._given_at.items():
+            distance = distance_range(self._prompts - given_at)
             self.needed[distance] += 1
             self.shown[distance] += call in shown
 
@@ -103,16 +103,18 @@ class PrefixCount:
             self._behind += (head, *messages)
             self._last = (head, messages, sum(map(_size, self._behind)))
             return
-        _, known, repeated = last
-        goes_on = head == last[0] and messages[: len(known)] == known
+        _, last_messages, repeated = last
+        goes_on = head == last[0] and messages[: len(last_messages)] == last_messages
         if goes_on and not self._end.following:
-            new = messages[len(known) :]
+            new = messages[len(last_messages) :]
             self._behind += new
             size = repeated + sum(map(_size, new))
         else:
             self._end = self._end.grown(self._behind)
             self._behind.clear()
-            repeated, size = self._sort_in(messages[len(known) :], repeated) if goes_on else self._sort_in((head, *messages))
+            repeated, size = (
+                self._sort_in(messages[len(last_messages) :], repeated) if goes_on else self._sort_in((head, *messages))
+            )
         self.later_bytes += size
         self.repeated_bytes += repeated
         self.cacheable_bytes += repeated if repeated >= MIN_CACHED_BYTES else 0

@@ -15,7 +15,7 @@ from loopbench.runs.trial_models import is_priced
 from loopbench.text.plain_text import json_safe
 
 from .loop_run import LoopEnd
-from .record import brief, confidence, fault_records, head_of, injections, kept, short_reason, without_secrets
+from .record import brief, confidence, fault_records, head_of, injections, plain_answer, short_reason, without_secrets
 from .setting import FinishedTrial
 from .trial_parts import TrialParts
 
@@ -26,7 +26,7 @@ def finished_trial(parts: TrialParts, end: LoopEnd, started_at: float) -> Finish
     if tunnel is not None:
         tunnel.settle(parts.truth)
     faults = () if tunnel is None else fault_records(tunnel)
-    answer = kept(outcome.answer)
+    answer = plain_answer(outcome.answer)
     wall_s, errored = parts.clock.wall_s, end.errored
     scores: dict[str, float] = {}
     end_state: Any = None
@@ -84,8 +84,8 @@ def _scored(parts: TrialParts, outcome: Outcome, answer: Any) -> tuple[dict[str,
     except Exception as error:  # the suite's, or that of its tools: the trial is errored, not wrong
         return {}, end_state, f"end state: {type(error).__name__}: {error}"
     try:
-        said = None if outcome.gave_up else answer
-        return scores_of(Judgement(task, said, outcome.stop.value, end_state)), end_state, ""
+        stated = None if outcome.gave_up else answer
+        return scores_of(Judgement(task, stated, outcome.stop.value, end_state)), end_state, ""
     except Exception as error:  # our bug or the suite's, never the loop's: the trial is errored, not wrong
         return {}, end_state, f"{SCORER}{task.scorer}: {type(error).__name__}: {error}"
 
@@ -142,8 +142,8 @@ def _trace_head(task: Task, record: Record, outcome: Outcome, end_state: Any) ->
     )
 
 
-def _end_state_for_trace(task: Task, found: Any) -> dict[str, Any] | None:
+def _end_state_for_trace(task: Task, end_state: Any) -> dict[str, Any] | None:
     """Return the end state; None if the answer's scores do not depend on it."""
     if task.end_state is not None:
-        return {"expected": task.end_state, "found": json_safe(found)}
-    return {"found": json_safe(found)} if reads_state(task.scorer) else None
+        return {"expected": task.end_state, "found": json_safe(end_state)}
+    return {"found": json_safe(end_state)} if reads_state(task.scorer) else None

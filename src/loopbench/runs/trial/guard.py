@@ -25,7 +25,7 @@ class Guard:
     def __init__(self, max_passes: int | None = None) -> None:
         """`max_passes`: of requests and calls together; None for no limit."""
         self.shut = False
-        self.passed = 0
+        self.passes = 0
         """Number of requests and calls that it was asked to let through."""
         self.max_passes = sys.maxsize if max_passes is None else max_passes
         self._turned_at = time.monotonic()
@@ -33,12 +33,12 @@ class Guard:
     @property
     def used_up(self) -> bool:
         """Whether a request or a call came after the last one that may pass."""
-        return self.passed > self.max_passes
+        return self.passes > self.max_passes
 
     async def admit(self) -> None:
         """Let a request or a call through, after a pause if the trial has kept the event loop for long."""
-        self.passed += 1
-        if self.shut or self.passed > self.max_passes:
+        self.passes += 1
+        if self.shut or self.passes > self.max_passes:
             await asyncio.get_running_loop().create_future()
         now = time.monotonic()
         if get_ident() == LAST_ACTIVITY.thread:  # not what a trial does in a thread while it keeps the event loop waiting for it
@@ -51,10 +51,10 @@ class Guard:
 async def stop(running: asyncio.Task[object], grace_s: float) -> bool:
     """Cancel a loop's task and give it `grace_s` seconds to end; False: it swallowed its cancellation and was abandoned."""
     running.cancel()
-    done = await ends_within(running, grace_s)
-    if not done:
+    has_ended = await ends_within(running, grace_s)
+    if not has_ended:
         _abandon(running)
-    return done
+    return has_ended
 
 
 async def ends_within(running: asyncio.Task[object], seconds: float) -> bool:

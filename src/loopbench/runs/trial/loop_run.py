@@ -56,28 +56,28 @@ class LoopRun:
 
     async def run_to_its_end(self) -> None:
         """Run the loop to its end, its crash or the time limit. Raises NotRun when the run's budget is used up."""
-        lost, hold = WAITS.set(self.parts.clock.waits), BlockingTime(" ".join(map(str, self.parts.trial.key)))
-        with hold.inherited():
-            running = hold.task = asyncio.create_task(self._returned_or_raised())
-        WAITS.reset(lost)
+        waits_before, blocking = WAITS.set(self.parts.clock.waits), BlockingTime(" ".join(map(str, self.parts.trial.key)))
+        with blocking.inherited():
+            running = blocking.task = asyncio.create_task(self._returned_or_raised())
+        WAITS.reset(waits_before)
         has_stopped, at = True, ""
         try:
-            done = await self._until_time_is_up(running)
-            if not done:
-                self.stalled_s, at = self.model.asked.waiting_s, waiting_at(running)
+            ended_itself = await self._until_time_is_up(running)
+            if not ended_itself:
+                self.stalled_s, at = self.model.metered.waiting_s, waiting_at(running)
                 has_stopped = await stop(running, GRACE_S)
         except asyncio.CancelledError:  # Ctrl-C: the trial runs again on resume
             await stop(running, GRACE_S)
             raise
         finally:
-            self.parts.guard.shut, hold.task = True, None
+            self.parts.guard.shut, blocking.task = True, None
         if self.parts.meter.refused or self.parts.user.refused:  # whether the loop let BudgetExceeded through or swallowed it
             if self.parts.setting.meter.exhausted:
                 raise NotRun(self.parts.setting.meter.exhausted)
             self._end_without_answer(StopReason.BUDGET, self.parts.meter.refused)
-        elif hold.reason:
-            self._end_without_answer(StopReason.TIMEOUT, hold.reason)
-        elif not done:
+        elif blocking.reason:
+            self._end_without_answer(StopReason.TIMEOUT, blocking.reason)
+        elif not ended_itself:
             swallowed = "" if has_stopped else f", and {SWALLOWED}"
             self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' if at else ''}")
         else:
@@ -118,7 +118,7 @@ class LoopRun:
                 return False
             if await ends_within(running, look_s):
                 return True
-            now = self.parts.guard.passed, self.parts.clock.waits.seconds
+            now = self.parts.guard.passes, self.parts.clock.waits.seconds
             past_s += look_s
             silent_s, before = (silent_s + look_s if now == before else 0.0), now
         return False
@@ -127,7 +127,7 @@ class LoopRun:
         """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial = self.parts.trial
         try:
-            return await trial.arm.loop.run(trial.task.query.for_design, self.parts.tools, self.model.asked, self.parts.recorder)
+            return await trial.arm.loop.run(trial.task.query.for_design, self.parts.tools, self.model.metered, self.parts.recorder)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
@@ -138,10 +138,10 @@ class LoopRun:
         if running.cancelled():
             self._end_without_answer(StopReason.CANCELLED, "the loop cancelled itself")
             return
-        left = running.result()
-        problem = breach(left)
-        if isinstance(left, Outcome) and not problem:
-            self.outcome = left
+        result = running.result()
+        problem = breach(result)
+        if isinstance(result, Outcome) and not problem:
+            self.outcome = result
         else:
             self._end_without_answer(StopReason.CRASHED, problem)
             self.parts.recorder.errors["crash"] += 1
@@ -157,8 +157,10 @@ class LoopRun:
         self.parts.clock.stop()
         errored = self._why_no_verdict()
         if not errored and self.outcome.stop not in HARNESS_STOPS and (exceeded := self.parts.meter.exceeded):
-            own = self.outcome
-            self.outcome = Outcome(own.answer, StopReason.BUDGET, own.steps, details=own.details, gave_up=own.gave_up)
+            outcome = self.outcome
+            self.outcome = Outcome(
+                outcome.answer, StopReason.BUDGET, outcome.steps, details=outcome.details, gave_up=outcome.gave_up
+            )
             self.why = exceeded
         return LoopEnd(self.outcome, self.why, errored)
 

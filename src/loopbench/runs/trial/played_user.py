@@ -33,7 +33,7 @@ class PlayedUser:
             return environment
         if not isinstance(environment, HasUser):
             raise ValueError("a model is to play the user, and the task has none")
-        return environment.played_by(_OffTheClock(self._model.asked))
+        return environment.played_by(_OffTheClock(self._model.metered))
 
     @property
     def refused(self) -> bool:
@@ -50,8 +50,8 @@ class PlayedUser:
 
     def counts(self) -> dict[str, int]:
         """Return what the user took, by name: 0 where the agent never asked them; empty if no model plays the user."""
-        took = {"calls": self.calls, "input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
-        return {} if self._model is None else took
+        counts = {"calls": self.calls, "input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
+        return {} if self._model is None else counts
 
     @property
     def cost_usd(self) -> float | None:
@@ -69,7 +69,7 @@ class PlayedUser:
             what = "provider: " if isinstance(exchange.error, ProviderError) else ""
             self._failure = f"user: {what}{exchange.error}"
 
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
         """Ignore calls: a user has no tools."""
 
 

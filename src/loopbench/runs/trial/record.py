@@ -26,15 +26,15 @@ MAX_ERROR_CHARS = MAX_REASON_CHARS // 2
 _HARNESS_ONLY = frozenset({StopReason.TIMEOUT, StopReason.BUDGET, StopReason.CRASHED})
 
 
-def breach(left: object) -> str:
+def breach(result: object) -> str:
     """Return what is wrong with what came out of `run`, in words; empty for a sound Outcome. Of an exception, also where in the
     user's code it came up."""
-    if isinstance(left, BaseException):
-        at = raised_at(left)
-        return f"{cap(f'{type(left).__name__}: {error_text(left)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
-    if not isinstance(left, Outcome):
-        return f"TypeError: run() gave a {type(left).__name__}, not an Outcome"
-    stop: object = left.stop
+    if isinstance(result, BaseException):
+        at = raised_at(result)
+        return f"{cap(f'{type(result).__name__}: {error_text(result)}', MAX_ERROR_CHARS)}{f' at {at}' if at else ''}"
+    if not isinstance(result, Outcome):
+        return f"TypeError: run() gave a {type(result).__name__}, not an Outcome"
+    stop: object = result.stop
     if not isinstance(stop, StopReason):
         return f"TypeError: the outcome's stop is {render_value(stop)!r}, not a StopReason"
     return f"ValueError: the outcome's stop is {stop.value!r}, which only the harness sets" if stop in _HARNESS_ONLY else ""
@@ -95,11 +95,11 @@ def short_reason(text: str) -> str:
     return cap(redact(text), MAX_REASON_CHARS) if text else ""
 
 
-def kept(answer: Any) -> Any:
+def plain_answer(answer: Any) -> Any:
     """Return an answer as it is scored and kept: as plain JSON, cut where it is too long."""
-    made = json_safe(answer)
-    text = made if isinstance(made, str) else canonical_json(made)
-    return made if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
+    plain = json_safe(answer)
+    text = plain if isinstance(plain, str) else canonical_json(plain)
+    return plain if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
 
 
 def without_secrets(answer: Any) -> Any:

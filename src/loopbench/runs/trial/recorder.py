@@ -75,20 +75,20 @@ class Recorder(Observer):
         self._digested: list[Any] = []
         self._gave: set[str] = set()
         """Calls that have given a result, as text."""
-        self._shown: dict[tuple[str, str], tuple[Message, ...]] = {}
+        self._last_messages: dict[tuple[str, str], tuple[Message, ...]] = {}
         """Role and scope → messages of the last request."""
 
     # --- what the metered model and toolbox tell ---
 
     def exchange(self, exchange: MeteredExchange) -> None:
         request, role = exchange.request, str(exchange.request.role)
-        same = self._same(role, request)
+        same = self._repeated_messages(role, request)
         self.calls[role] += 1
         if exchange.reply is not None:
-            self.context.count(request, exchange.shown)
-            came = self._replied(exchange, exchange.reply)
+            self.context.count(request, exchange.shown_calls)
+            fields = self._reply_fields(exchange, exchange.reply)
         else:
-            came = {} if exchange.error is None else self._failed(request, exchange.error)
+            fields = {} if exchange.error is None else self._failure_fields(request, exchange.error)
         new, fault = request.messages[same:], exchange.fault or ""
         seconds = round(exchange.seconds, 3) if exchange.seconds >= 0.001 else 0.0
         event = ModelExchange(
@@ -100,22 +100,24 @@ class Recorder(Observer):
             illegible=exchange.illegible,
             fault=fault,
             seconds=seconds,
-            **came,
+            **fields,
         )
         self.events.append(event)
 
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        run = ToolRun(TracedCall(call.name, call.arguments), seen.status, seen.data, seen.error_type, fault or "")
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
+        run = ToolRun(
+            TracedCall(call.name, call.arguments), observation.status, observation.data, observation.error_type, fault or ""
+        )
         self.tool_calls += not run.never_ran
-        made, gave = call_key(call.name, call.arguments), run.gave_result
-        self.repeated_calls += made.text in self._gave
+        key, gave = call_key(call.name, call.arguments), run.gave_result
+        self.repeated_calls += key.text in self._gave
         if gave:
-            self._gave.add(made.text)
-        self.call_use.ran(made.digest, gave, fault)
-        if seen.error_type is not None and not run.never_ran:
-            self.errors[f"tool.{seen.error_type}"] += 1
+            self._gave.add(key.text)
+        self.call_use.ran(key.digest, gave, fault)
+        if observation.error_type is not None and not run.never_ran:
+            self.errors[f"tool.{observation.error_type}"] += 1
         self.events.append(run)
-        self._digested.append((_AT_ONCE, call.name, call.arguments, seen.status, seen.error_type, seen.data))
+        self._digested.append((_AT_ONCE, call.name, call.arguments, observation.status, observation.error_type, observation.data))
 
     # --- what the loop tells ---
 
@@ -134,18 +136,18 @@ class Recorder(Observer):
 
     # --- the parts of an exchange: fields of a ModelExchange ---
 
-    def _same(self, role: str, request: Request) -> int:
+    def _repeated_messages(self, role: str, request: Request) -> int:
         """Return how many messages a request begins with that the last one of its role and scope showed already."""
         key = (role, request.scope)
-        before = self._shown.get(key, ())
+        before = self._last_messages.get(key, ())
         same = len(before)
         if request.messages[:same] != before:
             same = next(n for n, old in enumerate(before) if request.messages[n : n + 1] != (old,))
-        self._shown[key] = request.messages
+        self._last_messages[key] = request.messages
         return same
 
-    def _replied(self, exchange: MeteredExchange, reply: Reply) -> dict[str, Any]:
-        """Return what came; count it."""
+    def _reply_fields(self, exchange: MeteredExchange, reply: Reply) -> dict[str, Any]:
+        """Return the fields of a reply, and count it."""
         request = exchange.request
         self.provider_failure = None
         if reply.failed_attempts:
@@ -154,7 +156,7 @@ class Recorder(Observer):
         self.usage += usage
         self.is_answered = True
         self.steps += request.role in STEP_ROLES
-        came: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "failed_attempts": tuple(reply.failed_attempts),
             "reply": reply.text,
             "native_calls": reply.calls,
@@ -163,20 +165,20 @@ class Recorder(Observer):
         if request.codec is None:
             self._note_move(request, reply.text)
             self.call_use.count(exchange, None, ())
-            return came
+            return fields
         try:
             move = request.codec.parse(reply)
         except WireError as error:
             self.errors["wire"] += 1
             self._note_move(request, "wire")
             self.call_use.count(exchange, None, ())
-            came["wire_error"] = str(error)
-            return came
+            fields["wire_error"] = str(error)
+            return fields
         plain_move = move_to_json(move)
         self._note_move(request, plain_move)
         self.call_use.count(exchange, move, self._calls_that_can_run(move) if isinstance(move, Act) else ())
-        came["move"] = plain_move
-        return came
+        fields["move"] = plain_move
+        return fields
 
     def _calls_that_can_run(self, move: Act) -> list[ToolCall]:
         """Count the calls that cannot run as errors of the model, wherever a design notices them; return the others."""
@@ -194,9 +196,9 @@ class Recorder(Observer):
                 self.errors["call.invalid_arguments"] += 1
         return able
 
-    def _failed(self, request: Request, error: ModelError) -> dict[str, Any]:
-        """Return the failure that came in a reply's place; count it."""
-        came: dict[str, Any] = {}
+    def _failure_fields(self, request: Request, error: ModelError) -> dict[str, Any]:
+        """Return the fields of a failure that came in the place of a reply, and count it."""
+        fields: dict[str, Any] = {}
         self.usage += Usage(estimate_input(request), 0, estimated=True) if isinstance(error, ContextOverflow) else Usage()
         kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider"
         if isinstance(error, RecordingError):
@@ -204,14 +206,14 @@ class Recorder(Observer):
         elif isinstance(error, ProviderError):
             kind = f"provider.{error.kind}"
             self.retries.update(error.failed_attempts)
-            came["failed_attempts"] = tuple(error.failed_attempts)
+            fields["failed_attempts"] = tuple(error.failed_attempts)
             if not error.injected:
                 self.provider_failure = error
                 if error.hits_every_request:
                     self.provider_trouble = error
         self.errors[kind] += 1
         self._note_move(request, kind)
-        return came | {"error": RequestError(kind, str(error))}
+        return fields | {"error": RequestError(kind, str(error))}
 
     def _note_move(self, request: Request, what: Any) -> None:
         self._digested.append((_AT_ONCE if request.scope else _IN_TURN, request.role, request.scope, what))
@@ -242,8 +244,8 @@ def move_to_json(move: Move) -> dict[str, Any]:
         calls = [{"name": call.name, "arguments": own_copy(call.arguments)} for call in move.calls]
         return {"move": "act", "thought": move.thought, "calls": calls}
     if isinstance(move, Answer):
-        made: dict[str, Any] = {"move": "answer", "thought": move.thought, "value": own_copy(move.value)}
-        return made if move.confidence is None else made | {"confidence": move.confidence}
+        fields: dict[str, Any] = {"move": "answer", "thought": move.thought, "value": own_copy(move.value)}
+        return fields if move.confidence is None else fields | {"confidence": move.confidence}
     if isinstance(move, Text):
         return {"move": "text", "text": move.text}
     return {"move": MOVE_NAMES[type(move)], **_fields(move)}

@@ -60,8 +60,8 @@ async def _truth(trial: Trial, setting: TrialContext) -> Mapping[str, Truth] | s
         return {}
     if task.plan is None:
         return f"no plan: {task.no_plan or 'the suite gives none'}"
-    known = await _oracle(task, setting)
-    return f"{UNREPLAYABLE}{known}" if isinstance(known, str) else known
+    truths = await _oracle(task, setting)
+    return f"{UNREPLAYABLE}{truths}" if isinstance(truths, str) else truths
 
 
 def _close(environment: Environment, trial: Trial) -> None:
@@ -73,17 +73,17 @@ def _close(environment: Environment, trial: Trial) -> None:
 
 async def _oracle(task: Task, setting: TrialContext) -> Mapping[str, Truth] | str:
     """Return the truth of each planned call, replayed once per task on fresh tools."""
-    known = setting.oracles.get(task.id)
-    if known is None:
+    truths = setting.oracles.get(task.id)
+    if truths is None:
         try:
             with BlockingTime(f"the replay of {task.id}").inherited():  # a tool of the suite may hang in place
                 calls = await replay(task, setting.suite, setting.tool_timeout_s)
-            known = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
-            if len({truth.call for truth in known.values()}) < len(known):
-                known = "two of its calls have the same receipt; change an argument or the tool's name"
+            truths = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in calls}
+            if len({truth.call for truth in truths.values()}) < len(truths):
+                truths = "two of its calls have the same receipt; change an argument or the tool's name"
         except ValueError as error:
-            known = str(error)
+            truths = str(error)
         if len(setting.oracles) >= MAX_ORACLES:
             del setting.oracles[next(iter(setting.oracles))]
-        setting.oracles[task.id] = known
-    return known
+        setting.oracles[task.id] = truths
+    return truths

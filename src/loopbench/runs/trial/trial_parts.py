@@ -44,7 +44,7 @@ class TrialParts:
         """Where a scripted model meets its faults; None for a real model."""
         if trial.arm.is_scripted:
             assert trial.task.plan is not None
-            self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.met.slow_s)
+            self.tunnel = Tunnel(real_time=setting.real_time, slow_s=trial.arm.profile_met.slow_s)
             self.tunnel.unknown = tuple(call.id for call in trial.task.plan.calls)
             self.recorder.call_use.planned = {truth[call.id].call: call.id for call in trial.task.plan.calls if call.id in truth}
             self.recorder.context.retention = RetentionCount(trial.task.plan, truth, self.tunnel.ledger.issued)
@@ -62,7 +62,7 @@ class TrialParts:
         trial, models = self.trial, self.setting.trial_models
         script = pricing = None
         if self.tunnel is not None:
-            script = script_of(trial.task, self.truth, trial.arm.met, trial.run_seed, trial.repeat, self.tools)
+            script = script_of(trial.task, self.truth, trial.arm.profile_met, trial.run_seed, trial.repeat, self.tools)
             pricing = None if models.scripted_price is None else Pricing(models.scripted_price)
         hooks = RequestHooks(self.meter, self.recorder, self.guard.admit, pricing)
         model = model_for_trial(models, trial, script, self.tunnel, self.tools.specs, hooks)

@@ -48,16 +48,17 @@ MAX_INTERRUPTIONS = 10
 """Maximum number of interruptions of one trial, which may swallow them."""
 
 
-class _Passed:
-    """When a trial of this process last came to a request or a call: with hundreds in flight that are all ready, one turn of the
-    event loop may take long although nobody holds it up."""
+class LoopActivity:
+    """The last sign that the trials of this process move on: with hundreds in flight that are all ready, one turn of the event loop
+    may take long although nobody holds it up."""
 
     at = 0.0
+    """Monotonic time at which a trial last came to a request or a call."""
     thread = 0
     """The thread of the event loop that is watched."""
 
 
-LAST_ACTIVITY = _Passed()
+LAST_ACTIVITY = LoopActivity()
 
 
 class Interrupted(BaseException):
@@ -84,14 +85,14 @@ class BlockingTime:
     @contextlib.contextmanager
     def inherited(self) -> Iterator[None]:
         """Attribute tasks that are made inside this block, and all that they make, to this trial."""
-        token = HOLD.set(self)
+        token = CURRENT_BLOCKING.set(self)
         try:
             yield
         finally:
-            HOLD.reset(token)
+            CURRENT_BLOCKING.reset(token)
 
 
-HOLD: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=None)
+CURRENT_BLOCKING: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=None)
 """The blocking time of the trial that the running code belongs to."""
 
 
@@ -101,13 +102,13 @@ class HangingTrials:
     def __init__(self, limit_s: float) -> None:
         """`limit_s`: of a trial."""
         self._limit_s = limit_s
-        self._told = set[str]()
+        self._warned = set[str]()
 
-    def said(self, trial: str, stuck_s: float) -> str:
+    def warning(self, trial: str, stuck_s: float) -> str:
         """Return what is to be said of a trial that has held an event loop up for so long; empty where that is nothing."""
-        if stuck_s < min(HANGS_S, self._limit_s / 2) or not trial or trial in self._told:
+        if stuck_s < min(HANGS_S, self._limit_s / 2) or not trial or trial in self._warned:
             return ""
-        self._told.add(trial)
+        self._warned.add(trial)
         return (
             f"{trial} has let nothing else run for {stuck_s:.0f} s: it computes, or waits without await; it is interrupted after "
             f"{self._limit_s:g} s (--trial-timeout), and where that cannot be, its process is killed some seconds later"
@@ -117,19 +118,19 @@ class HangingTrials:
 class Watch:
     """Watches one event loop."""
 
-    def __init__(self, limit_s: float, told: Callable[[str], None]) -> None:
-        """Make a watch. `limit_s`: of a trial. `told`: called from another thread, once for each trial that holds the loop up for
+    def __init__(self, limit_s: float, report: Callable[[str], None]) -> None:
+        """Make a watch. `limit_s`: of a trial. `report`: called from another thread, once for each trial that holds the loop up for
         long, and once each time the loop stays blocked."""
         self.limit_s = limit_s + GRACE_S
-        self.told = told
+        self.report = report
         self._loop = asyncio.get_running_loop()
         self._clock = _Clock()
         self._turned_at = self._looked_at = self._resumed_at = time.monotonic()
         self._computed_s = time.thread_time()
         """Processor time of the event loop's thread when it was last looked at."""
-        self._last: BlockingTime | None = None
-        self._asked = False
-        self._over = threading.Event()
+        self._last_holder: BlockingTime | None = None
+        self._turn_requested = False
+        self._is_over = threading.Event()
         self._hanging = HangingTrials(limit_s)
 
     @property
@@ -141,7 +142,7 @@ class Watch:
     @property
     def holder(self) -> str:
         """Return which trial was last seen to hold the event loop up since it last turned; empty if none was."""
-        last = self._last
+        last = self._last_holder
         return "" if last is None else last.name
 
     @property
@@ -153,40 +154,40 @@ class Watch:
     def is_counting(self) -> bool:
         """Whether what holds the event loop up hears the signals, so that it is interrupted once it has computed for its limit,
         which takes longer on a machine with more to do; not where it has swallowed its interruptions."""
-        last = self._last
+        last = self._last_holder
         heard = time.monotonic() - self._looked_at < HOPELESS_S
         return last is not None and heard and last.interruptions < MAX_INTERRUPTIONS
 
     def turn(self) -> None:
         """Note that the event loop turns. The loop calls this again and again, not by its clock, which stops at times."""
-        self._turned_at, self._last, self._asked = time.monotonic(), None, False
+        self._turned_at, self._last_holder, self._turn_requested = time.monotonic(), None, False
         self._computed_s = time.thread_time()
 
-    def _ask(self) -> None:
+    def _request_turn(self) -> None:
         """Ask the event loop to call `turn` in its next turn."""
-        if not self._asked:
-            self._asked = True
+        if not self._turn_requested:
+            self._turn_requested = True
             with contextlib.suppress(RuntimeError):  # it is closed
                 self._loop.call_soon_threadsafe(self.turn)
 
     def look(self, main: int | None) -> None:
         """Check the event loop until the end, in the thread. `main`: the thread to signal, if it runs the event loop."""
-        told = False
-        while not self._over.wait(LOOK_S):
+        is_reported = False
+        while not self._is_over.wait(LOOK_S):
             if self._clock.beat():
                 self._resumed_at = time.monotonic()
-            self._ask()
+            self._request_turn()
             stuck_s = self.stuck_s
             if stuck_s and main is not None:
                 signal.pthread_kill(main, signal.SIGURG)
-            if said := self._hanging.said(self.holder, stuck_s):
-                self.told(said)
+            if warning := self._hanging.warning(self.holder, stuck_s):
+                self.report(warning)
             if stuck_s < self.limit_s + HOPELESS_S:
-                told = told and stuck_s > 0
-            elif not told:
-                told = True
-                who = "nothing has run" if self._last is None else f"{self._last.name} has let nothing else run"
-                self.told(
+                is_reported = is_reported and stuck_s > 0
+            elif not is_reported:
+                is_reported = True
+                who = "nothing has run" if self._last_holder is None else f"{self._last_holder.name} has let nothing else run"
+                self.report(
                     f"{who} for {stuck_s:.0f} s and cannot be interrupted; --workers N runs trials in processes, which can be ended"
                 )
 
@@ -199,16 +200,16 @@ class Watch:
         computed_s, self._computed_s = min(time.thread_time() - self._computed_s, held_s), time.thread_time()
         self._looked_at = now
         self._clock.stopped(held_s)
-        hold = self._last = HOLD.get()
-        if hold is None:
+        blocking = self._last_holder = CURRENT_BLOCKING.get()
+        if blocking is None:
             return
-        hold.seconds += held_s if computed_s < SLEEPING_SHARE * held_s else max(computed_s, held_s / SLOWEST)
-        if hold.seconds > self.limit_s and hold.interruptions < MAX_INTERRUPTIONS:
-            hold.interruptions += 1
-            hold.at = hold.at or running_at(frame)
-            if hold.task is not None:
-                hold.task.cancel()
-            raise Interrupted(hold.reason)
+        blocking.seconds += held_s if computed_s < SLEEPING_SHARE * held_s else max(computed_s, held_s / SLOWEST)
+        if blocking.seconds > self.limit_s and blocking.interruptions < MAX_INTERRUPTIONS:
+            blocking.interruptions += 1
+            blocking.at = blocking.at or running_at(frame)
+            if blocking.task is not None:
+                blocking.task.cancel()
+            raise Interrupted(blocking.reason)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -222,7 +223,7 @@ class Watch:
             try:
                 yield
             finally:
-                self._over.set()
+                self._is_over.set()
                 thread.join()
 
     @contextlib.contextmanager

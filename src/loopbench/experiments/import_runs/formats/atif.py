@@ -55,11 +55,11 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         with in_document(file, name):
             first = mapping(data, "the trajectory")
         document, remark = whole_trajectory(name, first, file.tree)
-        gathered.builder.notes += [remark] if remark else []
+        gathered.log_builder.notes += [remark] if remark else []
         with in_document(file, name):
             gathered.add(name, document)
-    gathered.builder.notes.extend(gathered.fields.notes())
-    return gathered.builder.log()
+    gathered.log_builder.notes.extend(gathered.fields.notes())
+    return gathered.log_builder.log()
 
 
 FORMAT = Format("atif", recognizes, read, mapped=True)
@@ -70,7 +70,7 @@ class _Trajectories:
     """The trials read so far."""
 
     reading: ReadingOptions
-    builder: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
+    log_builder: LogBuilder = field(default_factory=lambda: LogBuilder(SUITE))
     fields: TraceFields = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,18 +79,18 @@ class _Trajectories:
     def add(self, name: str, data: Mapping[str, Any]) -> None:
         read_own = own_of(data)
         if isinstance(read_own, str):
-            self.builder.notes.append(f"{name}: {read_own}")
+            self.log_builder.notes.append(f"{name}: {read_own}")
         document = without_own(data)
-        read = read_trajectory(document)
+        trajectory = read_trajectory(document)
         if isinstance(read_own, OwnTrial):
             arm, trial, suite, question = read_own.arm, read_own.trial, read_own.record.suite, read_own.question
         else:
-            arm, trial, suite, question = self._foreign(name, document, read)
-        self.builder.add(arm, trial, question, suite)
+            arm, trial, suite, question = self._foreign(name, document, trajectory)
+        self.log_builder.add(arm, trial, question, suite)
 
-    def _foreign(self, name: str, document: Mapping[str, Any], read: AtifTrajectory) -> _Made:
+    def _foreign(self, name: str, document: Mapping[str, Any], trajectory: AtifTrajectory) -> _TrialParts:
         reading = self.reading
-        arm = _arm(read, mapped(document, "arm", reading))
+        arm = _arm(trajectory, mapped(document, "arm", reading))
         task = mapped(document, "task", reading)
         task_name = task_of(name) if task is None else name_of(task, "--map task")
         value = score(mapped(document, "score", reading), reading.scale)
@@ -99,49 +99,56 @@ class _Trajectories:
         trial = ForeignTrial(
             arm.name,
             task_name,
-            self.builder.next_repeat(arm.name, task_name),
+            self.log_builder.next_repeat(arm.name, task_name),
             status="excluded" if value is None else "scored",
             reason=unscored(NO_SCORE, task) if value is None else "",
             score=value,
             cluster=label_of(cluster, "--map cluster"),
-            **measured(read),
-            trace=trace_of(document, read),
+            **measured(trajectory),
+            trace=trace_of(document, trajectory),
         )
         self.fields.add(trial, document)
-        return arm, trial, SUITE if suite is None else name_of(suite, "--map suite"), digest(read.query) if read.query else ""
+        return (
+            arm,
+            trial,
+            SUITE if suite is None else name_of(suite, "--map suite"),
+            digest(trajectory.query) if trajectory.query else "",
+        )
 
 
-_Made = tuple[ForeignArm, ForeignTrial, str, str]
+_TrialParts = tuple[ForeignArm, ForeignTrial, str, str]
 """Arm, trial, name of the suite, digest of the question."""
 
 
-def _arm(read: AtifTrajectory, typed: Any) -> ForeignArm:
-    name = name_of(typed, "--map arm") if typed is not None else read.agent
-    label = name if typed is not None or read.model == "unknown" else f"{name}/{read.model}"
-    return ForeignArm(label, loop=read.agent, options={"version": read.version} if read.version else {}, model=read.model)
+def _arm(trajectory: AtifTrajectory, typed: Any) -> ForeignArm:
+    name = name_of(typed, "--map arm") if typed is not None else trajectory.agent
+    label = name if typed is not None or trajectory.model == "unknown" else f"{name}/{trajectory.model}"
+    return ForeignArm(
+        label, loop=trajectory.agent, options={"version": trajectory.version} if trajectory.version else {}, model=trajectory.model
+    )
 
 
-def measured(read: AtifTrajectory) -> dict[str, Any]:
+def measured(trajectory: AtifTrajectory) -> dict[str, Any]:
     """Return what a trajectory says of a trial's measurements and answer, by the fields of a ForeignTrial."""
-    tokens = read.totals.tokens or (None, None)
-    answer = answer_in(read.items)
+    tokens = trajectory.totals.tokens or (None, None)
+    answer = answer_in(trajectory.items)
     return {
         "answer": answer_of(answer or None),
         "stop": StopReason.FINISHED.value if answer else None,
         "input_tokens": tokens[0],
         "output_tokens": tokens[1],
-        "cached_tokens": read.totals.cached_tokens,
-        "cost_usd": read.totals.cost_usd,
-        "seconds": _seconds(read.timestamps),
+        "cached_tokens": trajectory.totals.cached_tokens,
+        "cost_usd": trajectory.totals.cost_usd,
+        "seconds": _seconds(trajectory.timestamps),
     }
 
 
-def trace_of(document: Mapping[str, Any], read: AtifTrajectory) -> ForeignTrace:
+def trace_of(document: Mapping[str, Any], trajectory: AtifTrajectory) -> ForeignTrace:
     """Return the trace of a trajectory; its details keep all that is not in the events."""
-    events = events_of(read.items)
+    events = events_of(trajectory.items)
     rest = difference({"steps": steps_of(events)}, document)
     untold = tuple(sorted({*NEVER_TOLD, *untold_of(events)}))
-    return ForeignTrace(events, read.query, details=None if rest is None else {ATIF: rest}, untold=untold)
+    return ForeignTrace(events, trajectory.query, details=None if rest is None else {ATIF: rest}, untold=untold)
 
 
 def _seconds(stamps: tuple[str, ...]) -> float | None:

@@ -31,7 +31,7 @@ STOPS: Mapping[str, StopReason] = {
     "NonZeroAgentExitCodeError": StopReason.CRASHED,
 }
 """Type of an exception that leaves the reward valid → stop."""
-_Read = tuple[Mapping[str, Any], AtifTrajectory]
+_Trajectory = tuple[Mapping[str, Any], AtifTrajectory]
 """A trajectory's document, and what is read from it."""
 _TRIAL = re.compile(rf"(.*/)?{RESULT}")
 
@@ -52,7 +52,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 data = mapping(parse_json(raw), "the result")
                 if "task_name" in data and "trial_name" in data:  # a job's own result has neither
                     job.add(name.removesuffix(RESULT), data)
-    return job.builder.log(by="harbor")
+    return job.log_builder.log(by="harbor")
 
 
 FORMAT = Format("harbor", recognizes, read)
@@ -64,7 +64,7 @@ class _Job:
 
     tree: FileTree
     reading: ReadingOptions
-    builder: LogBuilder = field(default_factory=lambda: LogBuilder("harbor"))
+    log_builder: LogBuilder = field(default_factory=lambda: LogBuilder("harbor"))
 
     def add(self, folder: str, data: Mapping[str, Any]) -> None:
         arm = _arm(object_at(data, "agent_info"))
@@ -74,8 +74,8 @@ class _Job:
         value, rest = self._score(data)
         error = next(iter(_exceptions(data)), {})
         is_valid = value is not None and data.get("reward_valid", True) is not False
-        read = self._trajectories(folder, data)
-        measures = {name: one for name, one in _measured(data, read).items() if one is not None}
+        trajectories = self._trajectories(folder, data)
+        measures = {name: one for name, one in _measured(data, trajectories).items() if one is not None}
         kind = str(error.get("exception_type", ""))
         measures["stop"] = (
             STOPS.get(kind, StopReason.TERMINATED if is_valid else StopReason.CRASHED) if error else measures.get("stop")
@@ -83,15 +83,15 @@ class _Job:
         trial = ForeignTrial(
             arm.name,
             task,
-            self.builder.next_repeat(arm.name, task),
+            self.log_builder.next_repeat(arm.name, task),
             status="scored" if is_valid else "errored",
             reason="" if is_valid else one_line(f"{kind}: {error.get('exception_message', '')}" if error else "no reward"),
             score=value if is_valid else None,
             scores=rest,
-            trace=_trace(read),
+            trace=_trace(trajectories),
             **measures,
         )
-        self.builder.add(arm, trial, checksum if isinstance(checksum, str) else "", suite)
+        self.log_builder.add(arm, trial, checksum if isinstance(checksum, str) else "", suite)
 
     def _score(self, data: Mapping[str, Any]) -> tuple[float | None, dict[str, float]]:
         """Return the reward that is the accuracy, and the others. Raises ValueError if it is not clear which it is."""
@@ -102,11 +102,11 @@ class _Job:
                 f"rewards are {names_in_a_line(list(rewards))}; say which is the accuracy: --scorer {next(iter(rewards))}"
             )
         if rewards:
-            self.builder.scorers.add(wanted)
+            self.log_builder.scorers.add(wanted)
         others = {name: score(value, None) for name, value in rewards.items() if name != wanted and _is_share(value)}
         return score(rewards.get(wanted), self.reading.scale), {name: value for name, value in others.items() if value is not None}
 
-    def _trajectories(self, folder: str, data: Mapping[str, Any]) -> Sequence[_Read]:
+    def _trajectories(self, folder: str, data: Mapping[str, Any]) -> Sequence[_Trajectory]:
         steps = [f"steps/{step.get('step_name')}/" for step in objects_at(data, "step_results", "a step")]
         trajectories = []
         for name in (f"{folder}{step}{TRAJECTORY}" for step in (steps or [""])):
@@ -115,19 +115,19 @@ class _Job:
                 with located(name):
                     first = mapping(parse_json(raw), "the trajectory")
                 document, remark = whole_trajectory(name, first, self.tree)
-                self.builder.notes += [remark] if remark else []
+                self.log_builder.notes += [remark] if remark else []
                 with located(name):
                     trajectories.append((document, read_trajectory(document)))
         return trajectories
 
 
-def _trace(read: Sequence[_Read]) -> ForeignTrace | None:
+def _trace(trajectories: Sequence[_Trajectory]) -> ForeignTrace | None:
     """Return the trace of a trial; of several steps one after the other."""
-    if len(read) < 2:
-        return trace_of(*read[0]) if read else None
-    items: list[ConversationItem] = [item for _, trajectory in read for item in trajectory.items]
+    if len(trajectories) < 2:
+        return trace_of(*trajectories[0]) if trajectories else None
+    items: list[ConversationItem] = [item for _, trajectory in trajectories for item in trajectory.items]
     events = events_of(items)
-    return ForeignTrace(events, read[0][1].query, untold=tuple(sorted({*NEVER_TOLD, *untold_of(events)})))
+    return ForeignTrace(events, trajectories[0][1].query, untold=tuple(sorted({*NEVER_TOLD, *untold_of(events)})))
 
 
 def _is_share(value: Any) -> bool:
@@ -140,8 +140,8 @@ def _arm(agent: Mapping[str, Any]) -> ForeignArm:
     options = {} if version is None else {"version": name_of(version, "agent_info.version")}
     if model is None:
         return ForeignArm(name, loop=name, options=options)
-    known = name_of(model, "model_info.name")
-    return ForeignArm(f"{name}/{known}", loop=name, options=options, model=known)
+    model_name = name_of(model, "model_info.name")
+    return ForeignArm(f"{name}/{model_name}", loop=name, options=options, model=model_name)
 
 
 def _exceptions(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -151,10 +151,10 @@ def _exceptions(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield object_at(holder, "exception_info")
 
 
-def _measured(data: Mapping[str, Any], read: Sequence[_Read]) -> dict[str, Any]:
+def _measured(data: Mapping[str, Any], trajectories: Sequence[_Trajectory]) -> dict[str, Any]:
     """Return what the result says of tokens, cost and time, and else the trajectory."""
-    measures: dict[str, Any] = dict(measured(read[-1][1])) if read else {}
-    if len(read) > 1:  # the last step's totals are not the trial's
+    measures: dict[str, Any] = dict(measured(trajectories[-1][1])) if trajectories else {}
+    if len(trajectories) > 1:  # the last step's totals are not the trial's
         measures = {"answer": measures["answer"], "stop": measures["stop"]}
     agents = [
         object_at(data, "agent_result"),

@@ -146,7 +146,7 @@ def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], readin
         suite=name_of(spec.get("task"), "eval.task"),
         arms=(arm,),
         trials=tuple(_without_unlogged_calls(trials)),
-        asked=questions,
+        questions=questions,
         by=f"inspect_ai {cut(str(object_at(spec, 'packages').get('inspect_ai', '')), 20)}".strip(),
         scorer=accuracy.name(),
         due_repeats=count(object_at(spec, "config").get("epochs"), "epochs") or 1,
@@ -172,37 +172,37 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     steps = "+".join(_short(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
     loop = _short(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
     model = name_of(spec.get("model"), "eval.model")
-    passed = _passed(spec, plan)
+    arguments = _arguments(spec, plan)
     options = {
         cut(name, MAX_LABEL_CHARS): value if isinstance(value, bool | int | float) else cut(redact(str(value)), MAX_LABEL_CHARS)
-        for name, value in passed.items()
+        for name, value in arguments.items()
         if isinstance(value, str | bool | int | float)
     }
     shown_options = {name: answer_of(value) for name, value in options.items()}
-    return ForeignArm(name_of(f"{loop}{_label(passed, options)}/{model}", "the arm"), loop, shown_options, model)
+    return ForeignArm(name_of(f"{loop}{_label(arguments, options)}/{model}", "the arm"), loop, shown_options, model)
 
 
-def _passed(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of task and solver, and of the plan's steps; earlier versions do not say which of these were defaults.
 
     A step's argument has its name alone, or after the step's name if another value has that.
     """
-    passed = {**object_at(spec, "task_args_passed"), **object_at(spec, "solver_args_passed")}
+    arguments = {**object_at(spec, "task_args_passed"), **object_at(spec, "solver_args_passed")}
     for number, step in enumerate(objects_at(plan, "steps", "a step of the plan"), 1):
         for name, value in object_at(step, "params" if step.get("params_passed") is None else "params_passed").items():
-            if name in passed and passed[name] != value:
+            if name in arguments and arguments[name] != value:
                 qualified = f"{_short(step.get('solver'))}.{name}"
-                name = qualified if qualified not in passed else f"{number}.{qualified}"
-            passed[name] = value
-    return {name: value for name, value in passed.items() if value not in (None, [], {})}
+                name = qualified if qualified not in arguments else f"{number}.{qualified}"
+            arguments[name] = value
+    return {name: value for name, value in arguments.items() if value not in (None, [], {})}
 
 
-def _label(passed: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+def _label(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Return arguments as an arm's name has them: in brackets if they are short, else the digest that tells them apart."""
     inside = ", ".join(f"{name}={value}" for name, value in options.items())
-    if len(inside) <= MAX_LABEL_CHARS and options == passed:
+    if len(inside) <= MAX_LABEL_CHARS and options == arguments:
         return f"({inside})" if inside else ""
-    return f"(#{digest(_ADDRESS.sub('', redact(json.dumps(passed, sort_keys=True))))[:DIGEST_CHARS]})"
+    return f"(#{digest(_ADDRESS.sub('', redact(json.dumps(arguments, sort_keys=True))))[:DIGEST_CHARS]})"
 
 
 def _short(name: Any) -> str:
@@ -246,12 +246,12 @@ def _trace(sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Fo
     def resolve(text: str) -> str:
         return str(_content(text, texts))
 
-    made = events_of(items_of_sample(sample, events, resolve))
-    if not made:
+    trace_events = events_of(items_of_sample(sample, events, resolve))
+    if not trace_events:
         return None
-    untold = tuple(sorted({"wire", "provider", *untold_of(made)}))
+    untold = tuple(sorted({"wire", "provider", *untold_of(trace_events)}))
     has_all = any(event.get("event") == "model" for event in events)
-    return ForeignTrace(made, question_of(sample, resolve), sample.get("target"), untold=untold, has_all_requests=has_all)
+    return ForeignTrace(trace_events, question_of(sample, resolve), sample.get("target"), untold=untold, has_all_requests=has_all)
 
 
 # --- its score ---
@@ -263,13 +263,13 @@ class _Accuracy:
 
     wanted: str | None
     """`NAME`, or `NAME/KEY` for a scorer that gives several values."""
-    used: set[str] = field(default_factory=set)
-    seen: set[str] = field(default_factory=set)
+    names_used: set[str] = field(default_factory=set)
+    scorers: set[str] = field(default_factory=set)
     """All scorers of the samples."""
 
     def of(self, scores: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return a sample's score; empty if it has none. Raises ValueError if it is not clear which score is meant."""
-        self.seen.update(scores)
+        self.scorers.update(scores)
         if self.wanted is None and len(scores) > 1:
             raise ValueError(_choose(scores))
         name = next(iter(scores), "") if self.wanted is None else self.wanted
@@ -277,23 +277,23 @@ class _Accuracy:
             if isinstance(values := scores[name].get("value"), Mapping):
                 parts = names_in_a_line([f"{name}/{part}" for part in values])
                 raise ValueError(f"{name} gives several values; say which is the accuracy: --scorer {parts}")
-            self.used.add(name)
+            self.names_used.add(name)
             return scores[name]
         scorer, _, part = name.rpartition("/")
         entry = scores.get(scorer, {})
         values = entry.get("value")
         if not isinstance(values, Mapping) or part not in values:
             return {}
-        self.used.add(name)
+        self.names_used.add(name)
         return {**entry, "value": values[part]}
 
     def name(self) -> str:
         """Return the score's name; empty if no sample has it. Raises ValueError if there are several, or not the wanted one."""
-        if self.wanted is not None and self.seen and not self.used:
-            raise ValueError(f"no score by {shown(self.wanted)}; there are scores by {names_in_a_line(sorted(self.seen))}")
-        if len(self.used) > 1:
-            raise ValueError(_choose(self.used))
-        return next(iter(self.used), "")
+        if self.wanted is not None and self.scorers and not self.names_used:
+            raise ValueError(f"no score by {shown(self.wanted)}; there are scores by {names_in_a_line(sorted(self.scorers))}")
+        if len(self.names_used) > 1:
+            raise ValueError(_choose(self.names_used))
+        return next(iter(self.names_used), "")
 
 
 def _choose(names: Iterable[str]) -> str:
@@ -389,13 +389,13 @@ def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
     def total(name: str) -> int:
         return sum(count(usage.get(name), name) or 0 for usage in usages)
 
-    cached, usages_told = total("input_tokens_cache_read"), [inspect_usage(usage) for usage in usages]
+    cached, parsed = total("input_tokens_cache_read"), [inspect_usage(usage) for usage in usages]
     costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
     known_costs = [cost for cost in costs if cost is not None]
     return _Usage(
-        input_tokens=sum(one.input for one in usages_told),
-        output_tokens=sum(one.output for one in usages_told),
-        beyond_parts=sum(one.beyond_parts for one in usages_told),
+        input_tokens=sum(one.input for one in parsed),
+        output_tokens=sum(one.output for one in parsed),
+        beyond_parts=sum(one.beyond_parts for one in parsed),
         cached_tokens=cached,
         cost_usd=math.fsum(known_costs) if len(known_costs) == len(costs) else None,
     )

@@ -45,7 +45,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                 trace_id = name_of(run.get("trace_id") or run.get("id"), "trace_id")
                 delivered.add(trace_id, run.get("id"), run, read_run(run), {})
     gathered = SpanTrials(reading)
-    gathered.builder.notes.extend(delivered.notes())
+    gathered.log_builder.notes.extend(delivered.notes())
     traces = [(trace, root_of(trace.spans).span) for trace in delivered.traces]
     is_of_dataset = all(root.get(EXAMPLE) for _, root in traces)
     for trace, root in traces:

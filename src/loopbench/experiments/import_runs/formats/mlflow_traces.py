@@ -39,19 +39,19 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     for name, data in documents(file):
         for number, item in enumerate(each_item(data, TRACES), 1):
             with in_document(file, name, f"trace {number}"):
-                trace = mapping(item, "the trace")
-                info = object_at(trace, "info")
-                spans = objects_at(object_at(trace, "data"), "spans", "a span")
+                traced = mapping(item, "the trace")
+                info = object_at(traced, "info")
+                spans = objects_at(object_at(traced, "data"), "spans", "a span")
                 if not spans:
                     raise ValueError("it has no span")
                 trace_id = name_of(as_text(info.get("trace_id", info.get("request_id"))) or f"{name} {number}", "trace_id")
                 for span in spans:
                     delivered.add(trace_id, span.get("span_id"), span, read_mlflow_span(span), info)
     gathered = SpanTrials(reading)
-    gathered.builder.notes.extend(delivered.notes())
-    for found in delivered.traces:
-        with located(f"trace {found.trace_id}"):
-            gathered.add(found.trace_id, found.spans, ToldOfTrace(found.beside, scores_of_assessments(found.beside)))
+    gathered.log_builder.notes.extend(delivered.notes())
+    for trace in delivered.traces:
+        with located(f"trace {trace.trace_id}"):
+            gathered.add(trace.trace_id, trace.spans, ToldOfTrace(trace.beside, scores_of_assessments(trace.beside)))
     return gathered.log("mlflow")
 
 

@@ -39,7 +39,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
                     raise ValueError(f"more than {MAX_SPANS} spans")
                 delivered.add(span.get("traceId"), span.get("spanId"), span, read_span(span), resource)
     gathered = SpanTrials(reading)
-    gathered.builder.notes.extend(delivered.notes())
+    gathered.log_builder.notes.extend(delivered.notes())
     for trace in delivered.traces:
         with located(f"trace {trace.trace_id}"):
             gathered.add(trace.trace_id, trace.spans, ToldOfTrace(trace.beside, scores_of(root_of(trace.spans).span)))

@@ -60,8 +60,8 @@ def read_report(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     arm = name_of(data.get("name"), "the report's name")
     cases, failures = objects_at(data, "cases", "a case"), objects_at(data, "failures", "a failure")
     scorer = _scorer(cases, reading.scorer)
-    found = ((f"case {shown(case.get('name'))}", _values(case).get(scorer)) for case in cases)
-    if reading.scale is None and (off := off_scale(found, f"evaluator {shown(scorer)}")):
+    values_in_cases = ((f"case {shown(case.get('name'))}", _values(case).get(scorer)) for case in cases)
+    if reading.scale is None and (off := off_scale(values_in_cases, f"evaluator {shown(scorer)}")):
         raise ValueError(off)
     trials: list[ForeignTrial] = []
     questions: dict[str, str] = {}
@@ -97,19 +97,19 @@ def _task(case: Mapping[str, Any]) -> tuple[str, int]:
 
 def _scorer(cases: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
     """Return the evaluator whose result is the accuracy: `wanted`, or the only one that gives numbers or truth values."""
-    scorers = sorted({name for case in cases for kind in ("scores", "assertions") for name in object_at(case, kind)})
+    evaluators = sorted({name for case in cases for kind in ("scores", "assertions") for name in object_at(case, kind)})
     labels = sorted({name for case in cases for name in object_at(case, "labels")})
     failed = sorted({str(failure.get("name")) for case in cases for failure in _evaluator_failures(case)})
     if wanted is not None:
-        if cases and wanted not in {*scorers, *labels, *failed, ALL_ASSERTIONS}:
-            raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*scorers, *labels]) or 'none'}")
+        if cases and wanted not in {*evaluators, *labels, *failed, ALL_ASSERTIONS}:
+            raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*evaluators, *labels]) or 'none'}")
         return wanted
-    if len(scorers) > 1:
-        hint = f"--scorer {scorers[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
-        raise SeveralScoresError(f"results of {names_in_a_line(scorers)}; say which is the accuracy: {hint}", scorers[0])
-    if not scorers and cases:
+    if len(evaluators) > 1:
+        hint = f"--scorer {evaluators[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
+        raise SeveralScoresError(f"results of {names_in_a_line(evaluators)}; say which is the accuracy: {hint}", evaluators[0])
+    if not evaluators and cases:
         raise ValueError("no evaluator gave a number or a truth value, so there is no accuracy")
-    return scorers[0] if scorers else ""
+    return evaluators[0] if evaluators else ""
 
 
 def _evaluator_failures(case: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -39,7 +39,7 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read memories. Raises ValueError with a one-line message that names the file in the folder, and the step."""
     check_meanings(reading, MEANINGS)
-    builder, fields = LogBuilder("smolagents"), TraceFields(reading)
+    log_builder, fields = LogBuilder("smolagents"), TraceFields(reading)
     for name, data in documents(file):
         with in_document(file, name):
             if not is_smolagents(data):
@@ -48,14 +48,14 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
             model = name_of(typed["model"] or "unknown", "--map model")
             arm = ForeignArm(name_of(typed["arm"] or "smolagents", "--map arm"), loop="smolagents", model=model)
             task = task_of(name) if typed["task"] is None else name_of(typed["task"], "--map task")
-            key = (arm.name, task, builder.next_repeat(arm.name, task))
+            key = (arm.name, task, log_builder.next_repeat(arm.name, task))
             value = score(typed["score"], reading.scale)
             trial = _trial(data, key, value, unscored(NO_SCORE, typed["task"]) if value is None else "")
             question = digest(trial.trace.query if trial.trace else "")
             fields.add(trial, data if isinstance(data, Mapping) else {})
-            builder.add(arm, trial, question, name_of(typed["suite"] or "smolagents", "--map suite"))
-    builder.notes.extend(fields.notes())
-    return builder.log(by="smolagents")
+            log_builder.add(arm, trial, question, name_of(typed["suite"] or "smolagents", "--map suite"))
+    log_builder.notes.extend(fields.notes())
+    return log_builder.log(by="smolagents")
 
 
 FORMAT = Format("smolagents", recognizes, read, mapped=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopbench.experiments.trace_formats.row_messages import (
     MessagesOfRows,
@@ -20,16 +19,17 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
 
-from ..cells_told import answers_cut, scores_told
+from ..cells_told import answers_cut, scores_in_words
 from ..column_hints import how_to_read, maps_hint, opened, taken_as_seconds
 from ..columns import NoColumnError, columns_of, names_errors, places_of_tokens
 from ..counted_repeats import copies_told, repeats_counted
 from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..json_rows import list_of_rows
-from ..places import with_places, with_those_there
+from ..places import with_filled_places, with_places
 from ..pooled import PooledBy, pooled_by, repeated_tasks
 from ..statuses import error_in, status_in_score, status_of
+from ..table_keys import arm_of, renumbered, trial_keys
 from ..table_rows import Row, rows_of
 from ..token_counts import ToldTotal, total_is_less, total_is_more
 from ..units import unit_in
@@ -49,7 +49,7 @@ from ..values import (
     shown,
 )
 from ..wide_table import melt_hint
-from ..written_numbers import NUMERIC, WHOLE, NumberColumn, read_numbers
+from ..written_numbers import NUMERIC, WHOLE, NumberColumn, NumbersRead, read_numbers
 
 SUITE = "table"
 
@@ -83,64 +83,109 @@ def _is_array_of_rows(file: ForeignFile) -> bool:
     )
 
 
+class _Table(NamedTuple):
+    """The rows of a table, by their columns and by what these mean, and what was read of them."""
+
+    names_in_file: Sequence[str]
+    """Names of the columns as the file has them."""
+    by_column: Sequence[Row]
+    """Rows with name of a column → cell."""
+    columns: Mapping[str, str]
+    """Meaning → name of its column."""
+    by_meaning: Sequence[Row]
+    """Rows with meaning → cell as it is written."""
+    numbers: NumbersRead
+    """The same rows with their numbers read."""
+    chats: MessagesOfRows
+    pooled: PooledBy | None
+    default_arm: str
+    """The arm of rows that name none."""
+    reading: ReadingOptions
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        return self.numbers.rows
+
+
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read a table. Raises ValueError with a one-line message that names the row and the error."""
-    default_arm = file.path.stem
-    found, given = rows_of(file, reading)
-    names, table = with_places(found, given, reading)
-    names, table = with_those_there(names, table, places_of_tokens(names, reading))
-    columns = _columns(names, table, reading)
-    table, blank = _with_values(table, columns)
-    pooled = None if reading.is_one_arm or reading.columns.get("arm") == "" else pooled_by(*opened(names, table), columns)
-    named = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in table]
-    numbers = read_numbers(named, _number_columns(columns, reading))
-    rows = numbers.rows
-    cells = [(row.place, row.cells["score"]) for row in rows]
-    if reading.scale is None and (off := off_scale(cells, f"column {shown(columns['score'])}")):
-        raise ValueError(off)
-    trials, questions, said = list[ForeignTrial](), dict[str, str](), _messages(rows, columns, reading)
-    _check_tasks(rows, columns["task"])
-    keys = _keys(rows, default_arm, _cure_of_copies(columns, pooled))
-    for row, key, messages in zip(rows, keys, said.each, strict=True):
-        with located(row.place):
-            trials.append(_trial(row.cells, key, columns, reading, messages))
-            task, question = key[1], row.cells.get("asked")
-            digested = "" if is_nothing(question) else digest(str(question))
-            previous = questions.get(task) or digested
-            if digested and previous != digested:
-                raise ValueError(f"task {shown(task)} asks something else than in an earlier row")
-            questions[task] = previous
-    holding = {name.split(".")[0] for name in columns.values() if name not in found}
-    unused = [name for name in found if name and name not in columns.values() and name not in holding]
-    left_out = {meaning: "" for meaning, name in reading.columns.items() if not name}
-    notes = (f"columns left out: {names_in_a_line(unused)}{how_to_read(unused, table, columns | left_out)}",) if unused else ()
-    chats = () if "messages" in {*columns, *reading.columns} else chats_left_out(unused, table)
-    notes = (*notes, *chats, *said.notes(columns.get("messages", "")))
-    notes = (*notes, *_totals(rows, trials, columns), *blank, *numbers.notes, *taken_as_seconds(columns, named))
-    notes = (*notes, *_answers_cut(rows, trials, said, columns))
-    if pooled is not None:
-        notes = (*notes, pooled.note("within each arm" if "arm" in columns else f"as one arm, {default_arm}"))
-    elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
-        notes = (*notes, *_counted_rows(table, columns, default_arm))
-    counting = () if "repeat" in columns else repeats_counted(table, columns)
-    copies = () if "repeat" in columns else copies_told(table, columns)
+    names_in_file, whole_rows = rows_of(file, reading)
+    names, by_column = with_places(names_in_file, whole_rows, reading)
+    names, by_column = with_filled_places(names, by_column, places_of_tokens(names, reading))
+    columns = _columns(names, by_column, reading)
+    by_column, blank = _with_values(by_column, columns)
+    is_one_arm = reading.is_one_arm or reading.columns.get("arm") == ""
+    pooled = None if is_one_arm else pooled_by(*opened(names, by_column), columns)
+    by_meaning = [Row(row.place, {meaning: row.cells.get(name) for meaning, name in columns.items()}) for row in by_column]
+    numbers = read_numbers(by_meaning, _number_columns(columns, reading))
+    _check_scale(numbers.rows, columns["score"], reading)
+    chats = _messages(numbers.rows, columns, reading)
+    _check_tasks(numbers.rows, columns["task"])
+    table = _Table(names_in_file, by_column, columns, by_meaning, numbers, chats, pooled, file.path.stem, reading)
+    keys = trial_keys(table.rows, table.default_arm, _cure_of_copies(columns, pooled))
+    trials, questions = _trials(table, keys)
+    notes = tuple(_notes(table, trials, blank))
     return ForeignLog(
-        _suite(rows),
-        _arms(rows, default_arm),
+        _suite(table.rows),
+        _arms(table.rows, table.default_arm),
         tuple(trials),
         questions,
-        notes=(*notes, *copies),
-        readings=(
-            *_inside(file, reading),
-            _read_as(columns, _blank(table, columns), reading),
-            *counting,
-            *numbers.readings,
-            *scores_told(rows, columns["score"], reading.scale),
-            *failed_calls([one for one in said.each if one is not None]),
-            *_renumbered(rows, keys),
-        ),
+        notes=notes,
+        readings=(*_inside(file, reading), *_readings(table, keys)),
         cluster=columns.get("cluster", ""),
     )
+
+
+def _notes(table: _Table, trials: Sequence[ForeignTrial], blank: Sequence[str]) -> Iterator[str]:
+    """Yield what the user is told of the table: first what is left out of it, then how its trials were read.
+
+    `blank`: what to tell of rows with nothing in them. Raises ValueError for totals of tokens that cannot be.
+    """
+    columns, rows = table.columns, table.rows
+    yield from _columns_left_out(table)
+    yield from table.chats.notes(columns.get("messages", ""))
+    yield from _totals(rows, trials, columns)
+    yield from blank
+    yield from table.numbers.notes
+    yield from taken_as_seconds(columns, table.by_meaning)
+    yield from _answers_cut(rows, trials, table.chats, columns)
+    yield from _rows_in_one_arm(table)
+    if "repeat" not in columns:
+        yield from copies_told(table.by_column, columns)
+
+
+def _columns_left_out(table: _Table) -> Iterator[str]:
+    """Yield which columns are not read, and which of them hold chats."""
+    columns, reading = table.columns, table.reading
+    holding = {name.split(".")[0] for name in columns.values() if name not in table.names_in_file}
+    unused = [name for name in table.names_in_file if name and name not in columns.values() and name not in holding]
+    if unused:
+        left_out = {meaning: "" for meaning, name in reading.columns.items() if not name}
+        hint = how_to_read(unused, table.by_column, {**columns, **left_out})
+        yield f"columns left out: {names_in_a_line(unused)}{hint}"
+    if "messages" not in {*columns, *reading.columns}:
+        yield from chats_left_out(unused, table.by_column)
+
+
+def _rows_in_one_arm(table: _Table) -> Iterator[str]:
+    """Yield which rows were taken together as repeats, where no column tells them apart."""
+    columns, reading = table.columns, table.reading
+    if table.pooled is not None:
+        yield table.pooled.note("within each arm" if "arm" in columns else f"as one arm, {table.default_arm}")
+    elif not ({"arm", "repeat"} & (columns.keys() | reading.columns.keys()) or reading.is_one_arm):
+        yield from _counted_rows(table.by_column, columns, table.default_arm)
+
+
+def _readings(table: _Table, keys: Sequence[TrialKey]) -> Iterator[str]:
+    """Yield what was read as what: columns, repeats, numbers, scores and calls."""
+    columns, rows = table.columns, table.rows
+    yield _read_as(columns, _blank(table.by_column, columns), table.reading)
+    if "repeat" not in columns:
+        yield from repeats_counted(table.by_column, columns)
+    yield from table.numbers.readings
+    yield from scores_in_words(rows, columns["score"], table.reading.scale)
+    yield from failed_calls([chat for chat in table.chats.each if chat is not None])
+    yield from renumbered(rows, keys)
 
 
 def _columns(names: Sequence[str], table: Sequence[Row], reading: ReadingOptions) -> dict[str, str]:
@@ -213,28 +258,15 @@ def _blank(table: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
 
 def _read_as(columns: Mapping[str, str], blank: Sequence[str], reading: ReadingOptions) -> str:
     """Return which column was read as what: those that the user named, and those taken by their names; and which are blank."""
-    asked = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
+    typed = {"score": reading.scorer, "cluster": reading.cluster, **reading.columns}
     filled = {meaning: name for meaning, name in columns.items() if name not in blank}
-    named = [f"{meaning}={name}" for meaning, name in filled.items() if asked.get(meaning)]
-    found = [f"{meaning}={name}" for meaning, name in filled.items() if not asked.get(meaning)]
+    named = [f"{meaning}={name}" for meaning, name in filled.items() if typed.get(meaning)]
+    by_name = [f"{meaning}={name}" for meaning, name in filled.items() if not typed.get(meaning)]
     nothing = f"; nothing is read of columns that are blank in every row: {names_in_a_line(blank)}" if blank else ""
     if not named:
-        return f"columns read by their names: {', '.join(found)}{nothing}"
-    by_name = f"; by their names: {', '.join(found)}" if found else ""
-    return f"columns read: {', '.join(named)}{by_name}{nothing}"
-
-
-def _renumbered(rows: Sequence[Row], keys: Sequence[TrialKey]) -> Iterator[str]:
-    """Yield which repeat is shown as which number, where the column of the repeat has other names, such as seeds."""
-    numbers: dict[str, set[int]] = {}
-    for row, (_, _, repeat) in zip(rows, keys, strict=True):
-        if "repeat" in row.cells:
-            numbers.setdefault(name_of(_integral(row.cells["repeat"]), "the repeat"), set()).add(repeat)
-    if not len(numbers) == sum(map(len, numbers.values())) == len(set().union(*numbers.values())):
-        yield "repeats are numbered from 0 within each arm and task, in the order of their column"
-    elif any(_order(name)[:2] != (0, *found) for name, found in numbers.items()):
-        ordered = names_in_a_line(sorted(numbers, key=_order))
-        yield f"repeat {ordered} is shown as 0" if len(numbers) == 1 else f"repeats {ordered} are shown as 0 to {len(numbers) - 1}"
+        return f"columns read by their names: {', '.join(by_name)}{nothing}"
+    rest = f"; by their names: {', '.join(by_name)}" if by_name else ""
+    return f"columns read: {', '.join(named)}{rest}{nothing}"
 
 
 FORMAT = Format("csv", recognizes, read_table, mapped=True)
@@ -250,10 +282,6 @@ def _counted_rows(table: Sequence[Row], columns: Mapping[str, str], arm: str) ->
 # --- trials ---
 
 
-def _arm(row: Row, default: str) -> str:
-    return name_of(row.cells["arm"], "the arm") if "arm" in row.cells else default
-
-
 def _check_tasks(rows: Sequence[Row], column: str) -> None:
     """Raise ValueError for rows without a task, which says how to leave them out."""
     blank = [row.place for row in rows if row.cells["task"] is None or row.cells["task"] == ""]
@@ -261,30 +289,6 @@ def _check_tasks(rows: Sequence[Row], column: str) -> None:
         in_pandas = f": frame.dropna(subset=[{column!r}])" if blank[0].startswith("row ") else ""
         without = f"{counted(len(blank), 'row')} of {len(rows):,} without a task"
         raise ValueError(f"{blank[0]}: the task is empty; leave out the {without}{in_pandas}")
-
-
-def _keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
-    """Return each row's arm, task and repeat. Repeats are 0-based: in the order of their column, or counted if there is none.
-
-    If all tasks have the same repeats, equal names are equal numbers, whatever they begin with: 0, 1, or seeds. `cure`: what to do
-    about two rows of one repeat.
-    """
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    named: list[tuple[str, str, str]] = []
-    for row in rows:
-        with located(row.place):
-            cell = (_arm(row, default_arm), name_of(row.cells["task"], "the task"))
-            lines = cells.setdefault(cell, {})
-            name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
-            if name in lines:
-                raise ValueError(f"arm, task and repeat {shown(name)} are in {lines[name]} already; {cure}")
-            lines[name] = row.place
-            named.append((*cell, name))
-    everywhere = _numbered({name for lines in cells.values() for name in lines})
-    if len(everywhere) == max(map(len, cells.values()), default=0):
-        return [(arm, task, everywhere[name]) for arm, task, name in named]
-    within = {cell: _numbered(lines) for cell, lines in cells.items()}
-    return [(arm, task, within[arm, task][name]) for arm, task, name in named]
 
 
 def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
@@ -296,19 +300,31 @@ def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
     return f"{remove}; if it is another repeat, number it in column {repeat}, or count the rows of each task: --map repeat="
 
 
-def _numbered(names: Iterable[str]) -> dict[str, int]:
-    """Number names: those that are numbers by size, then words."""
-    return {name: number for number, name in enumerate(sorted(names, key=_order))}
+def _check_scale(rows: Sequence[Row], column: str, reading: ReadingOptions) -> None:
+    """Raise ValueError for scores off the scale that counts where the user names none."""
+    if reading.scale is None and (
+        problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {shown(column)}")
+    ):
+        raise ValueError(problem)
 
 
-def _integral(value: Any) -> Any:
-    """Return 1 for 1.0, the form that data frames write for integers in a column with gaps."""
-    text = str(value).strip()
-    return text.removesuffix(".0") if re.fullmatch(r"\d{1,9}\.0", text) else value
+def _trials(table: _Table, keys: Sequence[TrialKey]) -> tuple[list[ForeignTrial], dict[str, str]]:
+    """Return each row's trial, and task → digest of its question, "" where no row has one."""
+    trials, questions = list[ForeignTrial](), dict[str, str]()
+    for row, key, messages in zip(table.rows, keys, table.chats.each, strict=True):
+        with located(row.place):
+            trials.append(_trial(row.cells, key, table.columns, table.reading, messages))
+            _note_question(questions, key[1], row.cells.get("asked"))
+    return trials, questions
 
 
-def _order(name: str) -> tuple[int, int, str]:
-    return (0, int(name), "") if re.fullmatch(r"\d{1,15}", name, re.ASCII) else (1, 0, name)
+def _note_question(questions: dict[str, str], task: str, question: Any) -> None:
+    """Note down the digest of a task's question. Raises ValueError if an earlier row has another one."""
+    question_digest = "" if is_nothing(question) else digest(str(question))
+    previous = questions.get(task) or question_digest
+    if question_digest and previous != question_digest:
+        raise ValueError(f"task {shown(task)} asks something else than in an earlier row")
+    questions[task] = previous
 
 
 def _trial(
@@ -318,18 +334,18 @@ def _trial(
     reading: ReadingOptions,
     messages: RowMessages | None,
 ) -> ForeignTrial:
-    said = status_in_score(cells["score"])
-    value = score(cells["score"], reading.scale) if said is None else None
-    status = status_of(cells.get("status"), value, said, columns.get("status", "status"))
+    score_status = status_in_score(cells["score"])
+    value = score(cells["score"], reading.scale) if score_status is None else None
+    status = status_of(cells.get("status"), value, score_status, columns.get("status", "status"))
     measures = _measures(cells, columns, reading)
     error, reason = error_in(cells.get("error")), _reason(cells.get("reason"), columns)
     names_one = bool(error or (reason and names_errors(columns["reason"])))
     answered = "" if messages is None else answer_of(messages.answer)
-    ended_by_error = names_one or said is not None or not is_nothing(cells.get("status"))
+    ended_by_error = names_one or score_status is not None or not is_nothing(cells.get("status"))
     return ForeignTrial(
         *key,
         status=status,
-        reason=error or reason or (_unscored(cells["score"], said) if status == "errored" and value is None else ""),
+        reason=error or reason or (_unscored(cells["score"], score_status) if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
         stop=measures.pop("stop") or _stop(status, ended_by_error=ended_by_error, answered=bool(answered)),
         answer=answered or None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
@@ -341,20 +357,20 @@ def _trial(
 
 def _messages(rows: Sequence[Row], columns: Mapping[str, str], reading: ReadingOptions) -> MessagesOfRows:
     """Return what the rows' messages say. Raises ValueError where the user named their column and a cell of it cannot be read."""
-    found = messages_of(rows)
-    if found.odd and reading.columns.get("messages"):
-        place, reason = found.odd[0]
+    chats = messages_of(rows)
+    if chats.odd and reading.columns.get("messages"):
+        place, reason = chats.odd[0]
         raise ValueError(f"{place}: {columns['messages']}: {reason}; to leave the column out: --map messages=")
-    return found
+    return chats
 
 
 def _answers_cut(
-    rows: Sequence[Row], trials: Sequence[ForeignTrial], messages: MessagesOfRows, columns: Mapping[str, str]
+    rows: Sequence[Row], trials: Sequence[ForeignTrial], chats: MessagesOfRows, columns: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield how many answers of each column that gave some are cut."""
-    for meaning, is_said in (("messages", True), ("answer", False)):
-        found = zip(rows, trials, messages.each, strict=True)
-        answers = [(row.place, trial.answer) for row, trial, chat in found if bool(chat and chat.answer) is is_said]
+    for meaning, in_chat in (("messages", True), ("answer", False)):
+        each = zip(rows, trials, chats.each, strict=True)
+        answers = [(row.place, trial.answer) for row, trial, chat in each if bool(chat and chat.answer) is in_chat]
         yield from answers_cut(answers, columns.get(meaning, ""))
 
 
@@ -372,13 +388,14 @@ def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: Rea
         try:
             measures[meaning] = parsed(cells.get(meaning), columns.get(meaning, meaning))
         except ValueError as error:
-            asked = reading.columns.get(meaning)
-            raise ValueError(str(error) if asked else f"{error}; to leave the column out: --map {meaning}=") from None
+            typed = reading.columns.get(meaning)
+            raise ValueError(str(error) if typed else f"{error}; to leave the column out: --map {meaning}=") from None
     return measures
 
 
-def _unscored(cell: Any, said: Status | None) -> str:
-    if said is None:
+def _unscored(cell: Any, score_status: Status | None) -> str:
+    """Return why a trial has no score: its cell is blank, or is a status."""
+    if score_status is None:
         return blank_score(cell.strip() if isinstance(cell, str) else "")
     return f"the score is {one_line(cell)}"
 
@@ -412,7 +429,7 @@ def _arms(rows: Iterable[Row], default: str) -> tuple[ForeignArm, ...]:
     """Return the arms in the order of the table."""
     models: dict[str, set[str]] = {}
     for row in rows:
-        names = models.setdefault(_arm(row, default), set())
+        names = models.setdefault(arm_of(row, default), set())
         if not is_nothing(row.cells.get("model")):
             names.add(name_of(row.cells["model"], "the model"))
     model_of = {arm: next(iter(names)) if len(names) == 1 else "several" if names else "unknown" for arm, names in models.items()}

@@ -50,16 +50,16 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     loop = name_of(agent.get("implementation") or "agent", "agent_info.implementation")
     arm = ForeignArm(f"{loop}/{model}", loop=loop, model=model)
     tasks = {name_of(task.get("id"), "a task's id"): task for task in objects_at(data, "tasks", "a task")}
-    asked = {name: digest(without_floats(task)) for name, task in tasks.items()}
+    questions = {name: digest(without_floats(task)) for name, task in tasks.items()}
     trials: list[ForeignTrial] = []
     for number, simulation in enumerate(objects_at(data, "simulations", "a simulation"), 1):
         with located(f"simulation {number}"):
             trials.append(_trial(simulation, arm.name, reading))
-            asked.setdefault(trials[-1].task, "")
+            questions.setdefault(trials[-1].task, "")
     domain = object_at(info, "environment_info").get("domain_name")
     suite = "tau2" if domain is None else f"tau2-{name_of(domain, 'domain_name')}"
     return ForeignLog(
-        suite, (arm,), tuple(trials), asked, by="tau2-bench", due_repeats=count(info.get("num_trials"), "num_trials") or 1
+        suite, (arm,), tuple(trials), questions, by="tau2-bench", due_repeats=count(info.get("num_trials"), "num_trials") or 1
     )
 
 
@@ -72,7 +72,7 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
     reason = run.get("termination_reason")
     stop = STOPS.get(str(reason), StopReason.TERMINATED)
     items = tuple(_items(run))
-    query = next((message.text for message in _messages_said(run)), "")
+    query = next((message.text for message in _user_messages(run)), "")
     return ForeignTrial(
         arm,
         task,
@@ -88,7 +88,7 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
     )
 
 
-def _messages_said(run: Mapping[str, Any]) -> Iterator[SaidToModel]:
+def _user_messages(run: Mapping[str, Any]) -> Iterator[SaidToModel]:
     return (item for item in _items(run) if isinstance(item, SaidToModel) and item.role == "user")
 
 

@@ -45,15 +45,15 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         raise ValueError("not a list of runs")
     arm = ForeignArm(name_of(file.path.stem, "the file's name"))
     trials: list[ForeignTrial] = []
-    asked: dict[str, str] = {}
+    questions: dict[str, str] = {}
     for number, item in enumerate(data, 1):
         with located(f"run {number}"):
             run = mapping(item, "the run")
             task, repeat = name_of(run.get("task_id"), "task_id"), count(run.get("trial"), "trial") or 0
             described = object_at(object_at(run, "info"), "task")
-            asked[task] = asked.get(task) or (digest(without_floats(described)) if described else "")
+            questions[task] = questions.get(task) or (digest(without_floats(described)) if described else "")
             trials.append(_trial(run, arm.name, task, repeat, reading))
-    return ForeignLog(SUITE, (arm,), tuple(trials), asked, by=SUITE)
+    return ForeignLog(SUITE, (arm,), tuple(trials), questions, by=SUITE)
 
 
 FORMAT = Format("tau-bench", recognizes, read)
@@ -83,8 +83,8 @@ def _trial(run: Mapping[str, Any], arm: str, task: str, repeat: int, reading: Re
 
 def read_result(message: Mapping[str, Any], text: str) -> CallResult:
     """Read a tool's message, whose text says whether the call failed."""
-    found = untold_result(message, text)
-    return _result(text, found.call_id, found.tool)
+    result = untold_result(message, text)
+    return _result(text, result.call_id, result.tool)
 
 
 def _result(text: str, call_id: str, tool: str) -> CallResult:

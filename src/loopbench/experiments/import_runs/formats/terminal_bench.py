@@ -32,7 +32,7 @@ STOPS: Mapping[str, StopReason] = {
 _RESULTS = re.compile(r"(.*/)?([^/]*_)?results\.json")
 _OF_TRIAL = frozenset({"task_id", "is_resolved"})
 """What the results of a trial have, and those of a run have not."""
-_Found = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+_FoundTrial = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """Where a trial's results stand, the metadata of its run, and the results."""
 
 
@@ -45,41 +45,41 @@ def recognizes(file: ForeignFile) -> bool:
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read the trials of a run, or of several below one folder. Raises ValueError that names the file."""
-    builder, unjudged = LogBuilder("terminal-bench"), 0
+    log_builder, unjudged = LogBuilder("terminal-bench"), 0
     for where, run, data in _in_folder(file.tree) if file.tree else _listed("", {}, file.json_object):
         with located(where):
             arm = _arm(run, file.path.stem if file.suffix else file.path.name)
             task = name_of(data.get("task_id"), "task_id")
-            trial = _trial(data, arm.name, task, builder.next_repeat(arm.name, task))
-            builder.add(arm, trial, digest(str(data.get("instruction", ""))))
+            trial = _trial(data, arm.name, task, log_builder.next_repeat(arm.name, task))
+            log_builder.add(arm, trial, digest(str(data.get("instruction", ""))))
             unjudged += trial.counts_as_failure
     if unjudged and not reading.errors_as_failures:
-        builder.notes.append(
+        log_builder.notes.append(
             f"{counted(unjudged, 'trial')} could not be judged; the leaderboard counts them as not solved: --errors-as-failures"
         )
-    return builder.log(by="terminal-bench")
+    return log_builder.log(by="terminal-bench")
 
 
 FORMAT = Format("terminal-bench", recognizes, read)
 
 
-def _in_folder(tree: FileTree) -> Iterator[_Found]:
+def _in_folder(tree: FileTree) -> Iterator[_FoundTrial]:
     """Yield each trial once, first those with a file of their own: a copy of a run within another one adds nothing."""
-    documents = {name: _object(tree, name) for name in tree.names if _RESULTS.fullmatch(name)}
+    results = {name: _object(tree, name) for name in tree.names if _RESULTS.fullmatch(name)}
     metadata = {_folder(name): _object(tree, name) for name in tree.names if name.endswith(METADATA)}
-    of_trials = {name for name, data in documents.items() if data.keys() >= _OF_TRIAL}
-    trial_ids: set[str] = set()
-    for name in sorted(documents, key=lambda name: name not in of_trials):
+    of_trials = {name for name, data in results.items() if data.keys() >= _OF_TRIAL}
+    identities: set[str] = set()
+    for name in sorted(results, key=lambda name: name not in of_trials):
         run = metadata.get(max((folder for folder in metadata if name.startswith(folder)), key=len, default=""), {})
         has_files = any(trial.startswith(_folder(name)) for trial in of_trials)
-        for where, _, data in [(name, run, documents[name])] if name in of_trials else _listed(name, run, documents[name]):
+        for where, _, data in [(name, run, results[name])] if name in of_trials else _listed(name, run, results[name]):
             identity = str(data["id"]) if "id" in data else (where if name in of_trials or not has_files else None)
-            if identity is not None and identity not in trial_ids:
-                trial_ids.add(identity)
+            if identity is not None and identity not in identities:
+                identities.add(identity)
                 yield where, run, data
 
 
-def _listed(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[_Found]:
+def _listed(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[_FoundTrial]:
     """Yield the trials that a run's own results list."""
     with located(name or "the file"):
         trials = listed(data.get("results", ()), "results")
@@ -104,8 +104,8 @@ def _arm(run: Mapping[str, Any], folder: str) -> ForeignArm:
     name = name_of(folder if agent is None else agent, "agent_name")
     if model is None:
         return ForeignArm(name, loop=name)
-    known = name_of(model, "model_name")
-    return ForeignArm(f"{name}/{known}", loop=name, model=known)
+    model_name = name_of(model, "model_name")
+    return ForeignArm(f"{name}/{model_name}", loop=name, model=model_name)
 
 
 def _trial(data: Mapping[str, Any], arm: str, task: str, repeat: int) -> ForeignTrial:
