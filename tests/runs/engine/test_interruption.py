@@ -56,7 +56,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(ran, undisturbed, told,
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_second_ctrl_c_does_not_wait(nasty, ran, told, tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(interruption, "ONE_WISH_S", 0.0)
+    monkeypatch.setattr(interruption, "SAME_WISH_S", 0.0)
 
     def press() -> Any:
         signal.raise_signal(signal.SIGINT)
