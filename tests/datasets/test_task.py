@@ -59,3 +59,26 @@ def test_an_open_that_is_no_function_is_told_when_the_suite_is_made():
 def test_a_suite_prints_as_a_line():
     many = [Task(f"t{number}", Query("What?"), 1) for number in range(1_000)]
     assert repr(Suite("s", "1", many, lambda task: StatelessEnvironment([price]))) == "<Suite s, version 1: 1,000 tasks>"
+
+
+@pytest.mark.parametrize(
+    "error", [NameError("name 'TOOLZ' is not defined"), KeyError("world"), RecursionError(), AssertionError("no")]
+)
+def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception) -> None:
+    def opens(task: Task) -> Environment:
+        raise error
+
+    suite = Suite("s", "1", [TASK], opens)
+    with pytest.raises(ValueError, match=rf"^suite 's': task '{TASK.id}' cannot be opened: {type(error).__name__}") as told:
+        assert suite.digest
+    assert told.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [ValueError("a file of the suite: bad"), FileNotFoundError(2, "no such file", "world.db")])
+def test_what_a_suite_says_itself_stays_as_it_is(error: Exception) -> None:
+    def opens(task: Task) -> Environment:
+        raise error
+
+    with pytest.raises(type(error)) as told:
+        Suite("s", "1", [TASK], opens).opened(TASK)
+    assert told.value is error

@@ -10,7 +10,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from loopbench.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from loopbench.protocol.counts import counted
 from loopbench.protocol.digest import digest
+from loopbench.protocol.own_code import raised_in
 from loopbench.protocol.plan import refs
+from loopbench.protocol.values import error_text
 
 TemplateRole = Literal["strata", "clusters"]
 """What the label `template` means for verdicts. `strata`: the templates are the ones asked about, each task is a unit. `clusters`:
@@ -186,6 +188,20 @@ class Suite:
         """Return a line that names the suite and counts its tasks."""
         return f"<Suite {self.name}, version {self.version}: {counted(len(self.tasks), 'task')}>"
 
+    def opened(self, task: Task) -> Environment:
+        """Open a task before a run begins. Raises ValueError, which names suite, task and place, for what code of the suite's raises;
+        its own ValueError and OSError pass."""
+        try:
+            return self.open(task)
+        except (ValueError, OSError):
+            raise
+        except Exception as error:
+            place = raised_in(error)
+            at = f" at {place[0].name}:{place[1]}" if place else ""
+            raise ValueError(
+                f"suite {self.name!r}: task {task.id!r} cannot be opened: {type(error).__name__}: {error_text(error)}{at}"
+            ) from error
+
     def cluster_of(self, task: Task) -> str:
         """Name a task's unit of inference: its label `cluster`, else its template where templates are clusters."""
         labels = task.labels
@@ -201,6 +217,6 @@ class Suite:
     @cached_property
     def digest(self) -> str:
         """sha256 of tasks, version and tools: two suites of equal digest ask the same."""
-        tools = described_tools(self.open(self.tasks[0]))
+        tools = described_tools(self.opened(self.tasks[0]))
         parts = [self.name, self.version, self.max_tool_steps, tools, *([self.shared] if self.shared else [])]
         return digest([*parts, [task.as_dict() for task in self.tasks]])

@@ -86,7 +86,7 @@ def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> No
     """Raise ValueError if a model is to play the user of tasks that have none."""
     if config.user is None:
         return
-    environment = suite.open(tasks[0])
+    environment = suite.opened(tasks[0])
     try:
         if not isinstance(environment, HasUser):
             raise ValueError(

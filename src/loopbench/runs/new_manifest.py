@@ -180,18 +180,18 @@ def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) ->
 
     Of the user's own code only `--tools` has: a suite's module may hold expected answers.
     """
-    return _asked_digests(config, suite, tasks, described_tools(suite.open(tasks[0])))
+    return _asked_digests(config, suite, tasks, described_tools(suite.opened(tasks[0])))
 
 
 def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
     """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not."""
-    tools = described_tools(suite.open(tasks[0]))  # once for both: tools of a server take their time
+    tools = described_tools(suite.opened(tasks[0]))  # once for both: tools of a server take their time
     return {"asked": _asked_digests(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
 
 
 def task_digests(suite: Suite, tasks: Sequence[Task]) -> TaskDigests:
     """Return the digests by which these tasks can be told from those of another version of their suite."""
-    return _task_digests(suite, tasks, described_tools(suite.open(tasks[0])))
+    return _task_digests(suite, tasks, described_tools(suite.opened(tasks[0])))
 
 
 def _task_digests(suite: Suite, tasks: Sequence[Task], tools: list[list[Any]]) -> TaskDigests:

@@ -175,7 +175,7 @@ class SuiteTrials:
         }
 
     def _entry(self, task: Task) -> dict[str, Any]:
-        environment = self.suite.open(task)
+        environment = self.suite.opened(task)
         try:
             tools = [_tool_as_dict(tool) for tool in environment.tools]
         finally:
