@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loopbench import Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+from loopbench import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
 
 
 def price(item: str) -> float:

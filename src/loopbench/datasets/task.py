@@ -189,8 +189,10 @@ class Suite:
         return f"<Suite {self.name}, version {self.version}: {counted(len(self.tasks), 'task')}>"
 
     def opened(self, task: Task) -> Environment:
-        """Open a task before a run begins. Raises ValueError, which names suite, task and place, for what code of the suite's raises;
-        its own ValueError and OSError pass."""
+        """Open a task before a run begins.
+
+        Raises ValueError, which names suite, task and place, for what the suite's code raises; its own ValueError and OSError pass.
+        """
         try:
             return self.open(task)
         except (ValueError, OSError):
