@@ -23,6 +23,8 @@ from loopbench.experiments.gate import (
     to_junit,
     to_markdown,
 )
+from loopbench.experiments.gate.case import case_of
+from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.data.hangs import HANG_TRIALS, hung
 from loopbench.experiments.gate.interrupted import interrupted_run
 from loopbench.experiments.gate.output.sentences import further_lines
@@ -260,3 +262,14 @@ def test_where_the_baseline_hung_too_they_end_no_run(wind, altered, baseline, ex
     was = bless(altered(interrupted_at(ALL[:1])))
     records = [*(one for one in wind.records if one.task not in ALL[:6]), *map(interrupted_at(ALL[:6]), wind.records)]
     assert len(play(records, experiment, was).records) == len(records)
+
+
+def test_one_trial_that_hangs_again_makes_all_of_its_arm_count(altered, baseline):
+    """One of them is run once more, since each takes its whole limit; another arm's may still be slow."""
+    stuck = altered(lambda record: replace(record, stop="timeout", reason="no end", scores={"accuracy": 0.0}))
+    first, *_ = [record for record in stuck.records if hung(record)]
+    case = case_of(stuck, baseline, Rules({}, 0.05, False), None, [first])
+    sure = [record for record in stuck.records if case.hangs(record)]
+    assert len(sure) > 1
+    assert sure == [record for record in stuck.records if hung(record) and record.arm == first.arm]
+    assert not any(case_of(stuck, baseline, Rules({}, 0.05, False), None).hangs(record) for record in stuck.records)

@@ -49,10 +49,15 @@ def test_the_same_trials_under_another_default_limit_are_undecided(wind, of_ten)
     assert to_markdown(judged).startswith("## Gate: untested limit")
     assert judged.bless
     assert f"{judged.bless} # if the new limit is meant" in paragraphs(judged)
-    tested, _ = next_steps(judged)
+    tested, compared, _ = next_steps(judged)
     assert tested.say == "No trial ran under the new default limit, which fails until it is tested or blessed; this gate tests it:"
     words = shlex.split(tested.commands[0])
     assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == ["bare(max_steps=4)", "finish(max_steps=4)"]
+    assert compared.say.endswith("under which the baseline ran; this, to the old default:")
+    words = shlex.split(compared.commands[0])
+    assert words[:2] == ["loopbench", "compare"]
+    limits = [f"{loop}(max_steps={steps})" for loop in ("bare", "finish") for steps in (10, 4)]
+    assert [loop for flag, loop in pairwise(words) if flag == "--loop"] == limits
     assert not any("neither harm" in said or "number of tasks" in said for said in paragraphs(judged))
     assert github_annotations(judged)[0].startswith(f"::error title=loopbench gate%3A untested limit::{SAID}")
     assert github_annotations(judged, "pass")[0].startswith("::notice ")
@@ -92,3 +97,13 @@ def test_a_run_records_the_limits_of_loops_that_are_not_built_in_and_that_nobody
 
 def test_a_limit_is_the_option_that_a_step_limit_sets():
     assert limits_by_default(Bare(), "bare") == {"max_steps": Bare().max_steps}
+
+
+def test_what_stood_in_the_place_of_a_default_is_told(wind, of_ten):
+    """A limit that is typed is held to the one that the comparison set for the baseline, and not to the default there."""
+    arms = tuple(
+        arm.model_copy(update={"options": {**arm.options, "max_steps": 12}, "own_limits": {}}) for arm in wind.manifest.arms
+    )
+    judged = judge(replace(wind, manifest=wind.manifest.model_copy(update={"arms": arms})), of_ten)
+    told = "max_steps is 12 now, the comparison's own limit (the default is 10) in the baseline."
+    assert f"bare: {told}" in (*judged.notes, *judged.details)

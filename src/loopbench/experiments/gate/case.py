@@ -156,9 +156,14 @@ class GateCase:
             return [side for side in able if interrupted(side.records) or side.hung]
         return [side for side in able if side.hung]
 
+    @cached_property
+    def _hung_again(self) -> frozenset[str]:
+        """The arms of which a trial ended at its time limit, and again when it was run once more: no slow machine did that."""
+        return frozenset(record.arm for record in self.again.values() if hung(record))
+
     def hangs(self, record: Record) -> bool:
-        """Whether a trial hangs, for sure: it was interrupted, or hung again. One that was only slow ends by itself in time."""
-        return hung(record) and (was_interrupted(record) or ((again := self.again.get(record.key)) is not None and hung(again)))
+        """Whether a trial hangs, for sure: it was interrupted, or one of its arm hung again. A slow one ends by itself in time."""
+        return hung(record) and (was_interrupted(record) or record.arm in self._hung_again)
 
 
 def case_of(run: Results, baseline: Baseline, rules: Rules, path: Path | None, again: Sequence[Record] = ()) -> GateCase:

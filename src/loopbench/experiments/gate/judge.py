@@ -21,7 +21,7 @@ from .changes.changed_stops import stop_changes
 from .changes.changed_tasks import changes
 from .changes.claims import CLAIMS, more_claims
 from .changes.other_changes import differences, other_answers, unjudged_bills, unjudged_sentences
-from .changes.own_limits import held_open, other_loops, tested_lines
+from .changes.own_limits import held_open, old_and_new, other_loops, tested_lines
 from .changes.slower import time_sentences
 from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
@@ -33,7 +33,7 @@ from .data.hangs import hang_words
 from .data.names import short_arm
 from .data.outcome import PASSES, GateArm, GateResult, Outcome, StopChange, TaskChange
 from .data.sides import Sides
-from .larger import larger
+from .larger import larger, run_anew
 from .shortfalls import lost_all_the_same, shortfalls
 
 DEFAULT_METRICS: Mapping[str, float] = {PRIMARY: MARGIN}
@@ -250,6 +250,7 @@ def _notes(case: GateCase, arms: Sequence[GateArm], outcome: Outcome) -> tuple[t
     (details if outcome in PASSES else notes).extend(changed_files_sentence(changed_files(sides, baseline.arms, manifest.arms)))
     if outcome != "invalid" and not any(arm.hangs for arm in arms):
         notes += same_code(case)
+    if outcome != "invalid" and not any(case.hangs(record) for side in sides for record in side.records):
         notes += time_sentences(sides, baseline, manifest, case.rules.margins)
     judged = {arm.arm for arm in arms}
     if outcome != "invalid" and (left := [side.arm for side in sides if side.arm not in judged]):
@@ -313,6 +314,14 @@ def _caveats(case: GateCase) -> Iterator[str]:
 # --- what can be done ---
 
 
+def _limits_compared(case: GateCase, arms: Iterable[GateArm]) -> tuple[str, ...]:
+    """Return the command that compares loops under their old default limits with the same under the new ones; nothing where no
+    default limit is another."""
+    limited = {arm.arm: case.baseline.arms[arm.baseline_arm] for arm in arms if arm.limit_alone}
+    words = run_anew(case.baseline, old_and_new(case.manifest, limited)) if limited else ()
+    return (*words, *case.commands.runs()) if words else ()
+
+
 def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_the_seed: bool) -> Advice:
     """Return what next steps follow from, with the commands of a command line."""
     is_open = outcome in ("undecided", "worse here")
@@ -323,6 +332,7 @@ def _advice(case: GateCase, arms: Sequence[GateArm], outcome: Outcome, *, only_t
         again=case.commands.again(),
         paired=case.commands.again(paired=True),
         limited=case.commands.again(typed=other_loops(case.manifest, [arm.arm for arm in arms if arm.limit_alone])),
+        limits_compared=_limits_compared(case, arms),
         review=case.commands.review(),
         bless_latest=case.commands.bless_latest(),
         other_cause=bool(case.other_cause),

@@ -67,19 +67,22 @@ def _supply(baseline: Baseline, tasks: int) -> str:
     return f"Add about {tasks - ran:,} tasks to {source}, which has {ran:,}."
 
 
-def run_anew(baseline: Baseline) -> tuple[str, ...]:
-    """Return the command that runs the baseline's configuration once more; nothing where no command says all of it."""
+def run_anew(baseline: Baseline, loops: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the command that runs the baseline's configuration once more; nothing where no command says all of it.
+
+    `loops`: those that run in the place of the baseline's.
+    """
     if "loops" not in baseline.config or not can_be_told(baseline.config):
         return ()
     tasks = baseline.config.get("tasks")
     some = () if tasks is None else (flag_of(["tasks"]), str(tasks))
-    return (*_command(baseline, str(baseline.config.get("suite") or "")), *some)
+    return (*_command(baseline, str(baseline.config.get("suite") or ""), loops), *some)
 
 
-def _command(baseline: Baseline, suite: str) -> Iterator[str]:
+def _command(baseline: Baseline, suite: str, loops: Sequence[str] = ()) -> Iterator[str]:
     """Yield the words that run the baseline's configuration over all tasks of a suite; of its own file of tasks, where that is its
     suite."""
-    config: dict[str, Any] = baseline.config
+    config: dict[str, Any] = baseline.config | ({"loops": loops} if loops else {})
     yield from ("loopbench", "compare")
     for name in TYPED:
         for each in config.get(name, ()):

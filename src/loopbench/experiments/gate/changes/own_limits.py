@@ -56,6 +56,20 @@ def other_loops(manifest: Manifest, arms: Collection[str]) -> list[str]:
     return list(dict.fromkeys(_with_limits(text, limited) for text in manifest.settings.loops))
 
 
+def old_and_new(manifest: Manifest, limited: Mapping[str, BaselineArm]) -> list[str]:
+    """Return the loops whose default limit is another, as they are typed with their old default limits, and then with the new ones.
+
+    `limited`: such an arm of the run → its arm of the baseline.
+    """
+    entries = [entry for entry in manifest.arms if entry.arm in limited]
+    loops = [
+        str(Spec(entry.loop, {**entry.options, **limits}))
+        for entry in entries
+        for limits in (limited[entry.arm].own_limits, entry.own_limits)
+    ]
+    return list(dict.fromkeys(loops))
+
+
 def _with_limits(text: str, limited: Iterable[ArmEntry]) -> str:
     spec = parse_spec(text)
     for entry in limited:

@@ -85,6 +85,8 @@ def _other(before: Mapping[str, Any], now: Mapping[str, Any], name: str) -> bool
 def _value(arm: BaselineArm | ArmEntry, name: str) -> str:
     if name in arm.options:
         return shortened(value_text(arm.options[name]), MAX_VALUE)
+    if name in arm.own_limits:
+        return f"the comparison's own limit (the default is {arm.own_limits[name]})"
     option = options_of(find("loop", arm.loop)).get(name) if arm.loop in builtin_names("loop") else None
     return "its default" if option is None else f"{shortened(value_text(option.default), MAX_VALUE)} by default"
 

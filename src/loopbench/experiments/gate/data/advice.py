@@ -55,6 +55,8 @@ class Advice:
     """Whether trials of a blessed loop differ, and not by chance, so that something beside its code has changed."""
     limited: tuple[str, ...] = ()
     """The same with the loops' new default limits as options, which a comparison then keeps."""
+    limits_compared: tuple[str, ...] = ()
+    """The command that compares the loops under their old default limits with the same under the new ones."""
     review: tuple[str, ...] = ()
     """The command that prints all of this judgement."""
     bless_latest: tuple[str, ...] = ()
@@ -80,9 +82,19 @@ class Advice:
 
     def with_words(self, change: Callable[[str], str]) -> Advice:
         """Return the same with each word of a command changed, such as the folder before a file."""
-        commands = (self.again, self.paired, self.limited, self.review, self.bless_latest)
-        again, paired, limited, review, bless_latest = (tuple(map(change, words)) for words in commands)
-        return replace(self, again=again, paired=paired, limited=limited, review=review, bless_latest=bless_latest)
+
+        def changed(words: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(map(change, words))
+
+        return replace(
+            self,
+            again=changed(self.again),
+            paired=changed(self.paired),
+            limited=changed(self.limited),
+            limits_compared=changed(self.limits_compared),
+            review=changed(self.review),
+            bless_latest=changed(self.bless_latest),
+        )
 
     def with_flags(self, flags: Sequence[str]) -> Advice:
         """Return the same with more flags behind each command that gates."""

@@ -129,6 +129,9 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
         fails = ", which fails until it is tested or blessed" if advice.asker == "shell" and not advice.let_through else ""
         gate = "; this gate tests it" if advice.limited else ""
         yield _commanded(f"No trial ran under the new default limit{fails}{gate}", advice.limited)
+        if advice.limits_compared:
+            said = "That holds it to the limit that the comparison set, under which the baseline ran; this, to the old default"
+            yield _commanded(said, advice.limits_compared)
         if result.bless:
             yield NextStep("", (f"{result.bless} # if the new limit is meant",))
     if advice.other_cause:

@@ -298,10 +298,16 @@ def _gained_here(result: GateResult, named: int) -> Iterator[Part]:
 
 
 def _stayed(result: GateResult, named: int) -> Iterator[Part]:
-    """Yield which values every trial has as in the baseline, and that this says nothing of other tasks."""
-    if lines := [line for line in result.lines if line.outcome == "unchanged"]:
+    """Yield which values every trial has as in the baseline, and that this says nothing of other tasks.
+
+    Where accuracy passes by its margin, that says something of them, and a value of another metric that stayed is no news.
+    """
+    lines = [line for line in result.lines if line.outcome == "unchanged"]
+    if any(line.metric == PRIMARY for line in lines) or (lines and result.outcome == "unchanged"):
         yield Part(_same(result, lines, named))
         yield Part(("of other tasks this says nothing",))
+    elif result.paired and not result.tasks and not result.stops:
+        yield Part(("every trial has the baseline's score and stop",))
 
 
 def _within_margins(result: GateResult, named: int, *, is_rest: bool) -> Iterator[Part]:
