@@ -186,7 +186,7 @@ class Tunnel:
         return sum(not (fault.landed or fault.passed_over) for fault in waiting.values())
 
     def fault_states(self) -> list[FaultState]:
-        """Return the state of all faults, for `note`."""
+        """Return the state of all faults, which `keep_effects` compares."""
         if not self.faults or not self.keeps_effects:
             return []
         armed: dict[int, list[str]] = {}

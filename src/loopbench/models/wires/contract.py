@@ -15,7 +15,7 @@ from loopbench.protocol import Reply, Request
 Path = tuple[str, ...]
 """The segments of a path below the server's root or a trial's, decoded."""
 Recall = Callable[[str], Sequence[Any] | None]
-"""Returns what was kept of the answer with this id (see `Wire.kept`), None if nothing was."""
+"""Returns what was kept of the answer with this id (see `Wire.remembered`), None if nothing was."""
 
 
 class CacheMark(NamedTuple):

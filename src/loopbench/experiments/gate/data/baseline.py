@@ -1,7 +1,7 @@
 """The baseline of a gate: a small file with the results of a blessed run, task by task, meant to be committed and diffed.
 
 JSON, one line per task; names in a fixed order, tasks sorted by id. It names code, servers and recordings of the user's own, and
-never causes one to be used: see `loopbench.experiments.compare.run.allowed_config`.
+never causes one to be used: see `loopbench.runs.permissions.allowed_config`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gate's result for people: whole as plain text and as Markdown. `as_junit` and `github` are for CI servers.
+"""The gate's result for people: whole as plain text and as Markdown. `to_junit` and `github_annotations` are for CI servers.
 
 Names and details may come from a model, a tool or a file: each output takes them literally, and no text can end its line, its cell,
 its element or its command.
