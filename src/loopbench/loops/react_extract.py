@@ -174,7 +174,7 @@ class ReactExtract(ToolSettings, RunsSync):
             observer.note("unreadable", error=problem)
             trajectory[f"error_{k}"] = problem
             texts.append(render_iteration(trajectory, k))
-            calls_unknown_tool = move is not None
+            calls_unknown_tool = isinstance(move, Act)  # one of a known tool, or of any where that is observed, went on above
             if calls_unknown_tool or self.on_parse_error == "finish":
                 stop = StopReason.PARSE_FAILED
                 break

@@ -26,6 +26,8 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 
+from .toolbox_around import ToolboxAround
+
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
 
 
@@ -64,16 +66,15 @@ class RepeatGuard(WrappedLoop):
         return Outcome[Any](None, StopReason.TERMINATED, counting.calls_made, None, {"reason": reason})
 
 
-class RepeatCountingToolbox(Toolbox):
+class RepeatCountingToolbox(ToolboxAround):
     """Counts equal calls of one run."""
 
     def __init__(self, tools: Toolbox, warn_at: int, stop_at: int | None) -> None:
-        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars, threads=tools.threads)
+        super().__init__(tools)
         self.caught = asyncio.Event()
         """Set when `stop_at` is reached; the call then waits for the end of the run."""
         self.repeated = ""
         self.calls_made = 0
-        self._tools_within = tools
         self._warn_at, self._stop_at = warn_at, stop_at
         self._times = Counter[str]()
 
@@ -86,7 +87,7 @@ class RepeatCountingToolbox(Toolbox):
             self.caught.set()
             await asyncio.Event().wait()
         self.calls_made += 1
-        seen = await self._tools_within.call(call, validate=validate)
+        seen = await self.within.call(call, validate=validate)
         if times < self._warn_at:
             return seen
         note = WARNING.format(times=times)

@@ -182,7 +182,7 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
 
 
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
-    """Judge as `judge_lines` does, without that."""
+    """Decide all lines together, as `judge_lines` does, and say nothing of what more tasks are likely to decide."""
     check_level(alpha)
     found = [_change(item) for item in held]
     adjusted = holm_steps([change.p_worse for change in found], alpha)

@@ -130,7 +130,7 @@ class Tunnel:
     def take(self, call: str) -> Fault | None:
         """Return the fault that strikes this run of a call, if any, whether a model decided on it or a loop tries again by itself.
 
-        It strikes its own scope, in whatever order scopes run; calls of a task that has sent no scope's request are anyone's.
+        It strikes its own scope, in whatever order scopes run. A call that no scope's request came before may be of any scope.
         """
         for scope, fault in self._armed.get(call, ()):
             if _SCOPE.get() in ("", scope) and fault.active(fault.strikes):

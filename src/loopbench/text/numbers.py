@@ -86,12 +86,12 @@ def measured(value: Interval | None, measure: Measure) -> str:
 
 
 def measured_difference(value: Interval, measure: Measure) -> str:
-    """Return the same of a difference whose interval may hold 0 at an end, as `difference` does."""
+    """Return a difference of means of a measure with its interval, as `measured`; an end at 0 is told as `difference` tells it."""
     return measured(value, measure) if measure.in_dollars else difference(value, measure.digits)
 
 
 def difference(value: Interval | None, digits: int) -> str:
-    """Return the same of a difference whose interval holds 0 at an end that rounds to it: `0.092 [≤0, 0.177]`.
+    """Return a difference with its interval, as `interval`; an end that rounds to 0 while 0 lies within: `0.092 [≤0, 0.177]`.
 
     That end is 0 or beyond it, so that no difference is shown; written as 0.000 it would look like a bound of what can be measured.
     """

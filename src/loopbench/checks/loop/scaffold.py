@@ -21,7 +21,7 @@ from loopbench.checks.loop import check_loop
 {separation}from {module} import {design}
 
 
-def test_every_law_holds():
+def test_every_law_holds() -> None:
     broken = [finding for finding in check_loop({design}()) if finding.status == "failed"]
     assert not broken, broken
 '''

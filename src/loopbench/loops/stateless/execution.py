@@ -42,7 +42,7 @@ class ToolExecution:
 
     @cached_property
     def executor(self) -> ThreadPoolExecutor:
-        """Five threads for overrides that submit calls to them, as the document's manager does; nothing here uses them."""
+        """Five threads for subclasses that submit calls to them, as the document's manager does (row B0-11); nothing here does."""
         return _CallThreads(MAX_WORKERS, "tools")
 
     async def _execute_tools(

@@ -212,7 +212,7 @@ def _gave_up(trial: TracedTrial) -> _RuleFinding | None:
 
 
 def _again(trial: TracedTrial) -> _RuleFinding | None:
-    """Return what was done again: a seat that was booked twice, or what the steps of an unfinished trial went into most."""
+    """Return what was done again: a call that was repeated, or what the steps of an unfinished trial went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
     return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
 

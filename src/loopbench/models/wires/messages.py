@@ -150,8 +150,8 @@ _FIELDS = _COUNTED | {
 def read_request(body: Any, version: str = VERSIONS[-1], recall: Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Anthropic's words.
 
-    `recall`: returns what was kept of an earlier reply, see `MessagesWire.remembered`. `counting`: the request asks for its tokens to be counted, and
-    has fewer fields. Input in the history is written as the scripted model writes arguments.
+    `recall`: returns what was kept of an earlier reply, see `MessagesWire.remembered`. `counting`: the request asks for its tokens
+    to be counted, and has fewer fields. Input in the history is written as the scripted model writes arguments.
     """
     if not isinstance(body, dict):
         raise BadRequest("Input should be a valid dictionary")
