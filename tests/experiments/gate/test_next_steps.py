@@ -140,6 +140,15 @@ def test_another_seed_of_a_changed_loop_leads_to_the_gate_without_chance(cases):
     assert "--seed" not in back.commands[0]
 
 
+def test_other_repeats_of_the_same_seed_met_the_same_faults(cases):
+    judged = cases["seed and loop"]
+    repeats = replace(judged, advice=replace(judged.advice, differs=(("repeats", 1, 3),)))
+    back, *_ = next_steps(repeats)
+    assert back.say.startswith(
+        "The number of repeats differs from the baseline's (1, not 3): tasks are compared by the means of their trials."
+    )
+
+
 def test_what_is_undecided_has_a_size_and_its_three_commands(cases):
     (step,) = next_steps(cases["undecided"])
     assert [command.split(" ")[1] for command in step.commands] == ["compare", "bless", "gate"]

@@ -160,7 +160,9 @@ def _same_draws(result: GateResult) -> NextStep:
         sentence = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
         return _commanded(f"{sentence} {under} a change is judged trial by trial", advice.paired)
     differ = "differs" if len(advice.differs) == 1 else "differ"
-    sentence = f"The {names} {differ} from the baseline's ({values}): other faults struck."
+    is_other_seed = any(name == "seed" for name, _, _ in advice.differs)
+    therefore = "other faults struck" if is_other_seed else "tasks are compared by the means of their trials"
+    sentence = f"The {names} {differ} from the baseline's ({values}): {therefore}."
     return _commanded(f"{sentence} {under} each trial has its counterpart, which shows what the change did", advice.paired)
 
 

@@ -253,7 +253,7 @@ def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
         yield Part((f"likewise {_first(also, '; ', named - 1)}" if also and named > 1 else "",))
 
 
-WITHIN = "the loss is within the margin, but one beyond it is not ruled out"
+WITHIN = "that change is within its margin, but one beyond it is not ruled out"
 
 
 def _is_within(line: GateLine) -> bool:
