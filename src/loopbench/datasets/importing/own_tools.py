@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
 from loopbench.protocol import Tool
@@ -139,15 +139,16 @@ def _typed_functions(module: ModuleType) -> list[Callable[..., Any]]:
 
 def _imported_functions(module: ModuleType) -> list[str]:
     """Return the names of the public functions with type hints that the module imports from elsewhere."""
-    return [
-        name
-        for name, item in vars(module).items()
-        if not name.startswith("_")
-        and inspect.isfunction(item)
-        and item.__module__ != module.__name__
-        and item.__annotations__
-        and not _takes_a_task(item)
-    ]
+    return [name for name, function in _public_functions(module, own=False) if function.__annotations__]
+
+
+def _public_functions(module: ModuleType, *, own: bool) -> Iterator[tuple[str, FunctionType]]:
+    """Yield the public functions of a module, none of which is a function of the task: its own, or those that it imports."""
+    for name, item in vars(module).items():
+        if name.startswith("_") or not inspect.isfunction(item) or (item.__module__ == module.__name__) != own:
+            continue
+        if not _takes_a_task(item):
+            yield name, item
 
 
 def _nothing_offered(name: str, module: ModuleType) -> str:
@@ -166,15 +167,7 @@ def _imports_are_named(names: Sequence[str]) -> str:
 
 def _untyped_functions(module: ModuleType) -> list[str]:
     """Return the names of the module's own public functions without type hints."""
-    return [
-        name
-        for name, item in vars(module).items()
-        if not name.startswith("_")
-        and inspect.isfunction(item)
-        and item.__module__ == module.__name__
-        and not item.__annotations__
-        and not _takes_a_task(item)
-    ]
+    return [name for name, function in _public_functions(module, own=True) if not function.__annotations__]
 
 
 def gaps(tool: Tool) -> Iterator[str]:
