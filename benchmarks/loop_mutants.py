@@ -29,14 +29,15 @@ from loopbench.protocol import (
     WrappedLoop,
     WrappedModel,
 )
+from loopbench.protocol.tools import ToolboxAround
 
 
-class MutantToolbox(Toolbox):
+class MutantToolbox(ToolboxAround):
     """Tools through which a defect is planted."""
 
     def __init__(self, tools: Toolbox, defect: Defect, state: MutantState) -> None:
-        super().__init__(tools, time_limit_s=tools.time_limit_s, max_chars=tools.max_chars)
-        self._within, self._defect, self._state = tools, defect, state
+        super().__init__(tools)
+        self._defect, self._state = defect, state
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         state = self._state
@@ -46,8 +47,8 @@ class MutantToolbox(Toolbox):
             return Observation(call.name, "success", "done", None, "done", call.call_id)
         another = self._defect.made_before(call, state)
         if another is not None:
-            await self._within.call(another, validate=validate)
-        seen = await self._within.call(made, validate=validate)
+            await self.within.call(another, validate=validate)
+        seen = await self.within.call(made, validate=validate)
         shown = self._defect.result(seen, state)
         state.results.append(seen)
         return shown

@@ -21,7 +21,6 @@ from loopbench.loops.provider_retry import ProviderRetry
 from loopbench.loops.repeat_guard import RepeatGuard
 from loopbench.loops.resumable import Resumable
 from loopbench.loops.stateless import Stateless
-from loopbench.loops.toolbox_around import ToolboxAround
 from loopbench.protocol import (
     SILENT,
     Loop,
@@ -41,6 +40,7 @@ from loopbench.protocol import (
     run_sync,
 )
 from loopbench.protocol.events import RunEnded
+from loopbench.protocol.tools import ToolboxAround
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 
 

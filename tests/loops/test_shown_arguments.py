@@ -20,8 +20,8 @@ from pydantic.alias_generators import to_camel
 
 from loopbench.loops import ApprovalRequired, Checkpoint, Finish, PendingCall, Query, Resumable, Toolbox, ToolCall
 from loopbench.loops.finish import Module
+from loopbench.loops.received_arguments import shown_arguments, unlike_shown
 from loopbench.loops.stateless import ActivityManager
-from loopbench.loops.toolbox_around import shown_arguments, unlike_shown
 from loopbench.models.fake import FakeModel
 from loopbench.protocol import Tool
 from tests.cases import cases

@@ -22,8 +22,8 @@ from .approval_rules import ApprovalRule, NeedsApproval, refusals_of, rules_of
 from .checkpoint_entries import Entry, check_entry, holding, json_value, same_json, version_of
 from .entry_store import store, store_of
 from .equal_calls import equal_calls
+from .received_arguments import made_anew, received_values
 from .spending import spent_by
-from .toolbox_around import made_anew, received_values
 
 logger = logger_of(__name__)
 

@@ -44,11 +44,11 @@ from loopbench.protocol.cancellation import failure_of_model
 from loopbench.protocol.chat import SentTurn
 from loopbench.protocol.json_text import Encoder
 from loopbench.protocol.outcome import RunUsage
+from loopbench.protocol.tools import ToolboxAround
 from loopbench.protocol.wire import from_json
 
 from .call_ids import CallIds, as_asked
 from .run_failure import RunFailure
-from .toolbox_around import ToolboxAround
 
 UNTOLD = frozenset({Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT})
 """Roles of requests about one text or one failure, which show no earlier turns."""

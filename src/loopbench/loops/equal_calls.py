@@ -15,7 +15,7 @@ from loopbench.protocol.digest import canonical_json, sha256, short_digest
 from loopbench.protocol.values import legible
 
 from .checkpoint_entries import Entry, holding
-from .toolbox_around import received_values
+from .received_arguments import received_values
 
 NEW_EACH_TIME = "new each time"
 """In the place of an id or a time that the tool's types make: calls that differ in these alone are equal."""

@@ -43,10 +43,9 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.data_marks import LABEL_LENGTH, announcement, as_data
 from loopbench.protocol.digest import sha256
-from loopbench.protocol.tool_calls import ToolListing
+from loopbench.protocol.tools import ToolboxAround
 
 from .guarded_codecs import ConfirmCodec, NeededToolsCodec
-from .toolbox_around import ToolboxAround
 
 ATTEMPTS = 3
 """How often the model is asked for the tools that a task needs, until its reply can be read."""
@@ -151,16 +150,12 @@ class NarrowedToolbox(ToolboxAround):
         self._observer = observer
         self._tools = {tool.name: tool for tool in within if tool.name in names}
 
-    def listed(self) -> ToolListing:
-        shown = self.within.listed()
-        return ToolListing(tuple(tool for tool in shown.tools if tool.name in self._tools), shown.changes)
-
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if call.name in self._tools:
             return await self.within.call(call, validate=validate)
         if call.name in self.within:
             self._observer.note("not_needed", tool_name=call.name)
-        return await super().call(call, validate=validate)  # as any tool that there is not
+        return await Toolbox.call(self, call, validate=validate)  # as any tool that there is not
 
 
 async def needed_tools(query: Query, tools: Toolbox, model: Model, observer: Observer) -> Collection[str]:

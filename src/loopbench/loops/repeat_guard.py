@@ -25,8 +25,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.digest import canonical_json
-
-from .toolbox_around import ToolboxAround
+from loopbench.protocol.tools import ToolboxAround
 
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
 

@@ -27,9 +27,9 @@ from .checkpoint_entries import (
     version_of,
 )
 from .equal_calls import equality_key
+from .received_arguments import is_said_whole, made_anew, shown_arguments, unlike_shown
 from .run_failure import RunFailure
 from .spending import asked_entry
-from .toolbox_around import is_said_whole, made_anew, shown_arguments, unlike_shown
 
 UNLIMITED = Budget()
 UNPRICED = "a budget of {:g} dollars cannot be kept, for the model does not say what a reply costs: limit tokens or calls"

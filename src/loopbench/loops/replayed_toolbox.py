@@ -12,16 +12,14 @@ from loopbench.protocol import Observation, Toolbox, ToolCall, render_value
 from loopbench.protocol.current_call import CallId
 from loopbench.protocol.events import ApprovalAsked, ApprovalDecided
 from loopbench.protocol.tool_calls import NEVER_RAN
+from loopbench.protocol.tools import ToolboxAround
 from loopbench.protocol.values import cap
 
 from .call_ids import as_asked
 from .checkpoint import ApprovalRequired, Checkpoint, received_of
 from .checkpoint_entries import Entry, same_json
 from .equal_calls import equal_calls, equality_keys, spelling
-from .replay import Replay
-from .run_failure import RunFailed
-from .toolbox_around import (
-    ToolboxAround,
+from .received_arguments import (
     different_arguments,
     is_said_whole,
     made_anew,
@@ -29,6 +27,8 @@ from .toolbox_around import (
     shown_arguments,
     unlike_shown,
 )
+from .replay import Replay
+from .run_failure import RunFailed
 from .watching import RelayingObserver
 
 REJECTED = "A person refused this call"

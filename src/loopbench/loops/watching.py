@@ -38,10 +38,11 @@ from loopbench.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
+from loopbench.protocol.tools import ToolboxAround
 
 from .call_ids import CallIds, as_asked
+from .received_arguments import problem_of, shown_arguments
 from .run_failure import RunFailed
-from .toolbox_around import ToolboxAround, problem_of, shown_arguments
 
 
 class RelayingObserver(Observer):

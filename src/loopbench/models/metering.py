@@ -323,10 +323,7 @@ class MeteredToolbox(Toolbox):
         entry = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok)
         before, behind = _added(fault, tunnel, observation)
         text = f"{before}{entry.around(f'{observation.data}{behind}')}"
-        value = text if observation.ok else None
-        return Observation(
-            observation.tool_name, observation.status, text, observation.error_type, value, observation.call_id, observation.seconds
-        )
+        return replace(observation, data=text, value=text if observation.ok else None, max_chars=None)
 
     async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
         """Return what a loop sees of a call whose result never comes."""

@@ -162,10 +162,9 @@ class Toolbox:
             return self
         return LimitedToolbox(
             self,
-            time_limit_s=_tighter(self.time_limit_s, time_limit_s),
-            max_chars=_tighter(self.max_chars, max_chars),
-            threads=threads if self.threads is None else self.threads,
-            check_arguments=self.check_arguments,
+            _tighter(self.time_limit_s, time_limit_s),
+            _tighter(self.max_chars, max_chars),
+            threads if self.threads is None else self.threads,
         )
 
     def __iter__(self) -> Iterator[Tool]:
@@ -310,23 +309,52 @@ class Toolbox:
         return Observation(call.name, "error", text, error_type, None, call.call_id, time.perf_counter() - started)
 
 
-class LimitedToolbox(Toolbox):
-    """A toolbox under other limits: each call goes to the toolbox within, which may watch or change it as ever."""
+class ToolboxAround(Toolbox):
+    """A toolbox with the tools, the limits and the list of another, which runs the calls.
 
-    def __init__(self, within: Toolbox, **limits: Any) -> None:
-        """`limits`: as of a Toolbox; they replace those of the toolbox within."""
-        super().__init__((), **limits)
-        self._tools = within._tools
-        self._within = within
+    A subclass watches or changes calls, or offers other tools than the toolbox within: `listed` then shows those.
+    """
+
+    def __init__(self, within: Toolbox) -> None:
+        super().__init__(
+            (),
+            time_limit_s=within.time_limit_s,
+            max_chars=within.max_chars,
+            threads=within.threads,
+            check_arguments=within.check_arguments,
+        )
+        self.within = within
+        self._tools = within._tools  # not a copy: what the toolbox within offers later is offered here, too
 
     def listed(self) -> ToolListing:
-        return self._within.listed()
+        """Return what the toolbox within lists, without the tools that are not offered here, and with those offered only here."""
+        listing = self.within.listed()
+        if self._tools is self.within._tools:
+            return listing
+        own = [tool.spec for tool in self if tool is not self.within.get(tool.name)]
+        hidden = {tool.name for tool in self.within if tool.name not in self} | {spec.name for spec in own}
+        return ToolListing((*(spec for spec in listing.tools if spec.name not in hidden), *own), listing.changes)
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        return await self.within.call(call, validate=validate)
+
+
+class LimitedToolbox(ToolboxAround):
+    """A toolbox under other limits: each call goes to the toolbox within, which may watch or change it as ever."""
+
+    def __init__(self, within: Toolbox, time_limit_s: float | None, max_chars: int | None, threads: bool | None) -> None:
+        """The limits, as of a Toolbox, replace those of the toolbox within."""
+        super().__init__(within)
+        _check_limits("toolbox", time_limit_s, max_chars)
+        self.time_limit_s = time_limit_s
+        self.max_chars = max_chars
+        self.threads = threads
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         around = _LIMITS.get()  # made of these limits and tighter ones: they hold
         before = _LIMITS.set(self if around is None else around)
         try:
-            return await self._within.call(call, validate=validate)
+            return await self.within.call(call, validate=validate)
         finally:
             _LIMITS.reset(before)
 

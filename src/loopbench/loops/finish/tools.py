@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from loopbench.protocol import Observation, Tool, Toolbox, ToolCall
+from loopbench.protocol.tools import ToolboxAround
 
 from .output import FINISH
 
@@ -54,12 +55,12 @@ def refuse_reserved(tools: Toolbox) -> None:
         raise ValueError(f"a tool may not be named {FINISH!r}: that name ends the run")
 
 
-class CurrentTools(Toolbox):
-    """Calls go to the toolbox that the run was given; only what `on_step` added is called here."""
+class CurrentTools(ToolboxAround):
+    """The tools that a run was given, without those that `on_step` removed and with those that it added."""
 
-    def __init__(self, given: Toolbox) -> None:
-        super().__init__(tuple(given), time_limit_s=given.time_limit_s, max_chars=given.max_chars, threads=given.threads)
-        self._given = given
+    def __init__(self, within: Toolbox) -> None:
+        super().__init__(within)
+        self._tools = dict(within._tools)  # a copy: what is added and removed is so for this run only
 
     def add(self, given: Tool | Callable[..., Any]) -> None:
         """Offer a tool; the same tool again changes nothing. Raises ValueError for another tool's name, and for `__finish__`."""
@@ -79,6 +80,6 @@ class CurrentTools(Toolbox):
         self._tools.pop(name, None)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        if self.get(call.name) is self._given.get(call.name):  # both None for a tool that nobody knows
-            return await self._given.call(call, validate=validate)
-        return await super().call(call, validate=validate)
+        if self.get(call.name) is self.within.get(call.name):  # both None for a tool that nobody knows
+            return await self.within.call(call, validate=validate)
+        return await Toolbox.call(self, call, validate=validate)

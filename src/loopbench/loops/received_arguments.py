@@ -1,4 +1,4 @@
-"""A toolbox around another, to watch or change its calls."""
+"""The arguments of a call as its tool gets them, and as a person, the events and a checkpoint are shown them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,9 @@ from typing import Any
 
 from loopbench.protocol import ToolArgumentError, Toolbox, ToolCall
 from loopbench.protocol.argument_json import argument_forms, argument_json
-from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.values import cap, legible, own_copy, render_value
 
 from .checkpoint_entries import same_json
-
-
-class ToolboxAround(Toolbox):
-    """A toolbox with the tools and limits of another, which runs the calls."""
-
-    def __init__(self, within: Toolbox) -> None:
-        super().__init__(
-            within,
-            time_limit_s=within.time_limit_s,
-            max_chars=within.max_chars,
-            threads=within.threads,
-            check_arguments=within.check_arguments,
-        )
-        self.within = within
-
-    def listed(self) -> ToolListing:
-        return self.within.listed()
 
 
 def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:
