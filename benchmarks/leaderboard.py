@@ -18,7 +18,7 @@ from pathlib import Path
 
 from measures import PAGE, as_markdown
 
-from loopbench.experiments.compare.harness_tables import harness_tables, sentences
+from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.metrics.summary import PRIMARY
@@ -107,7 +107,7 @@ def of_harness(found: Results, one: str = "agent", several: str = "agents") -> s
     """What accuracy varies by where agents and models are crossed. `one`, `several`: what stands for a loop, and for loops."""
     (table,) = harness_tables(found.harness)
     rows = tuple((source.replace("loops", several).replace("loop", one), *rest) for source, *rest in table.rows)
-    (sentence,) = sentences(found.harness)
+    (sentence,) = harness_sentences(found.harness)
     return "\n\n".join([f"*{sentence.replace('loop', one)}.*", as_markdown(Table("", table.columns, rows))])
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import measures_overview as one_run
 
 import loopbench
-from loopbench.experiments.compare.harness_tables import harness_tables, sentences
+from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.compare.tables import calls, context, injection
 from loopbench.text.numbers import interval, p_value, verdict
@@ -49,7 +49,7 @@ def of_harness(tasks: int | None, runs: Path) -> str:
     """How much of accuracy is the design, and how much the fault profile that stands in for a model."""
     found = compared(DESIGNS, "arithmetic", PROFILES, tasks or 60, runs)
     (table,) = harness_tables(found.harness)
-    return "\n\n".join([f"*{sentences(found.harness)[0]}.*", as_markdown(table)])
+    return "\n\n".join([f"*{harness_sentences(found.harness)[0]}.*", as_markdown(table)])
 
 
 def of_calls(tasks: int | None, runs: Path) -> str:

@@ -26,7 +26,7 @@ from benchmarks.pages import write_block  # noqa: E402
 from loopbench.experiments.compare.prepare import prepare  # noqa: E402
 from loopbench.experiments.compare.results import Results, results  # noqa: E402
 from loopbench.experiments.compare.run import run  # noqa: E402
-from loopbench.experiments.why.why import why  # noqa: E402
+from loopbench.experiments.why.why import losses_explained  # noqa: E402
 from loopbench.runs.config import CompareConfig  # noqa: E402
 from loopbench.runs.engine.runner import Unwatched  # noqa: E402
 
@@ -99,7 +99,7 @@ def _ran(loop: str, defects: Sequence[str], suite: str, profile: str, tasks: int
 def _count(made: Mapping[str, DefectCount], found: Results) -> None:
     """Add one run's losses; its first arm is the sound loop."""
     sound, *others = [arm.info.arm for arm in found.comparison.arms]
-    reasons = why(found, pairs=[(sound, other) for other in others], arms=others)
+    reasons = losses_explained(found, pairs=[(sound, other) for other in others], arms=others)
     alone = {(arm.arm, lost.task, lost.repeat): lost.loss.cause for arm in reasons.arms for lost in arm.examples}
     for pair in reasons.pairs:
         for parted in pair.divergences:

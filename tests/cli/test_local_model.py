@@ -76,7 +76,7 @@ def test_check_model_takes_a_local_one(loopbench, llama, weights):
 
 def test_a_server_that_dies_fails_trials_and_not_the_run(compare, here, weights):
     with fake_llama(lambda heard: completion(calls=(NativeCall("1", "x", "{}"),))) as seen:
-        local_server.serve("local", Weights(weights))
+        local_server.started_server("local", Weights(weights))
         seen.servers[-1].shutdown()
         seen.servers[-1].server_close()
         compare("--model", f"local:{weights}", "--attempts", "1")
@@ -158,5 +158,5 @@ def test_half_of_the_processors_compute(llama, weights, monkeypatch):
     for processors, threads in ((8, 4), (1, 1), (None, 1)):
         monkeypatch.setattr(os, "cpu_count", lambda count=processors: count)
         local_server._started.cache_clear()
-        local_server.serve("local", Weights(weights))
+        local_server.started_server("local", Weights(weights))
         assert llama.loaded[-1].cpuparams.n_threads == llama.loaded[-1].cpuparams_batch.n_threads == threads

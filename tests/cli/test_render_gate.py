@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from loopbench.cli import render_gate
-from loopbench.cli.columns import GAP, fitting, folded, side_by_side
+from loopbench.cli.columns import GAP, folded, side_by_side, widest_fitting
 from loopbench.cli.console import WIDE
 from loopbench.cli.render_gate import print_gate
 from loopbench.experiments.gate import GateArm, GateResult, Side, TaskChange
@@ -36,7 +36,7 @@ def printed(judged: GateResult, width: int) -> list[str]:
 
 @given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4), st.integers(8, 60))
 def test_columns_stand_below_each_other_and_fit_where_they_say_so(rows, width):
-    made, fits = fitting([rows], width)
+    made, fits = widest_fitting([rows], width)
     lines = list(side_by_side(made, width))
     rooms = [max(row[n].cell_len for row in rows) for n in range(3)]
     assert fits == (sum(rooms) + 2 * GAP <= width)
@@ -128,7 +128,7 @@ def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
     ]
     assert rows[2][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
     assert brief.rows(judged, short=True)[3][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
-    assert "Likewise regression: finish/clean in tokens." in brief.sentences(judged)
+    assert "Likewise regression: finish/clean in tokens." in brief.brief_sentences(judged)
 
 
 def improved(line: GateLine) -> GateLine:
@@ -205,4 +205,4 @@ def test_more_arms_than_a_screen_has_rows_are_counted(judged):
     )
     many = GateResult("pass", (), arms, (), 0, (), Path("runs/r"), None, 0.05, True)
     assert len(brief.rows(many, short=False)) == 1 + brief.MAX_ARMS
-    assert brief.sentences(many) == ["And 3 more arms, none of them with a graver outcome (-v)."]
+    assert brief.brief_sentences(many) == ["And 3 more arms, none of them with a graver outcome (-v)."]

@@ -13,7 +13,7 @@ import pytest
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.validate import prediction
-from loopbench.experiments.validate.prediction import ValidationRequest, digest_of, predict, predict_ahead
+from loopbench.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest
 from loopbench.experiments.validate.validity import validity
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -174,7 +174,7 @@ def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path)
     written["loops"]["bare/text-2024"]["accuracy"] = 0.5
     for edited, says in (
         (written, "the digest is not that of the prediction"),
-        (written | {"digest": digest_of(written)}, "the tunnel does other things by now"),
+        (written | {"digest": prediction_digest(written)}, "the tunnel does other things by now"),
         (written | {"version": 3}, "no prediction of this tool (version 3"),
     ):
         write_document(ahead, edited)
@@ -187,9 +187,9 @@ def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path)
 
 def test_a_prediction_of_version_1_is_still_read(ran, ahead: Path) -> None:
     old = {key: value for key, value in read_document(ahead).items() if key not in ("version", "digest")}
-    write_document(ahead, old | {"digest": digest_of(old)})
+    write_document(ahead, old | {"digest": prediction_digest(old)})
     found = ran("validate", "latest", "--prediction", str(ahead), "--json").json
-    assert found["prediction"] == digest_of(old)
+    assert found["prediction"] == prediction_digest(old)
     assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
 
 
@@ -198,7 +198,7 @@ def test_the_digest_of_a_prediction_has_the_profiles_values_and_not_its_remarks(
     one = {"version": 2, "profile": profile, "fitted": ["a"], "held_out": ["b"], "loops": {}}
     worded = one | {"profile": profile.replace("run-1a2b", "run-9f9f").replace("3 of 6", "3 of 6 points"), "digest": "x"}
     other = one | {"profile": profile.replace("0.5", "0.25")}
-    assert digest_of(one) == digest_of(worded) != digest_of(other)
+    assert prediction_digest(one) == prediction_digest(worded) != prediction_digest(other)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from loopbench.experiments.optimize import prepare as optimizations
 from loopbench.experiments.optimize.config import load_optimize_config
 from loopbench.experiments.optimize.result import OptimizationResult, optimization_result
 from loopbench.experiments.optimize.run import run as search_and_test
-from loopbench.experiments.optimize.tables import tables, verdicts
+from loopbench.experiments.optimize.tables import optimization_tables, verdicts
 from loopbench.metrics.comparison import Comparison
 from loopbench.reports.html.charts import accuracy
 from loopbench.reports.html.svg import standalone
@@ -106,7 +106,7 @@ def optimized(runs: Path, loops: Sequence[str] = LOOPS) -> OptimizationResult:
 
 def gained(found: OptimizationResult) -> str:
     """What README shows of it: some columns of the gains."""
-    whole = tables(found)[0]
+    whole = optimization_tables(found)[0]
     places = [whole.columns.index(name) for name in COLUMNS]
     table = Table("Gains", COLUMNS, tuple(tuple(row[place] for place in places) for row in whole.rows))
     return markdown_page("run", [table], []).split("### Gains\n\n")[1].strip()

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.pages import block, write_block
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.validate.prediction import digest_of
+from loopbench.experiments.validate.prediction import prediction_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.manifest import read_manifest
@@ -140,7 +140,7 @@ def test_every_prediction_is_the_one_that_its_digest_names(benchmark):
     for name, file in kept_files.items():
         kept = read_document(file)
         assert kept["digest"].startswith(name)
-        assert kept["digest"] == digest_of(kept)
+        assert kept["digest"] == prediction_digest(kept)
 
 
 def test_a_run_that_is_not_validated_is_refused(benchmark, folder):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
 from loopbench.loops.finish import Finish
-from loopbench.loops.microcompact import CLEARED, Microcompact, results
+from loopbench.loops.microcompact import CLEARED, Microcompact, result_places
 from loopbench.loops.react_extract import ReactExtract
 from loopbench.protocol import Act, Answer, Message, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
 from tests.loops.helpers import Moves
@@ -35,7 +35,7 @@ def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_fo
     outcome = run_sync(Microcompact(whole, keep=2).run(Query("Q"), TOOLS, short))
     assert outcome.answer == run_sync(whole.run(Query("Q"), TOOLS, plain)).answer
     for full, cut in zip(plain.requests, short.requests, strict=True):
-        places = results(full.messages)
+        places = result_places(full.messages)
         for place, (before, after) in enumerate(zip(full.messages, cut.messages, strict=True)):
             cleared = place in places[:-2]
             assert after.content == (CLEARED if cleared else before.content)
@@ -60,7 +60,7 @@ def test_a_design_that_writes_one_message_has_nothing_to_clear() -> None:
 
 @given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=12))
 def test_results_are_tool_messages_and_what_a_user_says_right_after_an_assistant(roles: list[Any]) -> None:
-    found = results(tuple(Message(role, "x") for role in roles))
+    found = result_places(tuple(Message(role, "x") for role in roles))
     for place, role in enumerate(roles):
         after_assistant = place > 0 and roles[place - 1] == "assistant"
         assert (place in found) is (role == "tool" or (role == "user" and after_assistant))

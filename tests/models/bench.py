@@ -13,7 +13,7 @@ from loopbench.models.faults import NOT_DETERMINED
 from loopbench.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
 from loopbench.models.profiles import Profile, load_profile
-from loopbench.models.prompt_view import PromptView, read
+from loopbench.models.prompt_view import PromptView, read_prompt
 from loopbench.models.receipts import Truth, call_digest, content_digest
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
@@ -132,7 +132,7 @@ class Bench:
 
     def view(self, *texts: str, tools: Sequence[str] = ("add", "concat", "reject")) -> PromptView:
         """What the policy makes of a prompt of these texts."""
-        return read(self.plan, self.oracle, self.tunnel.ledger, "\n".join((QUESTION, *texts)), tools)
+        return read_prompt(self.plan, self.oracle, self.tunnel.ledger, "\n".join((QUESTION, *texts)), tools)
 
     async def run(
         self,

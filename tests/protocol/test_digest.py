@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopbench.protocol.digest import canonical_json, digest, sha256
+from loopbench.protocol.digest import canonical_json, digest, sha256, whole_numbers_as_int
 from tests.cases import cases
 
 characters = st.characters() | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
@@ -70,3 +70,18 @@ def test_the_form_is_fixed() -> None:
     assert canonical_json({"b": [1, 2.5, None], "a": "é"}) == '{"a":"\\u00e9","b":[1,2.5,null]}'
     assert digest({}) == hashlib.sha256(b"{}").hexdigest()
     assert len(digest([1])) == 64
+
+
+def as_floats(value: object) -> object:
+    """The same JSON with every integer that a float can say exactly as a float."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if abs(value) < 2**53 else value
+    if isinstance(value, dict):
+        return {key: as_floats(item) for key, item in value.items()}
+    return [as_floats(item) for item in value] if isinstance(value, list) else value
+
+
+@given(json_values)
+def test_equal_numbers_have_one_digest_once_whole_ones_are_integers(value: object) -> None:
+    assert whole_numbers_as_int(value) == value
+    assert digest(whole_numbers_as_int(as_floats(value))) == digest(whole_numbers_as_int(value))

@@ -28,7 +28,7 @@ from loopbench.experiments.ablate.prepare import AblationRequest
 from loopbench.experiments.ablate.prepare import prepare as prepare_ablation
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS, count_faults
 from loopbench.protocol import StopReason, render_value
@@ -37,7 +37,7 @@ from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.store.files import RunError
 from loopbench.runs.typed_runs import MAX_NAMED, run_folder
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from tests.cases import cases
 from tests.sealing import reseal
 
@@ -230,7 +230,7 @@ class Shown(HTMLParser):
 
 
 def one_line(text: str) -> str:
-    return " ".join(plain(text).split())
+    return " ".join(terminal_safe(text).split())
 
 
 @settings(max_examples=cases(10))
@@ -239,10 +239,10 @@ def test_a_notebook_shows_text_as_text(drawn):
     run = loaded(*drawn)
     shown = Shown(run._repr_html_())
     assert shown.tags == {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td"}
-    assert plain(run.results.title) in shown.text
+    assert terminal_safe(run.results.title) in shown.text
     for said in (*run.verdicts, *run.comparison.warnings[:MAX_WARNINGS]):
-        assert plain(said) in shown.text
-    assert all(f"{plain(arm)}\n" in shown.text for arm in drawn[0])
+        assert terminal_safe(said) in shown.text
+    assert all(f"{terminal_safe(arm)}\n" in shown.text for arm in drawn[0])
     head, *sentences = repr(run).split("\n")
     assert head.startswith("<")
     assert len(sentences) >= len(run.verdicts)
@@ -394,7 +394,7 @@ def test_a_message_that_names_runs_says_where_there_are_more(folder, tmp_path):
 def test_a_run_says_what_its_records_say(folder):
     run = loopbench.load(folder)
     assert run.views.of == run.results.views
-    assert run.why().pairs == why(run.results).pairs
+    assert run.why().pairs == losses_explained(run.results).pairs
     with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
         run.why(task="nowhere")
     with pytest.raises(RunError, match="nowhere"):

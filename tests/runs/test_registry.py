@@ -19,7 +19,7 @@ from loopbench.protocol.names import Spec, parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.options import options_of
-from loopbench.runs.registry import checked_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
+from loopbench.runs.registry import converted_options, find, generated_suites, is_generated, loops_named, make_loop, make_suite
 from tests.cases import cases
 
 # --- options ---
@@ -46,7 +46,7 @@ def test_options_have_type_default_and_first_line_of_documentation():
 
 
 def test_options_are_converted_and_the_word_none_is_none_where_that_is_allowed():
-    assert checked_options(Options, {"steps": 4, "mode": "none", "share": 1}, "it") == {"steps": 4, "mode": None, "share": 1.0}
+    assert converted_options(Options, {"steps": 4, "mode": "none", "share": 1}, "it") == {"steps": 4, "mode": None, "share": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_options_are_converted_and_the_word_none_is_none_where_that_is_allowed()
 )
 def test_a_wrong_option_is_named(given_options, said):
     with pytest.raises(ValueError, match=said):
-        checked_options(Options, given_options, "it")
+        converted_options(Options, given_options, "it")
 
 
 def test_a_loop_around_another_one_that_is_typed_as_its_option_is_put_around_it():
@@ -84,14 +84,14 @@ def test_types_that_no_text_can_stand_for_are_refused_by_name():
 
     build.__annotations__["engine"] = Engine
     with pytest.raises(ValueError, match="it: engine: text cannot express"):
-        checked_options(build, {"engine": "v8"}, "it")
+        converted_options(build, {"engine": "v8"}, "it")
 
 
 def test_annotations_that_only_a_type_checker_can_resolve_do_not_matter():
     def build(size: Unheard = 3) -> None:  # type: ignore[name-defined]  # noqa: F821
         return None
 
-    assert checked_options(build, {"size": 4}, "it") == {"size": 4}
+    assert converted_options(build, {"size": 4}, "it") == {"size": 4}
 
 
 # --- a loop inside another ---
@@ -124,9 +124,9 @@ def guarded(monkeypatch) -> None:
 
 
 def test_an_option_that_is_a_loop_is_typed_as_one():
-    made = checked_options(Guarded, {"loop": "bare(max_steps=5)", "other": "react_extract"}, "it")
+    made = converted_options(Guarded, {"loop": "bare(max_steps=5)", "other": "react_extract"}, "it")
     assert made == {"loop": Bare(max_steps=5), "other": ReactExtract()}
-    assert checked_options(Guarded, {"other": "none"}, "it") == {"other": None}
+    assert converted_options(Guarded, {"other": "none"}, "it") == {"other": None}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_option_that_is_a_loop_is_typed_as_one():
 )
 def test_a_wrong_loop_inside_another_is_refused_in_one_line(text, said):
     with pytest.raises(ValueError, match=said) as caught:
-        checked_options(Guarded, {"loop": text}, "it")
+        converted_options(Guarded, {"loop": text}, "it")
     assert "\n" not in str(caught.value)
 
 

@@ -13,10 +13,10 @@ from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.tables import notes
+from loopbench.experiments.compare.tables import comparison_notes
 from loopbench.experiments.gate import Incomparable, bless, judge
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import dollars
+from loopbench.metrics.summary import dollars_of_trial
 from loopbench.metrics.views import to_be_typed
 from loopbench.models.prices import Price, PriceTag, read_tag
 from loopbench.runs.config import CompareConfig, SettingError, TrialBudgetConfig
@@ -108,7 +108,7 @@ def test_every_trial_costs_its_tokens_and_less_with_a_cache(priced):
     assert any(record.cached_tokens for record in priced.records)
     assert priced.manifest.settings.price == PRICE
     told = "dollars are those of the scripted model's tokens at $3 (input), $0.3 (input from a cache) and $15 (output) a million."
-    assert told in " ".join(notes(priced.comparison))
+    assert told in " ".join(comparison_notes(priced.comparison))
     assert priced.to_json()["answer"]["unit"] == "nominal_usd"
 
 
@@ -122,7 +122,7 @@ def test_a_price_changes_nothing_but_costs(priced, tmp_path):
 
 
 def test_a_limit_in_dollars_holds_and_a_run_that_goes_on_has_its_price(priced, tmp_path):
-    spent = {record.key: dollars(record) or 0.0 for record in priced.records}
+    spent = {record.key: dollars_of_trial(record) or 0.0 for record in priced.records}
     limit = to_be_typed(sorted(spent.values())[len(spent) // 2])
     limited = made(tmp_path, trial_budget=TrialBudgetConfig(dollars=limit))
     assert f"at most ${limit} uncached a trial" in limited.title

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loopbench.metrics.statistics import Interval
-from loopbench.text.numbers import difference, interval
+from loopbench.text.numbers import difference_text, interval
 
 DIFFERENCES = st.floats(1e-6, 1)
 
@@ -38,7 +38,7 @@ def test_a_bound_beside_0_is_shown_as_such(low, high, shown):
 def test_a_difference_that_is_shown_never_has_an_end_that_looks_cut(value, below, above):
     """And of one that is not shown no end is written as 0 on the side that its mean lies on."""
     found = Interval(value, value - below, value + above, 100)
-    text = difference(found, 3)
+    text = difference_text(found, 3)
     if found.low > 0 or found.high < 0:
         assert text == interval(found, 3)
     elif found.low < found.high:
@@ -48,7 +48,7 @@ def test_a_difference_that_is_shown_never_has_an_end_that_looks_cut(value, below
 
 
 def test_an_end_at_0_is_written_as_beyond_it():
-    assert difference(Interval(0.092, 0.0, 0.177, 120), 3) == "0.092 [≤0, 0.177]"
-    assert difference(Interval(-0.092, -0.177, 0.0, 120), 3) == "-0.092 [-0.177, ≥0]"
-    assert difference(Interval(0.0, -0.05, 0.05, 120), 3) == "0.000 [-0.050, 0.050]"
-    assert difference(None, 3) == "–"
+    assert difference_text(Interval(0.092, 0.0, 0.177, 120), 3) == "0.092 [≤0, 0.177]"
+    assert difference_text(Interval(-0.092, -0.177, 0.0, 120), 3) == "-0.092 [-0.177, ≥0]"
+    assert difference_text(Interval(0.0, -0.05, 0.05, 120), 3) == "0.000 [-0.050, 0.050]"
+    assert difference_text(None, 3) == "–"

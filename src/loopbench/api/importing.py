@@ -20,7 +20,7 @@ from loopbench.experiments.import_runs import (
     import_files,
     run_place,
 )
-from loopbench.experiments.import_runs.table_rows import as_json
+from loopbench.experiments.import_runs.table_rows import json_cell
 from loopbench.reports.dataframes import Loaded
 from loopbench.reports.html.page import report_html
 from loopbench.runs.config import shown_short
@@ -183,4 +183,4 @@ def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping) or not all(isinstance(column, str) for column in row):
             raise ValueError(f"{name}: row {number}: give a dict from names of columns to cells; got {shown_short(row)}")
-    return GivenRows(name, json.dumps([as_json(row) for row in rows]).encode())
+    return GivenRows(name, json.dumps([json_cell(row) for row in rows]).encode())

@@ -231,7 +231,7 @@ def carried_out_search(asked: OptimizeConfig | CutSearch, progress: bool | None)
 
     found = carry_out_search(asked, progress)
     said = [*optimize_tables.verdicts(found), *optimize_tables.brief_lines(found)]
-    return OptimizeAnswer(found.title, said_in_python(said), optimize_tables.tables(found), found)
+    return OptimizeAnswer(found.title, said_in_python(said), optimize_tables.optimization_tables(found), found)
 
 
 @question
@@ -256,7 +256,7 @@ def size(
     found = work_out_sizes(_loaded(run).results, request, None if again is None else _loaded(again).results)
     scope = size_tables.scope(found)
     said = said_in_python([*([f"{scope}."] if scope else []), *size_tables.answers(found), *found.caveats])
-    return SizeAnswer(found.run, said, size_tables.tables(found), found)
+    return SizeAnswer(found.run, said, size_tables.sizing_tables(found), found)
 
 
 @question
@@ -329,7 +329,7 @@ def _gate_answer(judged: gates.GateResult) -> GateAnswer:
     lines = [
         *gate_sentences.further_lines(judged),
         *brief.changed(judged, "finding.tasks"),
-        *brief.sentences(judged),
+        *brief.brief_sentences(judged),
         *brief.examples(judged, "finding.tasks"),
     ]
     return GateAnswer(gate_sentences.headline(judged), said_in_python(lines), [gate_outputs.table(judged)], judged)

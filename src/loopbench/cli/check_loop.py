@@ -17,7 +17,7 @@ from loopbench.checks.loop.check import LAW_LIMIT_S, NOT_CHECKED
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.registry import make_loop
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .codes import DONE, FAILED
 from .console import out
@@ -65,9 +65,9 @@ def _print_finding(finding: Finding) -> None:
     if console.is_terminal:
         console.print(Text.assemble((f"{mark:<15}", style), f"{finding.law:<17}", (says, "dim")), soft_wrap=True)
         if finding.detail:
-            console.print(Text(f"{'':15}{plain(finding.detail)}"), soft_wrap=True)
+            console.print(Text(f"{'':15}{terminal_safe(finding.detail)}"), soft_wrap=True)
     else:  # by tabs and without padding, as tables are
-        print("\t".join([mark, finding.law, says, *([plain(finding.detail)] if finding.detail else [])]))
+        print("\t".join([mark, finding.law, says, *([terminal_safe(finding.detail)] if finding.detail else [])]))
     sys.stdout.flush()  # the next law may take its time
 
 

@@ -31,7 +31,7 @@ from loopbench.protocol.names import Spec, near, parse_spec
 from loopbench.reports.html.program_check import program_check_html
 from loopbench.runs.registry import make_loop
 from loopbench.text import junit
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.plain_text import plain_line, terminal_safe
 
 from .codes import DONE, FAILED
 from .console import out, say
@@ -194,7 +194,7 @@ def _print_total(report: ProgramReport, demanded: tuple[Requirement, ...]) -> No
     counts = Counter(finding.outcome for finding in report.findings)
     says = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
     console = out()
-    console.print(Text(f"{plain(report.title)}: {says}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{terminal_safe(report.title)}: {says}", style="bold"), soft_wrap=True)
     for outcome in OUTCOMES:
         if counts[outcome]:
             console.print(Text(f"  {outcome:<16}{OUTCOMES[outcome]}", style="dim"), soft_wrap=True)

@@ -25,7 +25,7 @@ from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import IfAbsent
 from loopbench.runs.registry import make_suite
 from loopbench.text.numbers import interval
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 
 from .codes import DONE, FAILED
@@ -114,7 +114,7 @@ def _print_finding(console: Console, finding: SuiteFinding) -> None:
     rule = f"rule: {finding.says}" if finding.status in ("warning", "failed") else finding.says
     console.print(Text.assemble((f"{mark:<15}", style), f"{finding.check:<17}", (rule, "dim")), soft_wrap=True)
     for problem in finding.problems[:SHOWN]:
-        console.print(Text(f"{'':15}{plain(problem)}"), soft_wrap=True)
+        console.print(Text(f"{'':15}{terminal_safe(problem)}"), soft_wrap=True)
     if finding.count > SHOWN:
         console.print(Text(f"{'':15}and {finding.count - SHOWN} more", style="dim"))
 

@@ -18,7 +18,7 @@ MIN_HEAD = 6
 """Columns of a head that is folded."""
 
 
-def fitting(forms: Iterable[Rows], width: int) -> tuple[Rows, bool]:
+def widest_fitting(forms: Iterable[Rows], width: int) -> tuple[Rows, bool]:
     """Return the first form, the widest, that fits into `width` columns of a terminal, and whether it does; else the last."""
     rows: Rows = ()
     for rows in forms:
@@ -58,11 +58,11 @@ def side_by_side(rows: Rows, width: int) -> Iterator[Text]:
 def folded(forms: Iterable[Rows], width: int) -> Iterator[Text]:
     """Yield the widest form that fits side by side; if none does, the same with each row's name in a line above its other cells."""
     all_forms = list(forms)
-    rows, fits = fitting(all_forms, width)
+    rows, fits = widest_fitting(all_forms, width)
     if fits:
         yield from side_by_side(rows, width)
         return
-    below, _ = fitting([[[Text(""), *row[1:]] for row in rows] for rows in all_forms], width)
+    below, _ = widest_fitting([[[Text(""), *row[1:]] for row in rows] for rows in all_forms], width)
     for row, line in zip(rows, side_by_side(below, width), strict=True):
         yield row[0]
         yield line

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from loopbench.text.output import UNBROKEN, OutputLine, Prose
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.plain_text import plain_line, terminal_safe
 
 WIDE = 10_000
 """Width of output to a file or a pipe, where nothing is cut or wrapped."""
@@ -24,7 +24,7 @@ def out() -> Console:
 
 def print_line(line: str, style: str = "") -> None:
     """Print one line to stdout, however long, with what is not safe for a terminal as codes."""
-    out().print(Text(plain(line), style=style), soft_wrap=True)
+    out().print(Text(terminal_safe(line), style=style), soft_wrap=True)
 
 
 def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: str | None = None) -> None:
@@ -34,10 +34,10 @@ def print_prose(sentence: str, style: str = "", *, indent: str = "", hanging: st
     """
     width = out().width
     lines = (
-        [plain(indent + sentence)]
+        [terminal_safe(indent + sentence)]
         if width >= WIDE
         else textwrap.wrap(
-            plain(sentence),
+            terminal_safe(sentence),
             width,
             initial_indent=indent,
             subsequent_indent=indent if hanging is None else hanging,
@@ -72,4 +72,4 @@ def print_cells(cells: Sequence[str], console: Console) -> None:
 
 def say(line: str) -> None:
     """Print one line to stderr."""
-    print(plain(line), file=sys.stderr)
+    print(terminal_safe(line), file=sys.stderr)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from loopbench.frameworks.environments import environments, known_frameworks
 from loopbench.frameworks.installing import InstallError, Release, install, read_release
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .catalogue import entries
 from .catalogue.entry import CatalogueFramework
@@ -51,13 +51,15 @@ def _install(release: Release, *, again: bool, quiet: bool) -> None:
     label, folder = release.label, release.folder
     arm = label if release.is_pinned else f"{release.name}(venv={label})"
     if folder.exists() and not again:
-        print(plain(f"{label}: already in {folder}; --again makes it anew"))
+        print(terminal_safe(f"{label}: already in {folder}; --again makes it anew"))
         return
     if not quiet:
         say(f"{release.name} {release.version}: installing into {folder}")
     start = time.monotonic()
     made = install(release, (lambda line: None) if quiet else (lambda line: say(f"{label}: {line}")), again=again)
-    print(plain(f"{release.name} {release.version}: installed in {time.monotonic() - start:.0f} s, in {made}; --loop '{arm}'"))
+    print(
+        terminal_safe(f"{release.name} {release.version}: installed in {time.monotonic() - start:.0f} s, in {made}; --loop '{arm}'")
+    )
 
 
 @with_options()
@@ -69,4 +71,4 @@ def list_frameworks(output: JsonOption) -> None:
         return
     for entry in found:
         print_framework(entry)
-    out().print(Text(f"environments: {plain(str(environments()))}"), soft_wrap=True)
+    out().print(Text(f"environments: {terminal_safe(str(environments()))}"), soft_wrap=True)

@@ -30,7 +30,7 @@ from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes,
 from loopbench.experiments.gate.changes.claims import CLAIMS
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import OtherQuestions, check_accuracy_margin
-from loopbench.experiments.gate.data.baseline import measured
+from loopbench.experiments.gate.data.baseline import stored_value
 from loopbench.experiments.gate.data.damaged import DamagedBaseline, check_suffix
 from loopbench.experiments.gate.data.outcome import PASSES
 from loopbench.experiments.gate.interrupted import interrupted_run
@@ -49,7 +49,7 @@ from loopbench.runs.folders import RUNS
 from loopbench.runs.permissions import Permissions, resume_flags
 from loopbench.runs.store.files import RunError
 from loopbench.runs.typed_runs import run_folder
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .codes import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED
 from .console import say
@@ -268,18 +268,18 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     make_room(output)
     write_baseline(output, baseline)
     size = output.stat().st_size
-    print(plain(f"{output}: the baseline of {choice.folder}, {counted(len(blessed_run.records), 'trial')}, {size:,} bytes"))
+    print(terminal_safe(f"{output}: the baseline of {choice.folder}, {counted(len(blessed_run.records), 'trial')}, {size:,} bytes"))
     for line in (*contents(baseline), *blessed_crashes(blessed_run.records, imported=blessed_run.manifest.imported is not None)):
-        print(plain(f"  {line}"))
+        print(terminal_safe(f"  {line}"))
     if replacements:
         print("in the place of the baseline that was there:")
     for line in replacements:
-        print(plain(f"  {line}"))
+        print(terminal_safe(f"  {line}"))
     named_run = [] if blessed_run.manifest.imported is None else ["RUN"]  # one that was imported cannot be run again
     words = ["loopbench", "gate", *named_run, "--baseline", str(output), *_held_beside(blessed_run)]
-    print(plain(f"gate it with: {shlex.join(words)}{_again(blessed_run)}"))
+    print(terminal_safe(f"gate it with: {shlex.join(words)}{_again(blessed_run)}"))
     if named_run:
-        print(plain("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
+        print(terminal_safe("  RUN is an import of what the same agents did later: loopbench import FILES --name RUN"))
 
 
 def _held_beside(run: Results) -> Iterator[str]:
@@ -287,7 +287,7 @@ def _held_beside(run: Results) -> Iterator[str]:
     to the blessed ones, as the test does that `init` writes; none of a metric that some trial does not have, though it should."""
     scored = [record for record in run.records if record.status == "scored"]
     for metric, margin in HELD_BESIDE.items():
-        each_known = [measured(record, metric) is not None for record in scored]
+        each_known = [stored_value(record, metric) is not None for record in scored]
         if any(each_known) if METRICS[metric].of_some else all(each_known):
             yield from ("--metric", f"{metric}={margin:g}")
     if run.manifest.imported is None and all(_is_short(record.answer) for record in scored):
@@ -355,7 +355,7 @@ def _tell_of_interruption(experiment: Experiment, baseline: Baseline, path: Path
         interrupted = interrupted_run(read_run(experiment.folder), baseline)
         what_is_known = interrupted.sentence_with(judging)
         targets.write_unjudged(what_is_known, interrupted.place)
-        say(plain(what_is_known))
+        say(terminal_safe(what_is_known))
         if interrupted.is_complete:
             return
     words = [shlex.quote(str(experiment.folder)), *resume_flags(experiment.config)]
@@ -368,7 +368,7 @@ class _Notes(Unwatched):
 
     def noted(self, text: str) -> None:
         """Print it at once."""
-        say(f"note: {plain(' '.join(text.split()))}")
+        say(f"note: {terminal_safe(' '.join(text.split()))}")
 
 
 def _print(judged: GateResult, *, as_json: bool, verbose: bool) -> None:

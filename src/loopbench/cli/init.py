@@ -10,7 +10,7 @@ import typer
 
 from loopbench._extras import is_installed
 from loopbench.runs.config import IfAbsent
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .named_code import check_loop, check_program
 from .options import OptionGroup, with_options
@@ -36,7 +36,7 @@ def init(options: InitOptions) -> None:
     else:
         check_program(options.program, options.folder)
     for name in write_project(options.folder, options.loop, options.program):
-        print(f"wrote {plain(str(options.folder / name))}")
+        print(f"wrote {terminal_safe(str(options.folder / name))}")
     print("next:")
     if options.folder != Path():
         print(f"  cd {shlex.quote(str(options.folder))}")

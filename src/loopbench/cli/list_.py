@@ -13,7 +13,7 @@ from rich.text import Text
 
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import nearest
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.plain_text import plain_line, terminal_safe
 
 from .catalogue import entries, outlines
 from .catalogue.entry import CatalogueEntry, CatalogueFramework, CatalogueSuite
@@ -111,7 +111,9 @@ def _print_entry(entry: CatalogueEntry, facts: str) -> None:
         console.print(Text(f"    {facts}"), soft_wrap=True)
     for option in entry.options:
         values = f" (of {', '.join(option.values)})" if option.values else ""
-        console.print(Text(f"    {option.name} = {option.default}{values}  {plain(option.doc)}", style="dim"), soft_wrap=True)
+        console.print(
+            Text(f"    {option.name} = {option.default}{values}  {terminal_safe(option.doc)}", style="dim"), soft_wrap=True
+        )
 
 
 def _facts(suite: CatalogueSuite) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from loopbench.protocol.files import file_error_words
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import one_line
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .usage import usage_line
 
@@ -35,7 +35,7 @@ def crash_text(error: Exception) -> str:
 
 
 def _line(text: str) -> str:
-    return plain(one_line(redact(text)))
+    return terminal_safe(one_line(redact(text)))
 
 
 def error_words(error: ValueError | OSError) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loopbench.protocol.names import near, parse_spec
 from loopbench.runs.program_specs import program_spec
-from loopbench.runs.registry import checked_options, find
+from loopbench.runs.registry import converted_options, find
 
 _FUNCTION = re.compile(r"(?P<module>[\w./-]+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_]\w*)")
 """A function of a file or a module, as `--program` takes it."""
@@ -26,7 +26,7 @@ def check_loop(loop: str, folder: Path) -> None:
         spec = parse_spec(loop)
         module, colon, name = spec.name.partition(":")
         if not colon:
-            checked_options(find("loop", spec.name), spec.options, f"loop {spec.name}")
+            converted_options(find("loop", spec.name), spec.options, f"loop {spec.name}")
     except ValueError as error:
         raise ValueError(f"--loop {loop}: {error}") from None
     if colon:

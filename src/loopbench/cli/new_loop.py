@@ -10,7 +10,7 @@ import typer
 
 from loopbench._extras import is_installed
 from loopbench.checks.loop import scaffold
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .options import OptionGroup, with_options
 
@@ -29,11 +29,11 @@ class NewLoopOptions(OptionGroup):
 def new_loop(options: NewLoopOptions) -> None:
     """Write NAME.py, a small loop that works, and test_NAME.py, which tests it against the laws."""
     files = scaffold.new_loop(options.name, options.into)
-    print(f"wrote {plain(str(files.loop))} and {plain(str(files.test))}; next:")
+    print(f"wrote {terminal_safe(str(files.loop))} and {terminal_safe(str(files.test))}; next:")
     if files.root != Path.cwd():
         print(f"  cd {shlex.quote(str(files.root))}")
     print(f"  loopbench check loop {files.target}")
     if not is_installed("pytest"):
-        print(f"  pip install pytest  # which {plain(files.test.name)} needs")
+        print(f"  pip install pytest  # which {terminal_safe(files.test.name)} needs")
     print(f"  python -m pytest {shlex.quote(str(files.test.resolve().relative_to(files.root)))}")
     print(f"  loopbench compare --loop {files.target} --loop bare --profile {FIRST_PROFILE}")

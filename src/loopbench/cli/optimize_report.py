@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from loopbench.experiments.optimize.result import OptimizationResult
-from loopbench.experiments.optimize.tables import BRIEF, brief_rows, notes, tables, to_markdown, verdicts
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.experiments.optimize.tables import BRIEF, brief_rows, optimization_notes, optimization_tables, to_markdown, verdicts
+from loopbench.text.plain_text import plain_line, terminal_safe
 
 from .codes import DONE, FAILED, INVALID
 from .columns import Rows, folded, print_lines
@@ -61,25 +61,25 @@ def print_optimization(result: OptimizationResult, form: str, *, verbose: bool) 
     console = out()
     if verbose:
         _print_details(result, console)
-    console.print(Text(plain(result.title), style="bold"), soft_wrap=True)
+    console.print(Text(terminal_safe(result.title), style="bold"), soft_wrap=True)
     print_lines(folded(map(partial(_rows, result), FORMS), console.width), console)
-    for note in notes(result):
+    for note in optimization_notes(result):
         if note.startswith(IMPORTANT):
             print_note(note)
     if example := _diff(result):
-        console.print(Text(plain(example), style="dim"), soft_wrap=True)
+        console.print(Text(terminal_safe(example), style="dim"), soft_wrap=True)
     for line in verdicts(result):
-        console.print(Text(plain(line), style="bold"))
+        console.print(Text(terminal_safe(line), style="bold"))
 
 
 def _print_details(result: OptimizationResult, console: Console) -> None:
     """Print the tables, the file of each program, and what to keep in mind."""
-    for table in tables(result):
+    for table in optimization_tables(result):
         print_table(table, console)
     for design in result.designs:
         if design.program is not None:
-            console.print(Text(plain(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
-    for note in notes(result):
+            console.print(Text(terminal_safe(f"{design.design}: {design.program}"), style="dim"), soft_wrap=True)
+    for note in optimization_notes(result):
         if not note.startswith(IMPORTANT):
             print_note(note)
 

@@ -226,11 +226,13 @@ def _plain_type(annotation: Any) -> Any:
 
 def help_text(info: FieldInfo, doc: str, default: str = "") -> str:
     """Return a field's docstring, followed by its default."""
-    shown = default or next((each.text for each in info.metadata if isinstance(each, IfAbsent)), "") or _shown(info.default)
+    shown = (
+        default or next((each.text for each in info.metadata if isinstance(each, IfAbsent)), "") or _default_in_help(info.default)
+    )
     return f"{doc}{f' [default: {shown}]' if shown else ''}"
 
 
-def _shown(default: Any) -> str:
+def _default_in_help(default: Any) -> str:
     match default:
         case bool():
             return "yes" if default else ""

@@ -34,7 +34,7 @@ def print_results(run: Results, *, as_json: bool, depth: Depth = "answer") -> No
             render.details(run, all_metrics=depth == "all metrics")
         elif depth == "arms":
             render.arms(run)
-        render.results(run, is_whole=with_tables)
+        render.print_answer(run, is_whole=with_tables)
     if ablation is not None:
         render_effects.ablation(ablation, verbose=with_tables)
 

@@ -16,7 +16,7 @@ from loopbench.protocol.counts import counted
 from loopbench.protocol.plan_lines import plan_to_lines
 from loopbench.protocol.values import cap
 from loopbench.runs.registry import tools_named
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .codes import DONE, FAILED
 from .console import out
@@ -66,10 +66,10 @@ def _print(options: PlanOptions, findings: PlanFindings) -> None:
     console = out()
     for task in findings.tasks if options.verbose else ():
         if task.plan is not None:
-            console.print(Text(f"{plain(task.id)}:", style="bold"), soft_wrap=True)
-            console.print(Text(plain(_written(task.plan)) + "\n"), soft_wrap=True)
+            console.print(Text(f"{terminal_safe(task.id)}:", style="bold"), soft_wrap=True)
+            console.print(Text(terminal_safe(_written(task.plan)) + "\n"), soft_wrap=True)
     for problem in findings.problems[:MAX_SHOWN]:
-        console.print(Text(plain(problem)), soft_wrap=True)
+        console.print(Text(terminal_safe(problem)), soft_wrap=True)
     if len(findings.problems) > MAX_SHOWN:
         console.print(Text(f"and {len(findings.problems) - MAX_SHOWN} more, which --json has"))
     style = "bold red" if findings.problems else "bold yellow" if findings.stated else "bold green"
@@ -85,8 +85,8 @@ def _written(plan: Plan) -> str:
 
 def _sum(options: PlanOptions, findings: PlanFindings) -> str:
     if findings.problems:
-        return f"{plain(str(options.file))}: {counted(len(findings.problems), 'problem')}"
-    what = f"{plain(str(options.file))}: {findings.planned} of {counted(len(findings.tasks), 'task')} with a plan, "
+        return f"{terminal_safe(str(options.file))}: {counted(len(findings.problems), 'problem')}"
+    what = f"{terminal_safe(str(options.file))}: {findings.planned} of {counted(len(findings.tasks), 'task')} with a plan, "
     what += counted(findings.calls, "call")
     if not findings.planned:
         return f"{what}: there is nothing to check"
@@ -104,7 +104,9 @@ def _answer(findings: PlanFindings) -> str:
     """Return what a plan alone leads to."""
     if findings.answer is None:
         return "the plan gives no answer"
-    return f"the answer is {plain(cap(repr(findings.answer), MAX_SHOWN_CHARS))}, and only a task can say whether it is right"
+    return (
+        f"the answer is {terminal_safe(cap(repr(findings.answer), MAX_SHOWN_CHARS))}, and only a task can say whether it is right"
+    )
 
 
 def _led(findings: PlanFindings) -> str:

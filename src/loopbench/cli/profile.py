@@ -169,14 +169,14 @@ def _print_rest(profile: Profile, notes: Mapping[str, str]) -> None:
     clears = values.pop("clears")
     values = {"clears": ", ".join(f"{name} {value:g}" for name, value in clears.items()), **values}
     values |= profile.abilities.model_dump(mode="json")
-    rows = [(name, _shown(value), notes.get(name, "")) for name, value in values.items()]
+    rows = [(name, _toml_value(value), notes.get(name, "")) for name, value in values.items()]
     _print_rows("", ("field", "value", "note"), rows)
     for name in ("rates", "abilities"):
         if name in notes:
             print(f"{name}: {notes[name]}")
 
 
-def _shown(value: object) -> str:
+def _toml_value(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

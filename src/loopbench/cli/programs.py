@@ -18,7 +18,7 @@ from loopbench.experiments.optimize.program_text import (
     to_markdown,
 )
 from loopbench.protocol.values import one_line
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .console import out
 from .options import JsonOption, OptionGroup, with_options
@@ -59,7 +59,7 @@ def show_program(options: ProgramOptions, output: JsonOption) -> None:
     console = out()
 
     def put(text: str, style: str = "") -> None:
-        console.print(Text(plain(text), style=style), soft_wrap=True)
+        console.print(Text(terminal_safe(text), style=style), soft_wrap=True)
 
     def put_block(text: str) -> None:
         put("\n".join(f"   {line}" for line in text.split("\n")))
@@ -89,5 +89,5 @@ def diff(pair: ProgramPair, output: JsonOption) -> None:
     else:
         console = out()
         for line in diff_lines(difference):
-            console.print(Text(plain(line.text), style=STYLES[line.kind]), soft_wrap=True)
+            console.print(Text(terminal_safe(line.text), style=STYLES[line.kind]), soft_wrap=True)
     raise typer.Exit(EQUAL if difference.equal else DIFFERENT)

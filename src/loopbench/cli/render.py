@@ -6,14 +6,11 @@ import shlex
 
 from rich.text import Text
 
-from loopbench.experiments.compare.harness_tables import harness_tables, sentences
+from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.several_runs import SeveralRuns
-from loopbench.experiments.compare.several_runs import notes as collection_notes
-from loopbench.experiments.compare.several_runs import tables as collection_tables
-from loopbench.experiments.compare.several_runs import verdicts as collection_verdicts
-from loopbench.experiments.compare.tables import notes, tables
-from loopbench.text.plain_text import plain
+from loopbench.experiments.compare.several_runs import SeveralRuns, several_runs_notes, several_runs_tables, verdicts
+from loopbench.experiments.compare.tables import comparison_notes, comparison_tables
+from loopbench.text.plain_text import terminal_safe
 
 from .columns import print_lines
 from .console import out, print_line, print_prose
@@ -22,7 +19,7 @@ from .render_arms import arm_lines
 from .tables import print_table
 
 
-def results(run: Results, *, is_whole: bool) -> None:
+def print_answer(run: Results, *, is_whole: bool) -> None:
     """Print a run's answer. `is_whole`: with all of its words and tables, however many lines that takes."""
     console = out()
     for sentence in _of_models(run):
@@ -34,7 +31,7 @@ def _of_models(run: Results) -> list[str]:
     """Return whether the loop or the model moves accuracy more, of a run that has several models."""
     if len({arm.info.profile for arm in run.comparison.arms}) > 1:
         return []  # profiles stand in for models in the other tables only
-    return sentences(run.harness)
+    return harness_sentences(run.harness)
 
 
 def arms(run: Results) -> None:
@@ -50,17 +47,19 @@ def arms(run: Results) -> None:
 def details(run: Results, *, all_metrics: bool) -> None:
     """Print the tables of a run, and what to keep in mind."""
     console = out()
-    for made in tables(run.comparison, run.views, secondary=all_metrics):
+    for made in comparison_tables(run.comparison, run.views, secondary=all_metrics):
         print_table(made, console)
     if all_metrics:
         for made in harness_tables(run.harness):
             print_table(made, console)
-        for sentence in sentences(run.harness):
+        for sentence in harness_sentences(run.harness):
             print_line(sentence)
     else:
         more = f"loopbench report {shlex.quote(str(run.folder))} --all-metrics"
-        console.print(Text(plain(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True)
-    for note in notes(run.comparison):
+        console.print(
+            Text(terminal_safe(f"Other metrics, equal budgets, repeats, confidence: {more}"), style="dim"), soft_wrap=True
+        )
+    for note in comparison_notes(run.comparison):
         print_note(note)
     console.print()
 
@@ -82,9 +81,9 @@ def aside(line: str) -> None:
 def collection(several: SeveralRuns) -> None:
     """Print several runs: the matrix of (suite, profile) × loops, all pairs, and how often each loop is the highest."""
     console = out()
-    for made in collection_tables(several):
+    for made in several_runs_tables(several):
         print_table(made, console)
-    for verdict in collection_verdicts(several):
-        console.print(Text(plain(verdict), style="bold"))
-    for note in collection_notes(several):
+    for verdict in verdicts(several):
+        console.print(Text(terminal_safe(verdict), style="bold"))
+    for note in several_runs_notes(several):
         print_note(note)

@@ -23,8 +23,8 @@ from loopbench.experiments.compare.verdict.matrix import (
     AnswerCell,
     AnswerRow,
     Place,
-    amount,
     cost_in_words,
+    cost_text,
     counted_in,
 )
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, leading
@@ -36,7 +36,7 @@ from loopbench.protocol.counts import counted
 from loopbench.text.numbers import hundredths, interval, interval_of
 from loopbench.text.plain_text import plain_line
 
-from .columns import GAP, Rows, fitting, folded, side_by_side, with_folded_heads
+from .columns import GAP, Rows, folded, side_by_side, widest_fitting, with_folded_heads
 from .console import WIDE
 
 MAX_LINES = 12
@@ -87,7 +87,7 @@ def _cost(value: Interval, unit: Unit) -> str:
 
 
 def _mean_cost(value: Interval, unit: Unit) -> str:
-    return amount(value.value, unit)
+    return cost_text(value.value, unit)
 
 
 WIDEST = CellForm(in_thousandths, _cost)
@@ -105,7 +105,7 @@ WITH_COSTS = sum(form.cost is not None for form in FORMS)
 
 def share_form(answer: ComparisonAnswer, width: int) -> Callable[[Interval], str]:
     """Return how the matrix of an answer writes its shares at this width, for what stands beside it."""
-    has_room = fitting([matrix_cells(answer, answer.rows, WIDEST, _row_names(answer))], width)[1]
+    has_room = widest_fitting([matrix_cells(answer, answer.rows, WIDEST, _row_names(answer))], width)[1]
     return in_thousandths if has_room else in_hundredths
 
 
@@ -314,13 +314,13 @@ def _matrix(answer: ComparisonAnswer, width: int, room: int) -> Iterator[Text]:
     shown = answer.rows if len(answer.rows) <= room or width >= WIDE else _first_and_ties(answer.rows, room - 1)
     names = _row_names(answer)
     forms: list[Rows] = [matrix_cells(answer, shown, form, names) for form in FORMS]
-    if width < WIDE and not any(fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
+    if width < WIDE and not any(widest_fitting([rows], width)[1] for rows in forms[:WITH_COSTS]):
         low = [with_folded_heads(rows) for rows in forms[1:WITH_COSTS]]
-        short = [_with_short_names(low[-1:], width)] if fitting(forms[WITH_COSTS:-1], width)[1] else []
+        short = [_with_short_names(low[-1:], width)] if widest_fitting(forms[WITH_COSTS:-1], width)[1] else []
         forms[WITH_COSTS:WITH_COSTS] = [*low, *short]  # costs are worth the middle of a name
-    _, fits = fitting(forms[:-1], width)
+    _, fits = widest_fitting(forms[:-1], width)
     if fits:
-        lines = list(side_by_side(fitting(forms, width)[0], width))
+        lines = list(side_by_side(widest_fitting(forms, width)[0], width))
     elif 2 * len(shown) <= room:
         lines = list(folded(forms[:-1], width))[1:]  # long names stand above their intervals
     else:
@@ -356,7 +356,7 @@ def _with_short_names(forms: Sequence[Rows], width: int) -> Rows:
         short = [_cut_within(row[0].plain, room) for row in rows]
         names = short if len(set(short)) == len(rows) else [row[0].plain for row in rows]
         made = [[Text(name, style=row[0].style), *row[1:]] for name, row in zip(names, rows, strict=True)]
-        if fitting([made], width)[1]:
+        if widest_fitting([made], width)[1]:
             break
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.text import Text
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.verdict.matrix import amount, counted_in, unit_of_cost
+from loopbench.experiments.compare.verdict.matrix import cost_text, counted_in, unit_of_cost
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.views import Unit
@@ -41,7 +41,7 @@ def _columns(unit: Unit, share: Callable[[Interval], str]) -> list[tuple[str, Ce
     """Return headings and cells, the first to be left out on a narrow terminal the last. `share`: how a share is written."""
     return [
         ("LM calls", lambda arm: _mean(arm.summary.means["lm_calls"], lambda value: f"{value:.1f}")),
-        (f"{counted_in(unit)} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: amount(value, unit))),
+        (f"{counted_in(unit)} a trial", lambda arm: _mean(arm.summary.means[unit], lambda value: cost_text(value, unit))),
         ("recovery rate", lambda arm: "–" if arm.summary.recovery is None else share(arm.summary.recovery)),
         ("steps", lambda arm: _mean(arm.summary.means["steps"], lambda value: f"{value:.1f}")),
     ]

@@ -8,16 +8,16 @@ from rich.text import Text
 
 from loopbench.experiments.ablate.ablation import AblationResult
 from loopbench.experiments.ablate.recommendation import recommendation, said_of
-from loopbench.experiments.ablate.tables import effect_lines, is_shown, notes, tables
+from loopbench.experiments.ablate.tables import ablation_notes, ablation_tables, effect_lines, is_shown
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.matrix import AnswerRow
 from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import value_text
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
-from .columns import fitting, folded, print_lines, side_by_side
+from .columns import folded, print_lines, side_by_side, widest_fitting
 from .console import WIDE, out
 from .render import print_note
 from .render_answer import FORMS, LEGEND, RowNames, matrix_cells, sentence_lines, warning_lines, wrapped
@@ -38,9 +38,9 @@ def ablation(result: AblationResult, *, verbose: bool) -> None:
     """
     console = out()
     if verbose:
-        for table in tables(result):
+        for table in ablation_tables(result):
             print_table(table, console)
-        for note in notes(result):
+        for note in ablation_notes(result):
             print_note(note, soft_wrap=True)
         shown = [effect for effect in result.effects.effects if effect.metric == PRIMARY]
         for plotted in interval_plot(shown, console.width) if shown else ():
@@ -79,7 +79,7 @@ def _settings(result: AblationResult, used: Collection[str], width: int) -> Iter
 
     apart = RowNames((*names, ""), lambda row: (*values(row), marks(row)))
     shown_settings = shown(MAX_SETTINGS)
-    rows, fits = fitting([matrix_cells(comparison_answer, shown_settings, form, apart) for form in FORMS[:-1]], width)
+    rows, fits = widest_fitting([matrix_cells(comparison_answer, shown_settings, form, apart) for form in FORMS[:-1]], width)
     if fits:
         yield from side_by_side(rows, width)
     else:  # values stand above their intervals
@@ -97,7 +97,7 @@ def _arms_of(row: AnswerRow) -> set[str]:
 def interval_plot(effects: Sequence[Effect], width: int) -> list[Text]:
     """Return a line per effect with its interval over a common axis; `width`: columns of the terminal."""
     several = len({effect.profile for effect in effects}) > 1
-    labels = [plain(f"{effect.term}{f', {effect.profile}' if several else ''}") for effect in effects]
+    labels = [terminal_safe(f"{effect.term}{f', {effect.profile}' if several else ''}") for effect in effects]
     beside = max(map(len, labels)) + 2
     stacked = width - beside < NARROWEST
     columns = max(min(PLOT, width - (0 if stacked else beside)), NARROWEST)

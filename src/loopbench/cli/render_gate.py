@@ -53,7 +53,7 @@ def _brief(judged: GateResult, width: int) -> Iterator[Text]:
         yield from _line(line, width, MAX_EXAMPLE if line.startswith("- ") else None)
     if judged.lines:
         yield from _wrapped(brief.margins(judged), width, "dim")
-    for line in brief.sentences(judged):
+    for line in brief.brief_sentences(judged):
         yield from _line(line, width)
 
 

@@ -13,7 +13,7 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.protocol.counts import counted
 from loopbench.reports import trial_lines
 from loopbench.text.counts import counts
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.trace_text import JudgedTrace, blocks
 
 from .console import out, print_line, print_prose, print_text
@@ -29,9 +29,9 @@ _STYLES = {
 }
 
 
-def steps(trace: JudgedTrace, record: Record) -> None:
+def print_steps(trace: JudgedTrace, record: Record) -> None:
     """Print one trial in short: its faults and what became of them, the question, a line per step, and why it was lost."""
-    for line in trial_lines.steps(trace, record):
+    for line in trial_lines.step_lines(trace, record):
         print_text(line)
     print_line("prompts and replies: -v; in full: --full", "dim")
 
@@ -43,8 +43,8 @@ def trace(trace: JudgedTrace, faults: Sequence[FaultRecord], *, full: bool) -> N
         print_text(fate)
     for block in blocks(trace.trace, full=full, judged_again=trace.judged_again, is_imported=trace.is_imported):
         style = _STYLES.get(block.kind, "")
-        console.print(Text(plain(f"── {block.label} "), style=style))
-        lines = [f"   {line}" for line in plain(block.text).split("\n")]
+        console.print(Text(terminal_safe(f"── {block.label} "), style=style))
+        lines = [f"   {line}" for line in terminal_safe(block.text).split("\n")]
         console.print(Text("\n".join(lines), style="dim" if block.kind == "prompt" else ""), soft_wrap=True)
 
 
@@ -80,5 +80,5 @@ def failures(records: Sequence[Record]) -> None:
     for record in records:
         struck = _struck(record)
         ended = (record.stop or LOST) if record.status == "scored" else f"{record.status}: {record.reason}"
-        console.print(Text(plain(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
+        console.print(Text(terminal_safe(f"{record.arm}/{record.task}/{record.repeat}  {ended}; {struck}")), soft_wrap=True)
     console.print(Text(f"{counted(len(records), 'trial was', 'trials were')} not solved", style="dim"))

@@ -11,7 +11,7 @@ from loopbench.experiments.compare.rescore import Rescored
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import IfAbsent
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 
 from .console import out
@@ -46,14 +46,14 @@ def _print(rescored: Rescored) -> None:
     console = out()
     every = counted(len(rescored.results.records), "trial")
     judged = counted(rescored.judged, f"of {every} was", f"of {every} were")
-    console.print(plain(f"{judged} judged again: {counted(rescored.changed, 'counts', 'count')} otherwise now"))
-    rows = [(arm.arm, _shown(arm.before), _shown(arm.after), str(arm.changed)) for arm in rescored.arms]
+    console.print(terminal_safe(f"{judged} judged again: {counted(rescored.changed, 'counts', 'count')} otherwise now"))
+    rows = [(arm.arm, _accuracy_text(arm.before), _accuracy_text(arm.after), str(arm.changed)) for arm in rescored.arms]
     print_table(Table("Accuracy", ("arm", "before", "after", "changed"), tuple(rows)), console)
     for why, count in rescored.kept_scores.items():
-        console.print(plain(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
+        console.print(terminal_safe(f"{counted(count, 'trial keeps its score', 'trials keep their scores')}: {why}"))
 
 
-def _shown(accuracy: Interval | None) -> str:
+def _accuracy_text(accuracy: Interval | None) -> str:
     if accuracy is None:
         return "–"
     return f"{accuracy.value:.3f} [{accuracy.low:.3f}, {accuracy.high:.3f}] (n = {accuracy.n})"

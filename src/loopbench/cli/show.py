@@ -49,7 +49,7 @@ def show(choice: ReadRunChoice, options: ShowOptions, output: JsonOption) -> Non
     elif options.verbose or options.full:
         render_trace.trace(trace, record.faults, full=options.full)
     else:
-        render_trace.steps(trace, record)
+        render_trace.print_steps(trace, record)
 
 
 def _list_missed(folder: Path, *, as_json: bool, show_all: bool) -> None:

@@ -78,7 +78,7 @@ def _results(folder: Path) -> Results:
 def _print(sizing: Sizing, *, verbose: bool) -> None:
     """Print what suffices and what to doubt about it; if `verbose`, all tables before that."""
     console = out()
-    for table in report.tables(sizing) if verbose else ():
+    for table in report.sizing_tables(sizing) if verbose else ():
         print_table(table, console)
     if scope := report.scope(sizing):
         print_prose(f"{scope}.", "dim")

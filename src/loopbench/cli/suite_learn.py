@@ -80,12 +80,15 @@ def _print(learned: LearnedSuite) -> None:
     _print_table(
         "Literal, though earlier results hold the value too",
         ("task", "call", "argument", "value", "why", "seen"),
-        [(task, k.call, k.argument, _short(json.dumps(k.value)), k.why, _short(", ".join(k.seen))) for task, k in fixed_values],
+        [
+            (task, k.call, k.argument, _cut_text(json.dumps(k.value)), k.why, _cut_text(", ".join(k.seen)))
+            for task, k in fixed_values
+        ],
     )
     _print_table("Not learned", ("task", "reason"), list(learned.not_learned.items()))
 
 
-def _short(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
 
 

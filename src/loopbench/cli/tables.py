@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from loopbench.experiments.compare.tables import STOPS, UNDER
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 
 from .console import WIDE, print_cells, print_unpadded
@@ -56,7 +56,7 @@ def _part(table: Table, keys: int, columns: Sequence[int]) -> Table:
 
 def _tabbed(table: Table, console: Console) -> None:
     if table.title:
-        console.print(Text(f"\n{plain(table.title)}"))
+        console.print(Text(f"\n{terminal_safe(table.title)}"))
     for row in (table.columns, *table.rows):
         print_cells(row, console)
 
@@ -69,23 +69,23 @@ def _narrowest(table: Table) -> int:
 
 
 def _grid(table: Table, console: Console) -> None:
-    drawn = Grid(title=Text(plain(table.title)) if table.title else None, title_justify="left", box=SIMPLE, pad_edge=False)
+    drawn = Grid(title=Text(terminal_safe(table.title)) if table.title else None, title_justify="left", box=SIMPLE, pad_edge=False)
     for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
         wraps = column in WRAPPED
-        longest = max((len(word) for cell in cells for word in plain(cell).split()), default=0)
+        longest = max((len(word) for cell in cells for word in terminal_safe(cell).split()), default=0)
         drawn.add_column(
             column, no_wrap=not wraps, min_width=longest if wraps else None
         )  # rich would cut a word to balance columns
     for row in table.rows:
-        drawn.add_row(*(Text(plain(cell)) for cell in row))
+        drawn.add_row(*(Text(terminal_safe(cell)) for cell in row))
     print_unpadded(drawn, console)
 
 
 def _stack(table: Table, console: Console) -> None:
     """Print a block per row and a line per column, for a narrow terminal."""
-    console.print(Text(f"\n{plain(table.title)}", style="italic"))
+    console.print(Text(f"\n{terminal_safe(table.title)}", style="italic"))
     for row in table.rows:
-        console.print(Text(plain(row[0]), style="bold"))
+        console.print(Text(terminal_safe(row[0]), style="bold"))
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             if cell:
-                console.print(Text(f"  {column}: {plain(cell)}"))
+                console.print(Text(f"  {column}: {terminal_safe(cell)}"))

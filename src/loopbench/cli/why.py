@@ -14,8 +14,7 @@ from loopbench.experiments import why as reruns
 from loopbench.experiments.compare.results import Results, find_record, results
 from loopbench.experiments.why.arms import arms_named, pairs_named, required_arms
 from loopbench.experiments.why.delta_debugging import MAX_RUNS
-from loopbench.experiments.why.why import comparable, lost_trial
-from loopbench.experiments.why.why import why as find
+from loopbench.experiments.why.why import comparable, losses_explained, lost_trial
 from loopbench.metrics.record import Record
 from loopbench.protocol.names import meant
 from loopbench.reports import why_lines
@@ -77,7 +76,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
     in_full = options.verbose or options.show_all
     in_sums = a is None and not in_full and not output.as_json
     pairs, arms = _for_sums(run) if in_sums else _asked_for(run, a, b)
-    reasons = find(run, pairs=pairs, arms=arms, task=options.task, most=most)
+    reasons = losses_explained(run, pairs=pairs, arms=arms, task=options.task, most=most)
     if output.as_json:
         print(json.dumps({"run": str(run.folder.resolve())} | reasons.to_json(), ensure_ascii=True, allow_nan=False))
     elif in_sums:
@@ -86,7 +85,7 @@ def why(choice: ReadRunChoice, options: WhyOptions, smallest: MinimalOptions, ou
         print_shown(why_lines.in_full(run, reasons, ShellCommands(run.folder), show_all=options.show_all))
     else:
         print_shown(
-            why_lines.why(
+            why_lines.why_lines_of(
                 run, reasons, ShellCommands(run.folder), show_all=options.show_all, with_tasks=in_full or bool(reasons.untraced)
             )
         )

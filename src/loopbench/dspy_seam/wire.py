@@ -112,7 +112,7 @@ class Streamed:
 def reply_of(response: Any, provider: str | None, streamed: Streamed | None = None) -> Reply:
     """Return a whole reply, its text and native calls as they were sent."""
     return Reply(
-        _text(response) if streamed is None else streamed.text,
+        _response_text(response) if streamed is None else streamed.text,
         _native_calls(response) if streamed is None else streamed.calls,
         _usage_of(response.usage, provider),
         _INCOMPLETE.get(_incomplete_reason(response.provider_data), FINISH[response.finish_reason]),
@@ -128,7 +128,7 @@ def _incomplete_reason(data: Any) -> Any:
     return details.get("reason") if isinstance(details, Mapping) else None
 
 
-def _text(response: Any) -> str:
+def _response_text(response: Any) -> str:
     """Return the text: of an answer whose schema has a choice or a truth value, lm15 keeps only the JSON value."""
     parts = response.message.parts
     if any(part.type == "data" for part in parts):

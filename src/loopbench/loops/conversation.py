@@ -159,11 +159,11 @@ def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
             if message.role == "assistant" and not message.calls:
                 shown += _answer(message, request.codec, f"earlier_{len(shown)}")
             else:
-                shown.append(_plain(message))
+                shown.append(_without_sent(message))
     return shown
 
 
-def _plain(message: Message) -> Message:
+def _without_sent(message: Message) -> Message:
     """Return a message as a provider takes it."""
     return message if message.sent is None else replace(message, sent=None)
 

@@ -72,7 +72,7 @@ class CompactingModel(WrappedModel):
         task = request.messages[first:]
         replies = [place for place, message in enumerate(task) if message.role == "assistant"]
         seen = max(replies, default=0)  # the model has not seen what comes after it
-        old = [first + place for place in results(task)[: -self.keep] if place < seen]
+        old = [first + place for place in result_places(task)[: -self.keep] if place < seen]
         if not old:
             return request
         messages = list(request.messages)
@@ -93,7 +93,7 @@ def _with_messages(prompted: Prompted | None, messages: list[Message]) -> Prompt
     return replace(prompted, inputs=inputs)
 
 
-def results(messages: tuple[Message, ...]) -> list[int]:
+def result_places(messages: tuple[Message, ...]) -> list[int]:
     """Return the places of messages with results: tool messages, and user messages that follow an assistant message."""
     return [
         place

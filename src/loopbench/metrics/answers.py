@@ -147,7 +147,7 @@ def item_key(item: Any) -> Hashable:
         match = _NUMBER.fullmatch(item.strip())
         number = None if match is None else _value_of(match)
         if number is None:
-            return "text", plain(item, MARK_OUTSIDE_NUMBERS) or item.strip().casefold()
+            return "text", squad_form(item, MARK_OUTSIDE_NUMBERS) or item.strip().casefold()
     else:
         number = number_in(item)
         if number is None:
@@ -170,7 +170,7 @@ MARK_OUTSIDE_NUMBERS = re.compile(r"(?!\.\d)(?!(?<!\w)-\.?\d)[^\w\s]|_")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 
 
-def plain(text: str, marks: re.Pattern[str]) -> str:
+def squad_form(text: str, marks: re.Pattern[str]) -> str:
     """Return SQuAD's normal form: lower case, no punctuation (Unicode's too, as in MLQA), no articles, single spaces."""
     bare = marks.sub(_without_punctuation, text.casefold().replace("\u2212", "-"))
     return " ".join(_ARTICLE.sub(" ", bare).split())

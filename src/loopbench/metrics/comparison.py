@@ -46,7 +46,7 @@ class ArmResult:
             "arm": info.arm,
             "loop": info.variant,
             "base_loop": info.loop,
-            "options": {name: _plain(value) for name, value in info.options.items()},
+            "options": {name: _json_value(value) for name, value in info.options.items()},
             "model": info.model,
             "profile": info.profile,
             **({"met": info.met} if info.met else {}),
@@ -299,7 +299,7 @@ def _unit_warnings(pairs: Sequence[Pair], alpha: float) -> list[str]:
     return [f"{named}: {counted(most.units, f'{one} is', f'{many} are')} too few to show any difference."]
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return an option's value as JSON can express it: infinities and dates become text."""
     try:
         canonical_json(value)

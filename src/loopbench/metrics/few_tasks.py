@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from .record import Record
-from .summary import METRICS, dollars
+from .summary import METRICS, dollars_of_trial
 
 MAX_FEW_TASKS = 8
 """Tasks up to which each is told by itself, and repeats are tested for what they show of these tasks alone."""
@@ -46,7 +46,7 @@ def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
 
 def _on_task(arm: str, task: str, records: Sequence[Record]) -> OnTask:
     stops = Counter(record.stop for record in records if record.stop is not None)
-    cost, tokens = _mean([dollars(record) for record in records]), _mean([METRICS["tokens"](record) for record in records])
+    cost, tokens = _mean([dollars_of_trial(record) for record in records]), _mean([METRICS["tokens"](record) for record in records])
     return OnTask(arm, task, len(records), math.fsum(record.accuracy for record in records), stops, cost, tokens)
 
 

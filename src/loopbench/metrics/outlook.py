@@ -176,7 +176,7 @@ def _outlook(spread: Spread, decides: Decides, *, arms: int, cost_usd: float | N
     its larger size decides, too, where what was seen so far stays as it is, so that whoever takes the advice is not given it again.
     """
     chances: list[Chance] = []
-    units = max(spread.units + 1, _plain(GROWTH * spread.units)) if grows else spread.units + 1
+    units = max(spread.units + 1, _rounded_up(GROWTH * spread.units)) if grows else spread.units + 1
     while units <= MAX_TIMES * spread.units and len(chances) < len(CHANCES):
         chance = assurance(spread, decides, units, grows=grows)
         reached = [wanted for wanted in CHANCES[len(chances) :] if chance >= wanted]
@@ -185,11 +185,11 @@ def _outlook(spread: Spread, decides: Decides, *, arms: int, cost_usd: float | N
         tasks = tasks_of(units, spread)
         trials = arms * tasks * spread.repeats
         chances += [Chance(tasks, trials, None if cost_usd is None else cost_usd * trials, chance)] * len(reached)
-        units = max(units + 1, _plain(GROWTH * units))
+        units = max(units + 1, _rounded_up(GROWTH * units))
     return Outlook(spread.repeats, chances[0], chances[-1], is_median=spread.is_median) if chances else None
 
 
-def _plain(number: float) -> int:
+def _rounded_up(number: float) -> int:
     """Return a number rounded up to two digits."""
     step = int(10 ** max(math.floor(math.log10(number)) - 1, 0))
     return math.ceil(number / step) * step

@@ -22,7 +22,7 @@ from .record import Record
 from .record_table import alike
 from .spending import ONCE, LookLevel
 from .statistics import Interval, Verdict, VerdictWord, interval_json, verdict
-from .summary import GAINS, PRIMARY, SHARES, TaskValues, dollars
+from .summary import GAINS, PRIMARY, SHARES, TaskValues, dollars_of_trial
 from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
 
 MARGIN = 0.02
@@ -210,5 +210,5 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
     """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars(record)) is not None]
+    known = [cost for record in alike(records) if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
     return math.fsum(known) / len(known) if known else None

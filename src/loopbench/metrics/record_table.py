@@ -49,7 +49,7 @@ Rows = NDArray[Any]
 Places = NDArray[np.intp]
 
 
-def kind_of(record: Record) -> Record:
+def shared_fields(record: Record) -> Record:
     """Return what a record has in common with others: one without the fields of `OWN`, which raise AttributeError."""
     kind = object.__new__(Record)
     for put, value in zip(_PUT_COMMON, _common(record), strict=True):

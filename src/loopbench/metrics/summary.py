@@ -27,7 +27,7 @@ MAX_VALUE = 1e100
 """Larger values are not measurements; their squares would overflow."""
 
 
-def dollars(record: Record) -> float | None:
+def dollars_of_trial(record: Record) -> float | None:
     """Return what a trial costs who has no luck with a cache: US dollars uncached where that is known, else as billed; None where
     neither is."""
     return record.cost_usd if record.nominal_usd is None else record.nominal_usd

@@ -151,6 +151,6 @@ class CallsAtOnce:
         self._changed = None
 
 
-def digest_of(call: ToolCall) -> str:
+def digest_of_call(call: ToolCall) -> str:
     """Return the CALL digest of a call."""
     return call_digest(call.name, call.arguments)

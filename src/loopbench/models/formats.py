@@ -104,7 +104,7 @@ def unwritable(codec: Codec, move: Move) -> str:
 
 
 def _flaw(codec: Codec, move: Move) -> str:
-    reply = _text(codec.render(move))
+    reply = _reply_text(codec.render(move))
     words, payload = Counter(_words(_texts(move))), set(_words(_texts(move, _LABELS | _ASIDES)))
     shown = Counter(_WORD.findall(reply)) | Counter(_WORD.findall(_unescaped(reply)))
     hidden = [word for word in _words(_texts(move, _LABELS)) if not shown[word]]
@@ -113,7 +113,7 @@ def _flaw(codec: Codec, move: Move) -> str:
     if len(payload) > 2 and all(shown[word] >= 2 * words[word] for word in payload):
         return "it says the move twice"
     try:
-        other = _text(codec.render(_in_other_words(move)))
+        other = _reply_text(codec.render(_in_other_words(move)))
     except Inexpressible:
         return ""
     if len(other) == len(reply) and any(
@@ -134,7 +134,7 @@ _LOWER, _UPPER = string.ascii_lowercase, string.ascii_uppercase
 _OTHER = str.maketrans(_LOWER + _UPPER, _LOWER[1:] + _LOWER[0] + _UPPER[1:] + _UPPER[0])
 
 
-def _text(reply: Reply) -> str:
+def _reply_text(reply: Reply) -> str:
     return "\n".join([reply.text, *(f"{call.name} {call.arguments}" for call in reply.calls)])
 
 

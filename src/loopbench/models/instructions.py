@@ -14,7 +14,7 @@ from typing import Any
 from loopbench.protocol import Observation, ToolCall, ToolSpec, render_value
 from loopbench.protocol.data_marks import INSTRUCTION, announced, is_data
 from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.protocol.legibility import plain
+from loopbench.protocol.legibility import unquoted
 from loopbench.protocol.receipts import MARK
 
 from .draws import unit
@@ -185,4 +185,4 @@ def shown_in(text: str, instructions: Mapping[str, Instruction]) -> dict[str, bo
 
 def _letters(text: str) -> str:
     """Return what is left of a text in any quotation, escape or layout."""
-    return "".join(char for char in plain(text) if char.isalnum())
+    return "".join(char for char in unquoted(text) if char.isalnum())

@@ -17,14 +17,14 @@ def texts_apart(before: Request, now: Request) -> tuple[list[str], list[str]]:
     old, new = old[start:], new[start:]
     end = _equal(old[::-1], new[::-1])
     old, new = old[: len(old) - end], new[: len(new) - end]
-    texts, others = [_text(message) for message in old], [_text(message) for message in new]
+    texts, others = [_message_text(message) for message in old], [_message_text(message) for message in new]
     if texts and others:
         texts[0], others[0] = _from_where_they_differ(texts[0], others[0])
         texts[-1], others[-1] = _up_to_where_they_differ(texts[-1], others[-1])
     return texts, others
 
 
-def _text(message: Message) -> str:
+def _message_text(message: Message) -> str:
     return " ".join((message.content, *(f"{call.name} {call.arguments}" for call in message.calls)))
 
 

@@ -127,7 +127,7 @@ class PromptView(NamedTuple):
         return [call for call in self.plan.calls if call.id not in known and needs[call.id] <= known]
 
 
-def read(
+def read_prompt(
     plan: Plan,
     oracle: Mapping[str, Truth],
     ledger: Ledger,

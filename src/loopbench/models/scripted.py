@@ -24,7 +24,7 @@ from loopbench.protocol.model import ProviderTrouble
 from loopbench.protocol.receipts import ReceiptReader
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 
-from .at_once import SAME_IDS, TOO_EARLY, digest_of, early_call, with_one_id
+from .at_once import SAME_IDS, TOO_EARLY, digest_of_call, early_call, with_one_id
 from .draws import unit
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, shows_feedback
 from .feedback import (
@@ -42,7 +42,7 @@ from .native import NATIVE
 from .pairing import believed
 from .policy import POLICY, Decision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
-from .prompt_view import PromptView, read, shows_text
+from .prompt_view import PromptView, read_prompt, shows_text
 from .receipts import Truth, call_digest
 from .streaming import StreamsInPieces
 from .tunnel import Tunnel
@@ -222,7 +222,7 @@ class Scripted(StreamsInPieces):
         offered = [tool.name for tool in request.tools]
         talk = (request.role, request.scope)
         reader = self._readers.get(talk) or self._readers.setdefault(talk, ReceiptReader())
-        view = read(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered, reader)
+        view = read_prompt(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered, reader)
         self.tunnel.note_shown(request.scope, view.results.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
             view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
@@ -376,8 +376,8 @@ class Scripted(StreamsInPieces):
             return
         turn.move = early.beside(move)
         made = zip(turn.decision.calls, move.calls, strict=True)
-        awaited = [digest_of(call) for name, call in made if name in early.awaited]
-        self.tunnel.at_once.expect_apart(digest_of(early.call), awaited)
+        awaited = [digest_of_call(call) for name, call in made if name in early.awaited]
+        self.tunnel.at_once.expect_apart(digest_of_call(early.call), awaited)
         for digest in awaited:
             self.tunnel.arm(digest, fault)
 

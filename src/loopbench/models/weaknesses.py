@@ -22,7 +22,7 @@ from .draws import unit
 from .faults import ANSWER, mislead
 from .policy import MADE_UP
 from .profiles import Weakness
-from .prompt_view import read
+from .prompt_view import read_prompt
 from .receipts import Ledger, Truth
 
 
@@ -337,7 +337,7 @@ class PlanWithSlips:
         right = {name: oracle[name].call for name in concerned if name in oracle and oracle[name].call in text}
         if not right:
             return frozenset()
-        known = read(self.plan, oracle, ledger, text).results
+        known = read_prompt(self.plan, oracle, ledger, text).results
         return frozenset(name for name, digest in right.items() if name in known and known[name].entry.call == digest)
 
 

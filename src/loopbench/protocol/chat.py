@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 from .digest import digest
 from .images import Image
 from .quick_frozen import quick_frozen
-from .stored_once import MIN_CHARS, place_of, resolved, stored_once
+from .stored_once import MIN_CHARS, resolved, source_place, stored_once
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -179,7 +179,7 @@ def _is_literal(piece: Any) -> bool:
     """Return whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
     if isinstance(piece, str):
         return True
-    place_of(piece)
+    source_place(piece)
     return False
 
 

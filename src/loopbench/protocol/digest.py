@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from .json_text import Encoder
@@ -31,3 +32,12 @@ def digest(value: Any) -> str:
 def short_digest(value: Any) -> str:
     """Return the first digits of a value's digest, to tell whether one thing has changed and not to find it among many."""
     return digest(value)[:SHORT_DIGITS]
+
+
+def whole_numbers_as_int(value: Any) -> Any:
+    """Return a JSON value with 3.0 as 3 at any depth, so that calls with equal numbers have the same digest."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: whole_numbers_as_int(item) for key, item in value.items()}
+    return [whole_numbers_as_int(item) for item in value] if isinstance(value, list | tuple) else value

@@ -51,7 +51,7 @@ def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Pa
         return {}
     places: dict[Path, float] = {}
     is_anew = side == "both" and shown != given and "[r:" not in text  # what holds other results says nothing of this one
-    laid_out = one_line(plain(text)) if is_anew else ""
+    laid_out = one_line(unquoted(text)) if is_anew else ""
     for path in paths:
         span = _span(result, path)
         if span is None:
@@ -82,7 +82,7 @@ def _span(result: GivenResult, path: Path) -> tuple[int, int] | None:
     return None if rendered.startswith(uncapped(result.text)) else whole  # else it was worded by someone else
 
 
-def plain(text: str) -> str:
+def unquoted(text: str) -> str:
     """Return a text without quotes, escapes and entities, however often it was quoted: JSON in JSON and XML become alike."""
     if "&" in text:
         text = _ENTITY.sub(lambda found: _PLAIN_ENTITIES.get(found[1].lower(), ""), text)
@@ -105,7 +105,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 def bare(text: str) -> str:
     """Return a text without quotes, escapes, entities and white space."""
-    return "".join(plain(text).split())
+    return "".join(unquoted(text).split())
 
 
 def common_start(one: str, other: str) -> int:
@@ -153,7 +153,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 def _spellings(value: Any) -> tuple[str, ...]:
     """Return the ways in which a value is written: as JSON has it, and as Python does."""
-    return tuple(dict.fromkeys(one_line(plain(text)) for text in (render_value(value), _as_json(value), str(value))))
+    return tuple(dict.fromkeys(one_line(unquoted(text)) for text in (render_value(value), _as_json(value), str(value))))
 
 
 def _as_json(value: Any) -> str:
@@ -169,5 +169,5 @@ def _pattern(key: str, spellings: tuple[str, ...]) -> re.Pattern[str]:
     value = rf"(?<![\w.+-])(?:{stated})(?!\w|[.,]\d)"
     if not key:
         return re.compile(value)
-    words = r"[_ -]?".join(map(re.escape, re.split(r"[_ -]+", one_line(plain(key)))))
+    words = r"[_ -]?".join(map(re.escape, re.split(r"[_ -]+", one_line(unquoted(key)))))
     return re.compile(rf"(?<!\w)(?i:{words})(?!\w)[^\w+-]{{0,12}}(?:(?:is|was|are|of) )?{value}")

@@ -72,7 +72,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    return ValueError(f"{_short(text)} is not a name; write name, name(option=value) or name@FILE")
+    return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE")
 
 
 def _bracketed(text: str) -> tuple[str, str]:
@@ -117,7 +117,7 @@ def _value(text: str, whole: str) -> Any:
         if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text) or _is_spec(text):
             return text
     cure = f"; if it is text, write {_quoted(text)}" if text and len(text) <= MAX_SHOWN and text.isprintable() else ""
-    raise ValueError(f"{_short(whole)}: {_short(text)} is not a TOML value{cure}")
+    raise ValueError(f"{_short_repr(whole)}: {_short_repr(text)} is not a TOML value{cure}")
 
 
 def _is_spec(text: str) -> bool:
@@ -136,7 +136,7 @@ def parse_values(text: str) -> list[Any]:
     return [_value(part.strip(), text) for part in _split(text)]
 
 
-def _short(text: str) -> str:
+def _short_repr(text: str) -> str:
     shown = repr(text)
     return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
 

@@ -111,10 +111,12 @@ def _assigned(statement: ast.stmt) -> tuple[str, ast.expr]:
 
 def _call(value: ast.expr, name: str, names: Collection[str]) -> PlannedCall:
     if not isinstance(value, ast.Call):
-        raise _wrong(value, f"{_shown(value)} is no call; a line is a call, such as price(item='lamp')")
+        raise _wrong(value, f"{_short_source(value)} is no call; a line is a call, such as price(item='lamp')")
     tool = _tool(value.func)
     if value.args:
-        raise _wrong(value, f"name the argument {_shown(value.args[0])} of {tool}: {tool}(NAME={_shown(value.args[0])})")
+        raise _wrong(
+            value, f"name the argument {_short_source(value.args[0])} of {tool}: {tool}(NAME={_short_source(value.args[0])})"
+        )
     arguments: dict[str, Any] = {}
     for word in value.keywords:
         given = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
@@ -129,7 +131,7 @@ def _tool(function: ast.expr) -> str:
         return function.id
     if isinstance(function, ast.Attribute):
         return f"{_tool(function.value)}.{function.attr}"
-    raise _wrong(function, f"{_shown(function)} is no tool's name")
+    raise _wrong(function, f"{_short_source(function)} is no tool's name")
 
 
 def _mapping(value: ast.expr, names: Collection[str]) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def _value(value: ast.expr, names: Collection[str]) -> Any:
     if isinstance(value, ast.Dict):
         made = {_key(key, value): _value(item, names) for key, item in zip(value.keys, value.values, strict=True)}
         if len(made) < len(value.keys):
-            raise _wrong(value, f"{_shown(value)} has a key twice")
+            raise _wrong(value, f"{_short_source(value)} has a key twice")
         return made
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub | ast.UAdd):
         number = _value(value.operand, names)
@@ -159,9 +161,11 @@ def _value(value: ast.expr, names: Collection[str]) -> Any:
     if isinstance(value, ast.Name | ast.Subscript):
         return _reference(value, names)
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[:1] != "_":
-        named = f"result = {_shown(value)}"
-        raise _wrong(value, f"{_shown(value)} is a call: name it on a line of its own before, {named}, and write result here")
-    raise _wrong(value, f"{_shown(value)} is neither a literal nor the name of an earlier call")
+        named = f"result = {_short_source(value)}"
+        raise _wrong(
+            value, f"{_short_source(value)} is a call: name it on a line of its own before, {named}, and write result here"
+        )
+    raise _wrong(value, f"{_short_source(value)} is neither a literal nor the name of an earlier call")
 
 
 def _key(key: ast.expr | None, owner: ast.expr) -> str:
@@ -169,7 +173,7 @@ def _key(key: ast.expr | None, owner: ast.expr) -> str:
         if key.value == "$ref":
             raise _wrong(owner, "a literal holds the key '$ref', which marks a reference")
         return key.value
-    raise _wrong(owner, f"the key {_shown(key) if key is not None else '**'} of an object is not text")
+    raise _wrong(owner, f"the key {_short_source(key) if key is not None else '**'} of an object is not text")
 
 
 def _reference(value: ast.expr, names: Collection[str]) -> Any:
@@ -177,11 +181,11 @@ def _reference(value: ast.expr, names: Collection[str]) -> Any:
     while isinstance(value, ast.Subscript):
         part = _value(value.slice, ())
         if isinstance(part, bool) or not isinstance(part, str | int):
-            raise _wrong(value, f"{_shown(value.slice)} is neither a key nor an index")
+            raise _wrong(value, f"{_short_source(value.slice)} is neither a key nor an index")
         path.insert(0, part)
         value = value.value
     if not isinstance(value, ast.Name):
-        raise _wrong(value, f"{_shown(value)} is no name of an earlier call")
+        raise _wrong(value, f"{_short_source(value)} is no name of an earlier call")
     if value.id in names:
         return Ref(value.id, tuple(path))
     if value.id in _JSON_WORDS and not path:
@@ -193,7 +197,7 @@ def _wrong(where: ast.AST, problem: str) -> ValueError:
     return ValueError(f"plan, line {getattr(where, 'lineno', 1)}: {problem}")
 
 
-def _shown(value: ast.expr) -> str:
+def _short_source(value: ast.expr) -> str:
     text = ast.unparse(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
@@ -224,7 +228,7 @@ def _as_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_as_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_listed(value)) + "]"
+        return "[" + ", ".join(_as_texts(value)) + "]"
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     raise ValueError(f"plan: {value!r} is no literal")
@@ -235,5 +239,5 @@ def ref_as_text(ref: Ref) -> str:
     return ref.call + "".join(f"[{part!r}]" for part in ref.path)
 
 
-def _listed(values: Iterable[Any]) -> Iterator[str]:
+def _as_texts(values: Iterable[Any]) -> Iterator[str]:
     return map(_as_text, values)

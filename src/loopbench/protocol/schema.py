@@ -114,7 +114,7 @@ class Arguments:
             elif item["type"] == "missing":
                 problems.append(f"missing argument '{where}'")
             else:
-                problems.append(f"argument '{where}': {item['msg']}, got {_short(item['input'])}")
+                problems.append(f"argument '{where}': {item['msg']}, got {_short_repr(item['input'])}")
         return "; ".join(problems)
 
     def _error(self, problem: str) -> ToolArgumentError:
@@ -252,7 +252,7 @@ def _kind(schema: Any, defs: Mapping[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     try:
         text = repr(value)
     except Exception:  # nested too deep, say

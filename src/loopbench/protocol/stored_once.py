@@ -57,7 +57,7 @@ def resolved(stored: Iterable[Stored], sources: Sequence[str]) -> list[str]:
             if isinstance(piece, str):
                 pieces.append(piece)
                 continue
-            number = place_of(piece)
+            number = source_place(piece)
             if not last < number < len(sources):
                 raise ValueError(f"there is no source {number} here")
             last = number
@@ -66,7 +66,7 @@ def resolved(stored: Iterable[Stored], sources: Sequence[str]) -> list[str]:
     return texts
 
 
-def place_of(piece: Any) -> int:
+def source_place(piece: Any) -> int:
     """Return the place of the source that a piece refers to. Raises ValueError for what is no reference."""
     number = piece[0] if isinstance(piece, list) and len(piece) == 1 else piece
     if type(number) is not int:

@@ -83,7 +83,7 @@ def render_value(value: Any) -> str:
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException:  # a circular value, a key that JSON lacks, an error in a user's method
-        return _text(value, _notation)
+        return _legible_text(value, _notation)
 
 
 def plain_value(value: Any) -> Any:
@@ -150,7 +150,7 @@ def jsonable(value: Any, *, by_alias: bool = False) -> Any:
         return [json.loads(text) for text in sorted(legible(_JSON.encode(item)) for item in value)]
     try:
         if isinstance(value, type):
-            return _text(value)
+            return _legible_text(value)
         if callable(getattr(value, "model_dump", None)):
             if by_alias:
                 return _in_order(value.model_dump(mode="json", by_alias=True), value.model_dump(by_alias=True))
@@ -160,8 +160,8 @@ def jsonable(value: Any, *, by_alias: bool = False) -> Any:
         if isinstance(value, Mapping):
             return dict(value)
     except Exception:  # half built, or a user's method
-        return _text(value)
-    return _text(value)
+        return _legible_text(value)
+    return _legible_text(value)
 
 
 def _in_order(plain: Any, source: Any) -> Any:
@@ -192,7 +192,7 @@ def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
     inside = (*above, id(value))
     if brackets is None or not value:
         plain = None if value is None or isinstance(value, _JSON_TYPES) else jsonable(value)
-        return _notation(plain, inside) if isinstance(plain, dict | list) else _text(value, repr)
+        return _notation(plain, inside) if isinstance(plain, dict | list) else _legible_text(value, repr)
     if isinstance(value, Mapping):
         parts = [f"{_notation(key, inside)}: {_notation(item, inside)}" for key, item in value.items()]
     else:
@@ -206,7 +206,7 @@ def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
 _BRACKETS = ((Mapping, ("{", "}")), (list, ("[", "]")), (tuple, ("(", ")")), ((set, frozenset), ("{", "}")))
 
 
-def _text(value: Any, form: Callable[[Any], str] = str) -> str:
+def _legible_text(value: Any, form: Callable[[Any], str] = str) -> str:
     try:
         return legible(form(value))
     except (asyncio.CancelledError, KeyboardInterrupt):

@@ -21,7 +21,7 @@ from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.arm_loop import arm_loop
 from loopbench.experiments.compare.results import Results, find_record, results
-from loopbench.experiments.compare.tables import INVALID_RUN, over_templates, tables
+from loopbench.experiments.compare.tables import INVALID_RUN, comparison_tables, over_templates
 from loopbench.experiments.compare.verdict.clustered import unit_sentences
 from loopbench.experiments.compare.verdict.framework_defaults import defaults_sentence
 from loopbench.experiments.compare.verdict.warned import warned
@@ -44,7 +44,7 @@ from loopbench.text.plain_text import plain_line
 
 from .in_python import said_in_python
 from .notebook import block
-from .row_frames import SpreadRows, flat, measured, rows_frame, without_none, without_untold
+from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
 from .trial_shown import ShownTrial, shown_trial
 from .views_shown import ShownViews
 from .why_shown import ShownWhy, shown_why
@@ -204,7 +204,7 @@ class Loaded:
         level = f"Brackets: {100 * (1 - self.comparison.alpha):g} % intervals. Tables: .arms .pairs .tasks .trials"
         is_imported = self.results.manifest.imported is not None  # its arms are no loops that could be made again
         about = "; ".join([level, *([] if is_imported else ["loops: .loop(name)"]), *self._readings()])
-        shown = (*tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
+        shown = (*comparison_tables(self.comparison, secondary=False)[:1], over_templates(self.comparison))
         return block(self.results.title, self._sentences(), [table for table in shown if table.rows], about)
 
     def _sentences(self) -> list[str]:
@@ -353,15 +353,15 @@ _ARMS = {
     **dict.fromkeys(("arm", "loop", "base_loop", "model", "profile", "suite"), "string"),
     **dict.fromkeys(("trials", "scored", "errored", "excluded", "tasks"), "int64"),
     **dict.fromkeys((f"known.{measure}" for measure in COSTS), "int64"),
-    **measured(*METRICS, "over_templates", "recovery"),
+    **interval_columns(*METRICS, "over_templates", "recovery"),
     "false_success.count": "int64",
-    **measured("false_success.rate"),
+    **interval_columns("false_success.rate"),
     "right_unseen": "int64",
     **_FAULTS,
 }
 _PAIRS = {
     **dict.fromkeys(("a", "b", "metric", "family"), "string"),
-    **measured("difference", "over_templates"),
+    **interval_columns("difference", "over_templates"),
     "units": "int64",
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
@@ -373,11 +373,11 @@ _PAIRS = {
 }
 _EFFECTS = {
     **dict.fromkeys(("term", "kind", "metric", "profile"), "string"),
-    **measured("difference"),
+    **interval_columns("difference"),
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
-    **measured("odds_ratio"),
+    **interval_columns("odds_ratio"),
 }
 _TASKS = {
     **dict.fromkeys(("task", "arm", "cluster"), "string"),

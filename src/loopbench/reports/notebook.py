@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 
 _BLOCK = "font-family: system-ui, sans-serif; font-size: 13px; line-height: 1.4; overflow-x: auto;"
@@ -16,16 +16,16 @@ _CELL = "padding: 0.15em 0.7em 0.15em 0; text-align: left; white-space: nowrap; 
 
 def block(title: str, sentences: Sequence[str], tables: Sequence[Table], footer: str = "") -> str:
     """Return a title, a paragraph for each sentence, the tables, and a footer in a lighter shade."""
-    parts = [f'<p style="{_LINE}"><b>{_text(title)}</b></p>']
-    parts += [f'<p style="{_LINE}">{_text(sentence)}</p>' for sentence in sentences]
+    parts = [f'<p style="{_LINE}"><b>{_escaped(title)}</b></p>']
+    parts += [f'<p style="{_LINE}">{_escaped(sentence)}</p>' for sentence in sentences]
     parts += [_table(table) for table in tables]
     if footer:
-        parts.append(f'<p style="{_LINE} opacity: 0.7;">{_text(footer)}</p>')
+        parts.append(f'<p style="{_LINE} opacity: 0.7;">{_escaped(footer)}</p>')
     return f'<div style="{_BLOCK}">{"".join(parts)}</div>'
 
 
-def _text(text: str) -> str:
-    return escape(plain(text))
+def _escaped(text: str) -> str:
+    return escape(terminal_safe(text))
 
 
 def _table(table: Table) -> str:
@@ -34,7 +34,7 @@ def _table(table: Table) -> str:
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
-    inner = "".join(f'<{tag} style="{_CELL}">{_text(cell)}</{tag}>' for cell in cells)
+    inner = "".join(f'<{tag} style="{_CELL}">{_escaped(cell)}</{tag}>' for cell in cells)
     return f"<tr>{inner}</tr>"
 
 

@@ -89,7 +89,7 @@ _ENDS = ("_low", "_high", "_n")
 """What the columns of an interval's ends, and of the number that it is over, have behind its name."""
 
 
-def measured(*names: str) -> dict[str, str]:
+def interval_columns(*names: str) -> dict[str, str]:
     """Return the columns of intervals."""
     ends = {"": "float64", "_low": "float64", "_high": "float64", "_n": "int64"}
     return {f"{name}{end}": dtype for name in names for end, dtype in ends.items()}

@@ -14,7 +14,7 @@ from loopbench.text.output import OutputLine, Prose
 from loopbench.text.trace_text import JudgedTrace, ending
 
 
-def steps(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
+def step_lines(trace: JudgedTrace, record: Record) -> Iterator[OutputLine | Prose]:
     """Yield one trial in short: its faults and what became of them, the question, a line per step, and why it was lost."""
     yield from fates(record.faults)
     yield OutputLine(f"── {record.name} ", "bold")

@@ -37,7 +37,7 @@ class ShownTrial:
         return [line for each in self._shown() for line in text_lines(each)]
 
     def _shown(self) -> Iterator[OutputLine | Prose]:
-        return trial_lines.steps(self.judged, self.record)
+        return trial_lines.step_lines(self.judged, self.record)
 
     @property
     def _more(self) -> str:

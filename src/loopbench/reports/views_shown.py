@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 from loopbench.metrics.views import Views
 
-from .row_frames import flat, measured, rows_frame
+from .row_frames import flat, interval_columns, rows_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _GROUP = dict.fromkeys(("suite", "profile", "unit"), "string")
-_FRONTS = {**_GROUP, "arm": "string", **measured("accuracy", "cost"), "on_front": "bool", "front_share": "float64"}
-_BUDGETS = {**_GROUP, **dict.fromkeys(("quartile", "budget"), "float64"), "arm": "string", **measured("accuracy")}
+_FRONTS = {**_GROUP, "arm": "string", **interval_columns("accuracy", "cost"), "on_front": "bool", "front_share": "float64"}
+_BUDGETS = {**_GROUP, **dict.fromkeys(("quartile", "budget"), "float64"), "arm": "string", **interval_columns("accuracy")}
 _BUDGET_PAIRS = {
     **_GROUP,
     **dict.fromkeys(("quartile", "budget"), "float64"),
     **dict.fromkeys(("a", "b"), "string"),
-    **measured("difference"),
+    **interval_columns("difference"),
     "units": "int64",
     **dict.fromkeys(("p", "p_holm", "level", "margin"), "float64"),
     "verdict": "string",
     "within_margin": "bool",
 }
-_PER_SOLVED = {"arm": "string", "unit": "string", **measured("cost")}
+_PER_SOLVED = {"arm": "string", "unit": "string", **interval_columns("cost")}
 _CONFIDENCE = {
     "arm": "string",
     **dict.fromkeys(("scored", "reported"), "int64"),
-    **measured("brier"),
+    **interval_columns("brier"),
     "ece": "float64",
-    **measured("auroc"),
+    **interval_columns("auroc"),
     "aurc": "float64",
 }
 _RELIABILITY = {
     "arm": "string",
     **dict.fromkeys(("tasks", "repeats", "k"), "int64"),
-    **measured("pass_at", "pass_hat", "consistency"),
+    **interval_columns("pass_at", "pass_hat", "consistency"),
     **dict.fromkeys(("variance.between", "variance.within"), "float64"),
 }
 

@@ -180,7 +180,7 @@ def in_full(run: Results, reasons: Why, ways: WaysToSeeMore, *, show_all: bool) 
         yield from _group(group, show_all=show_all)
 
 
-def why(run: Results, reasons: Why, ways: WaysToSeeMore, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
+def why_lines_of(run: Results, reasons: Why, ways: WaysToSeeMore, *, show_all: bool, with_tasks: bool) -> Iterator[Shown]:
     """Yield the pairs, or the arms if there are no pairs, and then what is notable about the tasks, or how to see it."""
     yield OutputLine(run.title, "bold")
     yield from _strangers(run, {arm.arm for arm in reasons.arms} | {arm for pair in reasons.pairs for arm in (pair.a, pair.b)})

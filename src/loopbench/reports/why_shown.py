@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.arms import pairs_named, required_arms
 from loopbench.experiments.why.base_rates import BaseRate
-from loopbench.experiments.why.why import Why, why
+from loopbench.experiments.why.why import Why, losses_explained
 from loopbench.metrics.trajectory.causes import Cause
 from loopbench.runs.store.files import RunError
 from loopbench.text.output import UNBROKEN, Prose
-from loopbench.text.plain_text import plain, plain_line
+from loopbench.text.plain_text import plain_line, terminal_safe
 from loopbench.text.table import Table
 
 from . import why_lines
 from .notebook import block
-from .row_frames import flat, measured, rows_frame
+from .row_frames import flat, interval_columns, rows_frame
 from .ways_to_see_more import PythonCalls
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ TASKS = {
 HABITS = {
     **dict.fromkeys(("suite", "profile", "arm"), "string"),
     **dict.fromkeys(("flaky", "alone"), "int64"),
-    **measured("false_success", "wasted_steps", "repeated_calls"),
+    **interval_columns("false_success", "wasted_steps", "repeated_calls"),
 }
 """Columns of the tables and their types."""
 
@@ -141,7 +141,7 @@ class ShownWhy(Why):
     def _shown(self) -> Iterator[why_lines.Shown]:
         if self.is_sum:
             return why_lines.sums(self.run, self, PythonCalls())
-        return why_lines.why(self.run, self, PythonCalls(), show_all=False, with_tasks=bool(self.untraced))
+        return why_lines.why_lines_of(self.run, self, PythonCalls(), show_all=False, with_tasks=bool(self.untraced))
 
 
 def _cause_row(arm: str, against: str | None, causes: Mapping[Cause, int], cause: Cause) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def text_lines(shown: why_lines.Shown) -> list[str]:
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
         return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     indent = shown.indent if isinstance(shown, Prose) else ""
-    return plain(f"{indent}{shown.text}".replace(UNBROKEN, " ")).split("\n")
+    return terminal_safe(f"{indent}{shown.text}".replace(UNBROKEN, " ")).split("\n")
 
 
 def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task: str | None = None) -> ShownWhy:
@@ -173,5 +173,5 @@ def shown_why(run: Results, a: str | None = None, b: str | None = None, *, task:
         raise RunError("why: name an arm or loop a to compare b with")
     pairs = None if a is None else () if b is None else pairs_named(run, a, b)
     arms = None if a is None or b is not None else required_arms(run, a)
-    found = why(run, pairs=pairs, arms=arms, task=task)
+    found = losses_explained(run, pairs=pairs, arms=arms, task=task)
     return ShownWhy(**{item.name: getattr(found, item.name) for item in fields(found)}, run=run, is_sum=a is None)

@@ -21,7 +21,7 @@ _PARTS_OF_ARMS = (
 )
 
 
-def changes(then: Manifest, now: Manifest) -> list[str]:
+def manifest_changes(then: Manifest, now: Manifest) -> list[str]:
     """Return what two manifests differ in that decides what trials give, in words; empty if nothing does."""
     differences = [
         *suite_changes(then, now),
@@ -55,7 +55,7 @@ def summary(differences: Sequence[str]) -> str:
     return f"{', '.join(differences[:MAX_TOLD])}{rest}"
 
 
-def quoted(folder: Path) -> str:
+def shell_quoted(folder: Path) -> str:
     """Return a run directory as it is typed again."""
     return shlex.quote(str(folder))
 

@@ -37,7 +37,7 @@ _STARTED = ("command", "venv", "python")
 # --- options ---
 
 
-def checked_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
+def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Return options converted to their types. Raises ValueError that names the option and what would be right."""
     known = options_of(target)
     options = {}
@@ -176,7 +176,7 @@ def make_loop(spec: Spec, tool_steps: int | None = None) -> Loop:
     unreadable one.
     """
     design = find("loop", spec.name)
-    options = checked_options(design, spec.options, f"loop {spec.name}")
+    options = converted_options(design, spec.options, f"loop {spec.name}")
     if missing := _missing_option(design, options):
         cure = f"; {_AS_PROGRAM.format(spec.name)}" if inspect.isroutine(design) and ":" in spec.name else ""
         raise ValueError(f"loop {spec.name} needs {missing}: give {spec.name}({missing}=…){cure}")
@@ -307,7 +307,7 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
         typed["data"] = data
     if tools is not None and "tools" not in allowed:
         raise ValueError(f"suite {spec.name} brings its own tools; leave --tools out")
-    options = checked_options(loader, typed, f"suite {spec.name}")
+    options = converted_options(loader, typed, f"suite {spec.name}")
     if tools is not None:
         options["tools"] = tools_named(tools)
     if missing := _missing_option(loader, options):

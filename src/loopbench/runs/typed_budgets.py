@@ -44,7 +44,7 @@ def typed_limits(value: object) -> Mapping[str, Any]:
     if isinstance(value, int) and not isinstance(value, bool):
         return _parsed_budget(str(value))
     if not isinstance(value, str):
-        raise ValueError(f"{_short(value)} is not a budget; {_FORM}")
+        raise ValueError(f"{_short_value(value)} is not a budget; {_FORM}")
     return _parsed_budget(value)
 
 
@@ -53,7 +53,7 @@ def _parsed_budget(text: str) -> dict[str, Any]:
     for part in text.split(","):
         unit, amount = _parsed(part.strip())
         if unit in amounts:
-            raise ValueError(f"{_short(text)}: {unit} are given twice")
+            raise ValueError(f"{_short_value(text)}: {unit} are given twice")
         amounts[unit] = amount
     integers = {unit: int(amount) for unit, amount in amounts.items() if unit != "dollars"}
     dollars = {unit: float(amount) for unit, amount in amounts.items() if unit == "dollars"}
@@ -65,10 +65,10 @@ def _parsed(part: str) -> tuple[str, Decimal]:
     sign, number, word = match.groups() if match else ("", "", "?")
     unit = _UNITS.get(sign + word)
     if unit is None:
-        raise ValueError(f"{_short(part)} is not a budget; {_FORM}")
+        raise ValueError(f"{_short_value(part)} is not a budget; {_FORM}")
     amount = Decimal(number)
     if not 0 < amount <= MAX or (unit != "dollars" and amount != int(amount)):
-        raise ValueError(f"{_short(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is needed")
+        raise ValueError(f"{_short_value(part)}: a {_KINDS[unit]} from {_MIN[unit]} to 10¹⁵ is needed")
     return unit, amount
 
 
@@ -76,7 +76,7 @@ _KINDS = {"calls": "whole number", "tokens": "whole number", "dollars": "number"
 _MIN = {"calls": "1", "tokens": "1", "dollars": "above 0"}
 
 
-def _short(value: object) -> str:
+def _short_value(value: object) -> str:
     if isinstance(value, str):
         return repr(value if len(value) <= 60 else f"{value[:60]}…")
     return f"a {type(value).__name__}"

@@ -56,7 +56,7 @@ def first_of(items: Sequence[str], most: int, separator: str = ", ", rest: str =
     return separator.join([*items[:most], *([rest.format(left)] if left > 0 else [])])
 
 
-def listed(names: Sequence[str]) -> str:
+def listed_names(names: Sequence[str]) -> str:
     """Return `a`, `a and b`, `a, b and c`; of more than four names the first ones and how many others."""
     if len(names) > MAX_NAMES:
         return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} others"

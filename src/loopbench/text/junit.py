@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 from xml.etree import ElementTree
 
-from .plain_text import plain
+from .plain_text import terminal_safe
 
 Element = ElementTree.Element
 Kind = Literal["failure", "error", "skipped"]
@@ -17,7 +17,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def xml_text(content: str) -> str:
     """Return a text with U+FFFD in the place of characters that XML 1.0 does not allow."""
-    return _NOT_XML.sub("\ufffd", plain(content))
+    return _NOT_XML.sub("\ufffd", terminal_safe(content))
 
 
 def suites(name: str) -> Element:

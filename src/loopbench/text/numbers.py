@@ -13,10 +13,10 @@ from loopbench.metrics.statistics import NO_SPREAD, Interval, VerdictWord, chanc
 from loopbench.protocol.counts import counted
 
 
-def dollars(amount: float) -> str:
+def dollars_text(amount: float) -> str:
     """Return dollars with cents, or with two digits if less than a cent: `3.10`, `1,200.00`, `0.0042`; nothing is `0.00`."""
     if amount < -NO_SPREAD:
-        return f"-{dollars(-amount)}"
+        return f"-{dollars_text(-amount)}"
     return f"{amount:z,.2f}" if amount >= 0.1 or amount <= NO_SPREAD else f"{amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
@@ -80,17 +80,17 @@ def interval(value: Interval | None, digits: int) -> str:
     return "–" if value is None else interval_of(value, rounded_in(value, digits))
 
 
-def measured(value: Interval | None, measure: Measure) -> str:
+def measure_text(value: Interval | None, measure: Measure) -> str:
     """Return a mean of a measure, or a difference of two, with its interval: dollars with two digits, else its own places."""
-    return "–" if value is None else interval_of(value, dollars) if measure.in_dollars else interval(value, measure.digits)
+    return "–" if value is None else interval_of(value, dollars_text) if measure.in_dollars else interval(value, measure.digits)
 
 
 def measured_difference(value: Interval, measure: Measure) -> str:
-    """Return a difference of means of a measure with its interval, as `measured`; an end at 0 is told as `difference` tells it."""
-    return measured(value, measure) if measure.in_dollars else difference(value, measure.digits)
+    """Return a difference of means of a measure with its interval, as `measure_text`; an end at 0 is told as `difference_text` tells it."""
+    return measure_text(value, measure) if measure.in_dollars else difference_text(value, measure.digits)
 
 
-def difference(value: Interval | None, digits: int) -> str:
+def difference_text(value: Interval | None, digits: int) -> str:
     """Return a difference with its interval, as `interval`; an end that rounds to 0 while 0 lies within: `0.092 [≤0, 0.177]`.
 
     That end is 0 or beyond it, so that no difference is shown; written as 0.000 it would look like a bound of what can be measured.

@@ -16,14 +16,14 @@ _CONTROL = re.compile(
 """Control characters, marks that turn the writing direction, line separators, half surrogates, invisible tags."""
 
 
-def plain(text: str) -> str:
+def terminal_safe(text: str) -> str:
     """Return text that is safe for a terminal: control characters except line feed and tab become their codes."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def plain_line(text: str) -> str:
     """Return text made safe as a single line, with every run of white space as one space."""
-    return one_line(plain(text))
+    return one_line(terminal_safe(text))
 
 
 def json_safe(value: Any) -> Any:

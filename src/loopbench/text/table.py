@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .plain_text import plain, plain_line
+from .plain_text import plain_line, terminal_safe
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 """Characters that a spreadsheet may take for the start of a formula (OWASP, CSV injection)."""
@@ -58,11 +58,11 @@ def markdown_item(text: str) -> str:
 
 def markdown_block(text: str) -> str:
     """Return lines as a literal block, in a fence longer than any inside it."""
-    safe = plain(text)
+    safe = terminal_safe(text)
     fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", safe)), default=0))
     return f"{fence}text\n{safe}\n{fence}"
 
 
 def csv_cell(text: str) -> str:
-    safe = plain(text)
+    safe = terminal_safe(text)
     return f"'{safe}" if safe.startswith(_FORMULA) and not _NUMBER.fullmatch(safe) else safe

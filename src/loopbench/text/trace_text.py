@@ -84,13 +84,13 @@ def ending(head: TraceHead, *, judged_again: bool, is_imported: bool = False) ->
     Of a trial that was imported, a stop, an answer or an expected answer that is not there is one that its source does not tell; of
     another one, no answer is the right one.
     """
-    answer, expected = ("–" if is_imported and value is None else _text(value) for value in (head.answer, head.expected))
+    answer, expected = ("–" if is_imported and value is None else _value_text(value) for value in (head.answer, head.expected))
     when = " when it ran" if judged_again else ""
     scores = ", ".join(f"{name} {value:g}" for name, value in head.scores.items()) or head.status
     text = f"answer: {answer}\nexpected{when}: {expected}\n{scores}"
     if head.end_state is not None and head.scores.get("state", 1.0) < 1:
-        text += f"\nend state: {_text(head.end_state.get('found'))}"
-        text += f"\nexpected{when}: {_text(head.end_state['expected'])}" if "expected" in head.end_state else ""
+        text += f"\nend state: {_value_text(head.end_state.get('found'))}"
+        text += f"\nexpected{when}: {_value_text(head.end_state['expected'])}" if "expected" in head.end_state else ""
     stop = "–" if is_imported and not head.stop else head.stop
     return Block("end", f"stop: {stop}", text + (f"\n{head.reason}" if head.reason else ""))
 
@@ -139,11 +139,11 @@ def _move(event: ModelExchange, move: Mapping[str, Any]) -> str:
     if event.move_kind == "act":
         return "\n".join(f"{call.tool} {_json(call.arguments)}" for call in event.calls) or "(no call)"
     if event.move_kind == "answer":
-        return "(ends; the answer is stated elsewhere)" if event.value is None else _text(event.value)
+        return "(ends; the answer is stated elsewhere)" if event.value is None else _value_text(event.value)
     return _json({name: value for name, value in move.items() if name != "move"})
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else _json(value)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from loopbench.experiments.ablate.ablation import AblationResult, ablation_result
 from loopbench.experiments.ablate.prepare import AblationRequest, prepare
-from loopbench.experiments.ablate.tables import effect_lines, notes, tables, to_markdown
+from loopbench.experiments.ablate.tables import ablation_notes, ablation_tables, effect_lines, to_markdown
 from loopbench.experiments.compare.prepare import Experiment
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import MAX_PAIRED, Results, results
@@ -111,7 +111,7 @@ def test_before_any_trial_there_are_no_effects(config):
     assert found is not None
     assert found.effects.effects == ()
     assert effect_lines(found) == []
-    assert [table.title for table in tables(found)] == ["Cells"]
+    assert [table.title for table in ablation_tables(found)] == ["Cells"]
 
 
 def test_each_profile_has_its_effects(config):
@@ -119,8 +119,8 @@ def test_each_profile_has_its_effects(config):
     assert {effect.profile for effect in found.effects.effects} == {"flaky-format", "clean"}
     said = effect_lines(found)
     assert [line.partition(" ")[0] for line in said] == ["flaky-format:", "flaky-format:", "clean:", "clean:"]
-    assert all("profile" in table.columns for table in tables(found))
-    assert any(note.startswith("clean: no odds ratios: every trial was solved") for note in notes(found))
+    assert all("profile" in table.columns for table in ablation_tables(found))
+    assert any(note.startswith("clean: no odds ratios: every trial was solved") for note in ablation_notes(found))
 
 
 def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
@@ -128,7 +128,7 @@ def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config):
     assert len(found.results.comparison.arms) == len(found.layout.cells) == 8
     assert found.ablation.resolution == 4
     assert "parse_retries × forced_finish = parallel_tools × list_tools_in_error" in found.layout.aliases
-    said = " ".join(notes(found))
+    said = " ".join(ablation_notes(found))
     assert "resolution IV" in said
     assert "knows only the sums of: parse_retries × forced_finish = parallel_tools × list_tools_in_error" in said
     assert found.to_json()["ablation"]["aliases"] == list(found.layout.aliases)
@@ -141,7 +141,7 @@ def test_a_fraction_of_mixed_levels_says_how_good_it_is(config):
     found = done(prepare(wanted, config()))
     assert len(found.layout.cells) == 10
     assert found.ablation.resolution is None
-    assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in note for note in notes(found))
+    assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in note for note in ablation_notes(found))
 
 
 @pytest.mark.parametrize(("most", "cells"), [(16 * 12, 16), (16 * 12 - 1, 8), (8 * 12, 8)])
@@ -152,7 +152,7 @@ def test_a_budget_decides_how_many_cells_run(config, most, cells):
 def test_interactions_may_be_left_out(config):
     found = done(prepare(AblationRequest("finish", RETRIES, interactions=False), config()))
     assert {effect.kind for effect in found.effects.effects} == {"main"}
-    assert not any(table.title.startswith("Interactions") for table in tables(found))
+    assert not any(table.title.startswith("Interactions") for table in ablation_tables(found))
 
 
 def test_the_metrics_asked_for_are_kept(config):
@@ -181,7 +181,7 @@ def test_many_cells_are_not_compared_in_pairs(config):
     found = done(prepare(AblationRequest("finish", (f"parse_retries={values}",)), config(suite="arithmetic(size=3)")))
     assert found.results.comparison.pairs == ()
     assert not any("no task was scored in both" in warning for warning in found.results.comparison.warnings)
-    assert any("too many to compare in pairs" in note for note in notes(found))
+    assert any("too many to compare in pairs" in note for note in ablation_notes(found))
     fewer = done(prepare(AblationRequest("finish", RETRIES), config(suite="arithmetic(size=3)")))
     assert fewer.results.comparison.pairs
 
@@ -216,11 +216,11 @@ def test_a_factor_that_depends_on_another_says_how(reacted):
 def test_an_invalid_run_has_no_conclusion(reacted):
     broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
     assert effect_lines(replace(reacted, results=broken)) == []
-    assert any("no effect of it holds" in note for note in notes(replace(reacted, results=broken)))
+    assert any("no effect of it holds" in note for note in ablation_notes(replace(reacted, results=broken)))
 
 
 def test_the_cell_that_is_the_loop_itself_is_marked(reacted):
-    (cells,) = (table for table in tables(reacted) if table.title == "Cells")
+    (cells,) = (table for table in ablation_tables(reacted) if table.title == "Cells")
     assert [row[0] for row in cells.rows] == ["1 *", "2", "3", "4"]
     assert cells.columns[:4] == ("cell", "on_parse_error", "extract", "scored")
 
@@ -229,7 +229,7 @@ def test_verdicts_are_in_the_words_of_a_comparison(reacted):
     words = get_args(VerdictWord)
     effects = [replace(effect, verdict=Verdict(word, False)) for effect in reacted.effects.effects[:3] for word in words]
     made = replace(reacted, effects=replace(reacted.effects, effects=tuple(effects)))
-    mains, interactions = ([row[3] for row in table.rows] for table in tables(made)[:2])
+    mains, interactions = ([row[3] for row in table.rows] for table in ablation_tables(made)[:2])
     assert mains == [*words, *words]
     assert interactions == ["more than the sum", "less than the sum", "equivalent", "undecided"]
     assert "], undecided; with extract true" in effect_lines(made)[0]

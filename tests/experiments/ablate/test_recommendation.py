@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopbench.cli.render_effects import answer_of_ablation
 from loopbench.experiments.ablate.ablation import Ablation, AblationResult
 from loopbench.experiments.ablate.answer_json import ablation_answer_json
-from loopbench.experiments.ablate.recommendation import recommendation, sentences
+from loopbench.experiments.ablate.recommendation import recommendation, recommendation_sentences
 from loopbench.experiments.ablate.tables import conclusions
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.arm_info import ArmInfo
@@ -83,7 +83,7 @@ def ablated(record) -> Make:
 
 
 def first(found: AblationResult) -> str:
-    return sentences(found)[0]
+    return recommendation_sentences(found)[0]
 
 
 def test_a_better_value_is_used_and_what_is_undecided_is_left_as_it_is(ablated):
@@ -95,7 +95,7 @@ def test_a_better_value_is_used_and_what_is_undecided_is_left_as_it_is(ablated):
     )
     price = "retries=2 takes 20 more tokens a trial than 0 (+20 %)"
     assert first(found) == f"Use bare(retries=2): retries=2 is better than 0; {price}; undecided against retries=5; {IDLE}"
-    assert "would tell retries=2 from retries=5 " in sentences(found)[1]
+    assert "would tell retries=2 from retries=5 " in recommendation_sentences(found)[1]
     made = recommendation(found)
     assert made is not None
     assert made.arms == ("bare(retries=2, ending=off)/calm",)
@@ -109,7 +109,7 @@ def test_where_nothing_is_better_the_loop_stays_as_it_is(ablated):
 
 def test_under_a_profile_without_faults_no_larger_run_is_asked_for(ablated):
     found = ablated({"m": ("x", "y")}, lambda m: 0.9 if m == "x" else 0.95, default={"m": "x"}, profiles=("clean",))
-    assert sentences(found) == [
+    assert recommendation_sentences(found) == [
         "Keep bare as it is: nothing else is shown to be better; undecided against m=y; "
         "clean disturbs nothing: add --profile flaky-format or flaky-tools"
     ]
@@ -121,13 +121,13 @@ def test_an_option_that_changes_nothing_gets_no_recommendation(ablated):
         lambda retries, ending: {"0": 0.3, "2": 0.8}[retries],
         default={"retries": "2", "ending": "off"},
     )
-    assert sentences(found) == [f"Keep bare as it is: retries=2 is better than 0; {IDLE}"]
+    assert recommendation_sentences(found) == [f"Keep bare as it is: retries=2 is better than 0; {IDLE}"]
 
 
 def test_on_a_tie_the_loop_s_own_value_stays_though_it_was_not_tried(ablated):
     share = {"off": 0.5, "xml": 0.55}
     found = ablated({"ending": ("off", "xml")}, lambda ending: share[ending], untried={"ending": "both"})
-    (said,) = sentences(found)
+    (said,) = recommendation_sentences(found)
     assert said == ("Keep bare as it is: nothing else is shown to be better; ending=both is the loop's own value and was not tried")
     made = recommendation(found)
     assert made is not None
@@ -158,13 +158,13 @@ def test_settings_of_another_form_than_the_profile_s_are_not_recommended(ablated
     share = {"native": 0.9, "text": 0.2}
     found = ablated({"form": ("native", "text")}, lambda form: share[form], profiles=("text-2024",), forms=True)
     assert recommendation(found) is None
-    (said,) = sentences(found)
+    (said,) = recommendation_sentences(found)
     assert said.startswith("text-2024 was measured of calls in text and does not apply to bare(form=native), which writes native ")
 
 
 def test_an_option_that_does_harm_is_kept_off(ablated):
     found = ablated({"ending": ("off", "xml")}, lambda ending: {"off": 0.9, "xml": 0.2}[ending], default={"ending": "off"})
-    assert sentences(found) == ["Keep bare as it is: ending=off is better than xml"]
+    assert recommendation_sentences(found) == ["Keep bare as it is: ending=off is better than xml"]
 
 
 def test_a_factor_is_decided_at_the_value_that_it_depends_on(ablated):
@@ -214,7 +214,7 @@ def test_a_setting_that_a_fraction_did_not_run_is_said_to_be_untried(ablated):
     made = recommendation(found)
     assert made is not None
     assert (made.arms, [choice.value for choice in made.choices]) == ((), ["1", "1", "1"])
-    assert sentences(found)[1].startswith("This fraction did not run just these values")
+    assert recommendation_sentences(found)[1].startswith("This fraction did not run just these values")
 
 
 @settings(max_examples=cases(10))
@@ -267,7 +267,7 @@ def test_under_a_measured_profile_the_answer_begins_with_what_its_rates_rest_on(
     price = "style=b takes 50 more tokens a trial than a (+50 %)"
     assert verdict.text == f"Use bare(style=b): style=b is better than a; {price}"
     assert ablation_answer_json(found)["recommendation"] == verdict.text
-    assert sentences(found) == [before.text, verdict.text]
+    assert recommendation_sentences(found) == [before.text, verdict.text]
 
 
 def test_a_price_is_told_for_each_profile_and_only_where_costs_are_told_apart(ablated):
@@ -289,7 +289,7 @@ def test_a_run_is_proposed_only_where_the_values_differed_in_some_trial(ablated)
         default={"form": "json", "fences": "refuse"},
         course=lambda form, fences: form if form == "native" else f"{form} {fences}",
     )
-    lines = sentences(found)
+    lines = recommendation_sentences(found)
     assert lines[0].startswith("Use bare(form=native): form=native is better than json")
     assert "undecided against fences" not in lines[0]
     told = next(line for line in lines if line.startswith("fences made"))

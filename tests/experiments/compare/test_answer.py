@@ -16,7 +16,7 @@ from loopbench.cli.render_answer import MAX_LINES, MIN_ROWS, answer_lines
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run as carry_out
-from loopbench.experiments.compare.tables import tables
+from loopbench.experiments.compare.tables import comparison_tables
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer, answer
 from loopbench.experiments.compare.verdict.matrix import places
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence
@@ -24,7 +24,7 @@ from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.statistics import Interval, chance_again, is_narrow
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from tests.cases import cases
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.floats(0, 1), min_size=2, max_size=2), min_size=1, max_size=5)
@@ -189,7 +189,9 @@ def test_a_size_says_how_often_each_task_runs(compared):
     for pairs, written in ((found.pairs, r"[\d,]+ tasks"), (often, r"[\d,]+ tasks × 20")):
         asked = replace(found, pairs=tuple(pairs))
         assert any(re.search(rf"^Undecided between b and a: {written} would decide", line) for line in said(asked))
-        assert re.search(rf"{written} \(", " ".join(cell for table in tables(asked) for row in table.rows for cell in row))
+        assert re.search(
+            rf"{written} \(", " ".join(cell for table in comparison_tables(asked) for row in table.rows for cell in row)
+        )
 
 
 def test_the_brief_difference_of_two_arms_keeps_that_it_is_paired_and_its_p(compared):
@@ -405,5 +407,5 @@ def test_a_name_can_neither_break_a_line_nor_reach_the_terminal(compared, name):
         patch.setattr(Results, "answer", replace(made, rows=(row,)))
         patch.setattr(Results, "title", "title")
         lines = [line.plain for line in answer_lines(found, 80)]
-    assert lines == [plain(line) for line in lines]
+    assert lines == [terminal_safe(line) for line in lines]
     assert not any(set(line) & set("\n\t\r") for line in lines)

@@ -13,7 +13,7 @@ from loopbench.experiments.compare.prepare import prepare, without_formless
 from loopbench.experiments.compare.reopen import look_again
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.compare.several_runs import collect, tables
+from loopbench.experiments.compare.several_runs import collect, several_runs_tables
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.answer_json import answer_json
 from loopbench.experiments.fit_profile.fit import fit_run
@@ -283,7 +283,7 @@ def test_an_extended_run_says_what_its_new_loop_met(ran):
 
 def test_several_runs_show_where_a_profile_does_not_apply(ran, column):
     found = collect([column, ran("native-2024")])
-    rows = {row[0]: row[1:] for row in tables(found)[0].rows}
+    rows = {row[0]: row[1:] for row in several_runs_tables(found)[0].rows}
     assert rows["arithmetic, native-2024"][1] == "does not apply"
     assert "does not apply" not in rows["arithmetic, measured-2024"]
     lines = [line.plain for line in answer_lines(found.runs[1], 80)]

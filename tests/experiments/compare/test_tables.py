@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from loopbench.experiments.compare.tables import notes, outlook_in_words, tables, to_csv, to_markdown
+from loopbench.experiments.compare.tables import comparison_notes, comparison_tables, outlook_in_words, to_csv, to_markdown
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.outlook import Chance, Outlook
@@ -23,8 +23,8 @@ from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import Views, views
 from loopbench.text.counts import counts
-from loopbench.text.numbers import chance_in_words, dollars, interval, p_value, relation, standing, verdict
-from loopbench.text.plain_text import plain
+from loopbench.text.numbers import chance_in_words, dollars_text, interval, p_value, relation, standing, verdict
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import Table
 from tests.cases import cases
 
@@ -119,18 +119,18 @@ NAMES = st.lists(ANY, min_size=1, max_size=3, unique=True)
 
 @given(ANY)
 def test_plain_text_holds_nothing_that_a_terminal_obeys(text):
-    shown = plain(text)
+    shown = terminal_safe(text)
     assert not {char for char in shown if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"}
     assert not {
         char for char in shown if unicodedata.bidirectional(char) in ("RLO", "LRO", "RLE", "LRE", "PDF", "RLI", "LRI", "FSI", "PDI")
     }
     shown.encode("utf-8")
-    assert plain(shown) == shown
+    assert terminal_safe(shown) == shown
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "M"], include_characters=" \n\t\u00a0\u200d")))
 def test_plain_text_of_any_language_stays_as_it_is(text):
-    assert plain(text) == text
+    assert terminal_safe(text) == text
 
 
 # --- Markdown ---
@@ -169,7 +169,7 @@ def test_markdown_shows_any_text_literally_in_its_own_cell(compared, names, text
     page.feed(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(made))
     assert page.tags <= PAGE
     arms = [row for row in page.cells if len(row) == len(page.cells[0])][1 : 1 + len(names)]
-    assert [row[0].split() for row in arms] == [plain(name).split() for name in names]
+    assert [row[0].split() for row in arms] == [terminal_safe(name).split() for name in names]
 
 
 # --- CSV ---
@@ -182,10 +182,10 @@ def test_csv_holds_no_cell_that_a_spreadsheet_runs(compared, names, text):
     assert len(rows) == 1 + len(names)
     assert len({len(row) for row in rows}) == 1
     for cell in (cell for row in rows for cell in row):
-        assert plain(cell) == cell
+        assert terminal_safe(cell) == cell
         if cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\n", "\r", "＝", "＋", "－", "＠")) and cell[0] != " ":
             assert float(cell) <= 0
-    assert [row[0].removeprefix("'") for row in rows[1:]] == [plain(name).removeprefix("'") for name in names]
+    assert [row[0].removeprefix("'") for row in rows[1:]] == [terminal_safe(name).removeprefix("'") for name in names]
 
 
 def test_csv_keeps_numbers_as_numbers(compared):
@@ -220,19 +220,19 @@ def test_markdown_shows_other_views_literally_too(seen, names, suite):
 @settings(max_examples=cases(15), deadline=None)
 @given(NAMES, ANY)
 def test_every_row_of_other_views_is_as_wide_as_its_heading(seen, names, suite):
-    for table in tables(*seen(names, suite, n=3)):
+    for table in comparison_tables(*seen(names, suite, n=3)):
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
 @settings(max_examples=cases(15))
 @given(NAMES, ANY)
 def test_every_row_of_every_table_is_as_wide_as_its_heading(compared, names, text):
-    for table in tables(compared(names, text)):
+    for table in comparison_tables(compared(names, text)):
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
 def test_tables_show_arms_troubles_and_pairs(compared):
-    found = {table.title: table for table in tables(compared(["a", "b"], n=40))}
+    found = {table.title: table for table in comparison_tables(compared(["a", "b"], n=40))}
     arms, happened, primary, secondary = found.values()
     assert [row[0] for row in arms.rows] == ["a", "b"]
     assert arms.columns[:5] == ("arm", "scored", "errored", "excluded", "accuracy")
@@ -247,22 +247,22 @@ def test_an_undecided_pair_shows_the_size_that_would_decide_it(compared):
     comparison = compared(["a", "b"], n=20)
     (pair,) = [pair for pair in comparison.pairs if pair.family == "primary"]
     assert pair.outlook is not None
-    (_, _, primary, _) = tables(comparison)
+    (_, _, primary, _) = comparison_tables(comparison)
     assert primary.columns[-1] == "would decide"
     assert primary.rows[0][-1] == f"{pair.outlook.more.tasks:,} tasks ({chance_in_words(pair.outlook.more.chance)})"
 
 
 def test_pairs_on_other_metrics_are_shown_on_request(compared):
-    titles = [table.title for table in tables(compared(["a", "b"], n=40), secondary=False)]
+    titles = [table.title for table in comparison_tables(compared(["a", "b"], n=40), secondary=False)]
     assert titles == ["Arms", "What happened", "Accuracy, a minus b"]
 
 
 def test_one_arm_has_no_pairs(compared):
-    assert [table.title for table in tables(compared(["a"]))] == ["Arms", "What happened"]
+    assert [table.title for table in comparison_tables(compared(["a"]))] == ["Arms", "What happened"]
 
 
 def test_notes_begin_with_warnings_and_name_the_scripted_model(compared):
-    said = notes(compared(["a", "b"]))
+    said = comparison_notes(compared(["a", "b"]))
     assert said[0] == "Warning: 1 of 4 tasks is left out, all of them because of: x."
     assert said[1].startswith("Warning: a and b: 3 independent tasks")
     assert said[-1].startswith("The model is scripted")
@@ -272,7 +272,7 @@ def test_notes_begin_with_warnings_and_name_the_scripted_model(compared):
 def test_a_run_whose_faults_did_not_land_says_that_it_is_invalid(record):
     lost = FaultRecord("wire.empty", "decide:c1")
     records = [record(arm="a", task=f"t{number}", faults=(lost,)) for number in range(3)]
-    said = notes(compare(records, [ArmInfo("a", "bare", {}, "scripted", "clean", "s")]))
+    said = comparison_notes(compare(records, [ArmInfo("a", "bare", {}, "scripted", "clean", "s")]))
     assert "This run is invalid: none of its verdicts holds." in said
 
 
@@ -302,7 +302,7 @@ def test_an_outlook_in_words(outlook, said):
     [(0.0, "0.00"), (0.00042, "0.00042"), (0.0099, "0.0099"), (0.1, "0.10"), (3.1, "3.10"), (1234.5, "1,234.50")],
 )
 def test_dollars_in_words(amount, said):
-    assert dollars(amount) == said
+    assert dollars_text(amount) == said
 
 
 # --- one pair in words ---
@@ -344,9 +344,9 @@ def found_table(made: tuple[Table, ...], start: str) -> Table:
 
 def test_the_front_is_shown_by_default_and_the_rest_on_request(seen):
     comparison, found = seen(["a", "b"])
-    short = [table.title for table in tables(comparison, found, secondary=False)]
+    short = [table.title for table in comparison_tables(comparison, found, secondary=False)]
     assert short == ["Arms", "What happened", "Accuracy, a minus b", "Accuracy against tokens: the Pareto front"]
-    whole = [table.title for table in tables(comparison, found)]
+    whole = [table.title for table in comparison_tables(comparison, found)]
     assert [title.split(",")[0].split(":")[0] for title in whole] == [
         "Arms",
         "What happened",
@@ -360,7 +360,7 @@ def test_the_front_is_shown_by_default_and_the_rest_on_request(seen):
 
 
 def test_the_front_has_the_most_accurate_arm_first(seen):
-    front = found_table(tables(*seen(["a", "b", "c"])), "Accuracy against tokens")
+    front = found_table(comparison_tables(*seen(["a", "b", "c"])), "Accuracy against tokens")
     assert [row[0] for row in front.rows] == ["c", "b", "a"]
     assert front.columns[2:4] == ("tokens per trial", "tokens per solved task")
     assert {row[-2] for row in front.rows} == {"yes"}
@@ -368,7 +368,7 @@ def test_the_front_has_the_most_accurate_arm_first(seen):
 
 
 def test_budgets_name_the_highest_arm_and_how_others_stand_to_it(seen):
-    budgets = found_table(tables(*seen(["a", "b"], n=40)), "Accuracy within")
+    budgets = found_table(comparison_tables(*seen(["a", "b"], n=40)), "Accuracy within")
     assert budgets.title == "Accuracy within a budget per trial, s, clean (secondary; against the highest)"
     assert budgets.columns == ("arm", "119 tokens", "139 tokens", "219 tokens")
     cells = {row[0]: row[1:] for row in budgets.rows}
@@ -379,7 +379,7 @@ def test_budgets_name_the_highest_arm_and_how_others_stand_to_it(seen):
 
 
 def test_repeats_and_confidence_are_tables(seen):
-    made = tables(*seen(["a", "b"]))
+    made = comparison_tables(*seen(["a", "b"]))
     (repeats, confidence) = (found_table(made, start) for start in ("Repeats", "Confidence"))
     assert [row[:3] for row in repeats.rows] == [("a", "12", "2"), ("b", "12", "2")]
     assert [row[:2] for row in confidence.rows] == [("a", "24 of 24"), ("b", "24 of 24")]
@@ -416,6 +416,6 @@ def test_pairs_under_several_profiles_are_named_by_loop_and_profile(record):
     """A row of two arms' whole names is wider than a terminal."""
     infos = [ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s") for profile in ("calm", "rough") for loop in "ab"]
     records = [record(arm=info.arm, task=f"t{n}", scores={"accuracy": 1.0}) for info in infos for n in range(3)]
-    pairs = found_table(tables(compare(records, infos)), "Accuracy, a minus b")
+    pairs = found_table(comparison_tables(compare(records, infos)), "Accuracy, a minus b")
     assert pairs.columns[:4] == ("a", "b", "under", "difference")
     assert [row[:3] for row in pairs.rows] == [("a", "b", "calm"), ("a", "b", "rough")]

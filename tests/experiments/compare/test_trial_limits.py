@@ -20,7 +20,7 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.several_runs import collect
-from loopbench.experiments.compare.tables import tables, to_markdown
+from loopbench.experiments.compare.tables import comparison_tables, to_markdown
 from loopbench.experiments.compare.verdict.answer import answer
 from loopbench.experiments.compare.verdict.deciding import deciding_command
 from loopbench.experiments.compare.verdict.sentence import DecidingRun
@@ -82,7 +82,7 @@ def test_the_limit_stands_in_the_title_before_the_verdict_and_above_every_table(
     assert first.text.startswith(f"All of this is for {LIMIT}; trials that needed more, and so are not solved, of ")
     assert all(f"{loop} {count or 'none'}" in first.text for loop, count in stopped.items())
     assert not any(each.is_basis for each in others)
-    assert all(LIMIT in table.title for table in tables(limited.comparison, limited.views))
+    assert all(LIMIT in table.title for table in comparison_tables(limited.comparison, limited.views))
     assert to_markdown("run", limited.comparison).count(LIMIT) > 3
     for width in (80, 10_000):
         assert " ".join(line.plain for line in answer_lines(limited, width)).count(LIMIT) >= 2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.gate import Baseline, bless, read_baseline, read_run, write_baseline
 from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, changes, replaced
-from loopbench.experiments.gate.data.baseline import measured, outcome_of, to_text
+from loopbench.experiments.gate.data.baseline import outcome_of, stored_value, to_text
 from loopbench.experiments.gate.data.damaged import DamagedBaseline
 from loopbench.metrics.record import FaultRecord, Record
 from loopbench.metrics.summary import METRICS
@@ -44,7 +44,7 @@ def test_it_holds_what_the_trials_gave(wind, blessed):
     for record in wind.records:
         line = blessed.arms[record.arm].tasks[record.task]
         for metric in METRICS:
-            assert line.values(metric)[record.repeat] == measured(record, metric)
+            assert line.values(metric)[record.repeat] == stored_value(record, metric)
         assert line.stop[record.repeat] == record.stop
         assert line.outcome[record.repeat] == outcome_of(record)
         assert line.course is not None

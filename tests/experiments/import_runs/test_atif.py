@@ -27,7 +27,7 @@ from loopbench.experiments.import_runs.formats.atif import NO_SCORE
 from loopbench.experiments.learn_plans.learn import learn_run, write_suite
 from loopbench.experiments.trace_formats import continued as continued_module
 from loopbench.experiments.trace_formats.continued import later_parts, whole_trajectory
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.trace import ModelExchange, ToolRun
 from loopbench.reports.dataframes import load
 from loopbench.runs.config import CompareConfig
@@ -81,7 +81,7 @@ def test_the_trace_has_every_call_and_result(scored):
 
 
 def test_why_says_where_arms_part_and_what_lost(scored):
-    (pair,) = why(scored).pairs
+    (pair,) = losses_explained(scored).pairs
     assert (pair.both, pair.only_a + pair.only_b, pair.neither) == (0, 2, 0)
     (lost,) = [dict(causes) for arm, causes in pair.causes.items() if arm.startswith("hasty")]
     assert sum(lost.values()) == 2
@@ -192,7 +192,7 @@ def test_a_run_of_ours_comes_back_with_equal_rates(tmp_path, own_run):
             kind: rate.as_dict() for kind, rate in before.rates.items()
         }
         assert after.profile.model_dump(exclude={"description"}) == before.profile.model_dump(exclude={"description"})
-    there, here = ({arm.arm: arm.to_json() for arm in why(run, pairs=[]).arms} for run in (back, ours))
+    there, here = ({arm.arm: arm.to_json() for arm in losses_explained(run, pairs=[]).arms} for run in (back, ours))
     assert there == here
 
 
@@ -247,7 +247,7 @@ def test_a_trajectory_with_anything_anywhere(kit, place, leaf):
     else:
         for record in found.records:
             read_trace(found.folder, record)
-        why(found)
+        losses_explained(found)
         fit_run(found.folder)
         return
     assert str(path) in said

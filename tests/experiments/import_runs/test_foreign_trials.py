@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.experiments.import_runs.foreign_trials import ForeignTrial
-from loopbench.experiments.import_runs.values import ScoreScale, answer_of, label_of, name_of, number, one_line, score
+from loopbench.experiments.import_runs.values import ScoreScale, answer_of, finite_number, label_of, name_of, reason_line, score
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS
 
@@ -73,19 +73,19 @@ def test_a_score_is_a_share_or_nothing_or_refused(value):
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e14, max_value=1e14))
 def test_numbers_as_text_are_the_numbers(value):
-    assert number(repr(value), "x") == value
-    assert number(f" {value!r} ", "x") == value
+    assert finite_number(repr(value), "x") == value
+    assert finite_number(f" {value!r} ", "x") == value
 
 
 @pytest.mark.parametrize("text", ["1_000", "1,000.5", "٣", "0x10", "1e", "--1", "1.2.3", "$1", "85%", "∞", "infinity", "True"])
 def test_what_only_looks_like_a_number_is_none(text):
     with pytest.raises(ValueError, match="x is"):
-        number(text, "x")
+        finite_number(text, "x")
 
 
 @pytest.mark.parametrize("text", ["", " ", "NaN", "nan", "N/A", "null", "None", None, math.nan])
 def test_nothing_is_nothing(text):
-    assert number(text, "x") is None
+    assert finite_number(text, "x") is None
     assert score(text, None) is None
 
 
@@ -119,8 +119,8 @@ def test_names_are_one_line():
 
 
 def test_texts_are_short_and_without_secrets():
-    assert "secret123" not in one_line("api_key=secret1234567890abcdef\nx")
-    assert len(one_line("x" * 10_000)) == 300
+    assert "secret123" not in reason_line("api_key=secret1234567890abcdef\nx")
+    assert len(reason_line("x" * 10_000)) == 300
     assert len(answer_of("x" * 10_000)) == 4000
     assert answer_of({"a": [1, math.nan]}) == '{"a": [1, NaN]}'
     assert answer_of(math.nan) == "nan"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.trace import ModelExchange
 from loopbench.runs.store.traces import read_trace
 
@@ -63,7 +63,7 @@ def test_a_job_has_trials_with_rewards_and_traces(kit, job):
         ("careful", {"version": "1.2"}, "small-1"),
         ("hasty", {"version": "1.2"}, "small-1"),
     ]
-    (pair,) = why(found).pairs
+    (pair,) = losses_explained(found).pairs
     assert sum(map(len, (pair.causes["hasty/small-1"],))) >= 1
     assert len(pair.divergences) == 2
 

@@ -14,7 +14,7 @@ from loopbench.experiments.export_runs.export import export_run
 from loopbench.experiments.fit_profile.fit import fit_run
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from loopbench.experiments.learn_plans.learn import learn_run
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.trace import ModelExchange, ToolRun
 from loopbench.runs.store.traces import read_trace
 
@@ -265,7 +265,7 @@ def test_a_root_without_messages_takes_question_and_answer_from_the_requests_as_
         ends = {record.arm.partition("/")[0]: (record.answer, record.stop) for record in run.records}
         assert ends == {agent: (last or None, "finished" if last else None) for agent, (*_, last) in TRIALS.items()}
         assert {read_trace(run.folder, record).head.query for record in run.records} == {ASKED}
-    there, here = ({arm.arm: arm.causes for arm in why(run, pairs=[]).arms} for run in (found, same))
+    there, here = ({arm.arm: arm.causes for arm in losses_explained(run, pairs=[]).arms} for run in (found, same))
     assert there == here
     assert here["silent/small-1"] == {"other": 1}, "a stop that is not told is no cause"
     assert learn_run(found.folder).tasks
@@ -278,7 +278,7 @@ def test_a_run_of_ours_comes_back_by_otlp(tmp_path, own_run):
     strip = {"suite_digest": "", "trace_at": None}
     there, here = ({record.name: record.to_json() | strip for record in run.records} for run in (back, ours))
     assert there == here
-    there, here = ({arm.arm: arm.to_json() for arm in why(run, pairs=[]).arms} for run in (back, ours))
+    there, here = ({arm.arm: arm.to_json() for arm in losses_explained(run, pairs=[]).arms} for run in (back, ours))
     assert there == here
 
 

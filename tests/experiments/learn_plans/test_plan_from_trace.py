@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopbench.datasets.task import Task
-from loopbench.experiments.learn_plans.learn import kind_of, write_suite
+from loopbench.experiments.learn_plans.learn import result_kind, write_suite
 from loopbench.experiments.learn_plans.plan_from_trace import Kind, TrialCall, Unlearnable, draft_of, plan_of, successful_calls
 from loopbench.metrics.trace import Trace, TraceError, TraceEvent
 from loopbench.protocol import Plan, Query, Ref, Tool, refs
@@ -287,7 +287,7 @@ class Colour(StrEnum):
     ],
 )  # fmt: skip
 def test_what_a_tool_gives_is_read_off_its_return_type(annotation, kind):
-    assert kind_of(typed(annotation)) == kind
+    assert result_kind(typed(annotation)) == kind
 
 
 def test_goals_tell_of_tool_and_arguments_and_hold_nothing_that_a_format_escapes():

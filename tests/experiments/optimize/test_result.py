@@ -14,7 +14,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.optimize.files import ENDED, PROGRAM, ROLLOUTS
 from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
 from loopbench.experiments.optimize.result import optimization_result
-from loopbench.experiments.optimize.tables import notes, tables, to_markdown, verdicts
+from loopbench.experiments.optimize.tables import optimization_notes, optimization_tables, to_markdown, verdicts
 from loopbench.metrics.record import Record
 from loopbench.runs.folders import TEST, is_optimization, trials_folder
 from loopbench.runs.store.files import RunError, read_manifest_json, write_manifest_json
@@ -118,7 +118,11 @@ def test_a_search_that_goes_on(write):
     assert (made["ranking"], made["test"], made["designs"][1]["dev"]) == (None, None, None)
     assert made["designs"][0]["dev"]["gain"] == 0.5
     assert verdicts(found) == []
-    assert [table.title for table in tables(found)] == ["Gains by COPRO, budget 100calls for each design", "Cost", PROGRAMS]
+    assert [table.title for table in optimization_tables(found)] == [
+        "Gains by COPRO, budget 100calls for each design",
+        "Cost",
+        PROGRAMS,
+    ]
     assert found.state in to_markdown(found)
 
 
@@ -274,7 +278,7 @@ def test_tables(write):
 def test_what_ended_early_and_what_changed_nothing_is_said(write):
     early = replace(A, changes={"status": "budget", "reason": "100 calls", "warnings": ("2 rollouts were errored",)})
     same = replace(B, instructions="Own.")
-    said = notes(optimization_result(write(early, same)))
+    said = optimization_notes(optimization_result(write(early, same)))
     assert said[0] == "Warning: bare: 2 rollouts were errored"
     assert "bare: stopped, the best program so far was kept: 100 calls" in said
     assert "finish: the program that it began with was kept." in said
@@ -293,7 +297,7 @@ def test_an_invalid_test_has_no_verdict(write):
     assert results(folder / TEST).comparison.invalid
     assert found.to_json()["invalid"] is True
     assert verdicts(found) == []
-    assert "The test is invalid: none of its verdicts holds." in notes(found)
+    assert "The test is invalid: none of its verdicts holds." in optimization_notes(found)
 
 
 def test_markdown_takes_names_literally(write):

@@ -68,7 +68,11 @@ def copied(whole: Path, tmp_path: Path) -> Path:
 def digests(folder: Path) -> tuple[Any, ...]:
     """All that must be equal for equal input."""
     opened = read_manifest_json(folder)["splits"]["test"]["opened"]
-    return (opened["programs"], {name: log["digest"] for name, log in opened["rollouts"].items()}, results(folder / "test").digest)
+    return (
+        opened["programs"],
+        {name: log["digest"] for name, log in opened["rollouts"].items()},
+        results(folder / "test").digest,
+    )
 
 
 def finished(made: Optimization, watcher: Any) -> Path:

@@ -12,7 +12,7 @@ from loopbench.experiments.optimize.candidates import Candidate, SearchCost, Sea
 from loopbench.experiments.optimize.files import CANDIDATES, ENDED, PROGRAM, ROLLOUTS
 from loopbench.experiments.optimize.log import JsonLinesLog, log_digest
 from loopbench.experiments.optimize.result import OptimizationResult
-from loopbench.experiments.optimize.tables import tables
+from loopbench.experiments.optimize.tables import optimization_tables
 from loopbench.metrics.record import Record
 from loopbench.protocol import Program, Prompt, program_digest
 from loopbench.runs.store.files import read_manifest_json, write_manifest_json
@@ -170,4 +170,4 @@ def opened(folder: Path, designs: tuple[Written, ...]) -> None:
 
 
 def shown(found: OptimizationResult) -> dict[str, list[dict[str, str]]]:
-    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables(found)}
+    return {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in optimization_tables(found)}

@@ -100,6 +100,6 @@ def sized(found: Results, **wanted: Any) -> Sizing:
     """What is said of a pilot; whatever it is, it can be printed and is JSON."""
     made = size(found, SizeRequest(**wanted))
     assert json.loads(json.dumps(made.to_json(), allow_nan=False))["run"] == str(found.folder)
-    assert all(all(isinstance(cell, str) for cell in row) for table in report.tables(made) for row in table.rows)
+    assert all(all(isinstance(cell, str) for cell in row) for table in report.sizing_tables(made) for row in table.rows)
     assert len(report.answers(made)) == len(made.plans)
     return made

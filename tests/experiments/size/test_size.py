@@ -89,7 +89,7 @@ def test_a_second_run_is_measured(pilot):
     difference = sum(r.accuracy for r in second.records) / 100 - sum(r.accuracy for r in first.records) / 100
     assert both.noise[0].again == pytest.approx(difference)
     assert both.noise[0].sd == pytest.approx(alone.noise[0].sd, rel=0.3)
-    assert "the second run differed by" in report.tables(both)[-1].columns
+    assert "the second run differed by" in report.sizing_tables(both)[-1].columns
     assert not any("something else has changed" in doubt for doubt in both.caveats)
 
 
@@ -155,7 +155,7 @@ def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):
     assert all(noise.at_most for noise in made.noise)
     assert made.noise[0].sd == pytest.approx(math.sqrt(2 * (67 / 100) * (33 / 100) / 100), abs=1e-3)
     assert any("Tasks ran once" in doubt for doubt in made.caveats)
-    assert any("at most" in cell for cell in report.tables(made)[-1].rows[0])
+    assert any("at most" in cell for cell in report.sizing_tables(made)[-1].rows[0])
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 3])
@@ -214,7 +214,7 @@ def test_a_metric_that_is_not_known_is_told(pilot):
 def test_without_a_price_there_are_no_dollars(pilot):
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: replaced(r, cost_usd=None)))
     assert plan(made, "gate").sizes[0].cost_usd is None
-    assert "USD" not in report.tables(made)[0].columns
+    assert "USD" not in report.sizing_tables(made)[0].columns
     assert any("No price is known" in doubt for doubt in made.caveats)
 
 
@@ -276,8 +276,8 @@ def test_templates_are_the_units(pilot):
     assert [one.clusters for one in plan(clustered, "compare").sizes] == [one.tasks for one in plan(alone, "compare").sizes]
     assert (alone.clusters, clustered.clusters) == (None, 100)
     assert {one.clusters for one in plan(alone, "gate").sizes} == {None}
-    assert any(" in 100 clusters × 2" in table.title for table in report.tables(clustered))
-    assert "clusters" in report.tables(clustered)[0].columns
+    assert any(" in 100 clusters × 2" in table.title for table in report.sizing_tables(clustered))
+    assert "clusters" in report.sizing_tables(clustered)[0].columns
 
 
 def clustered_import(pilot: Callable[..., Results], draws: dict[str, Draw], repeats: int = 3) -> Results:

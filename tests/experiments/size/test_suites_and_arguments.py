@@ -29,7 +29,7 @@ def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilo
         assert made_plan.best is not None
         assert made_plan.best.tasks <= 300
         assert made_plan.best == next(one for one in made_plan.sizes if one.tasks <= 300)
-    assert any("the suite has fewer tasks" in row[-1] for row in report.tables(made)[0].rows)
+    assert any("the suite has fewer tasks" in row[-1] for row in report.sizing_tables(made)[0].rows)
 
 
 def test_where_nothing_suffices_the_answer_says_so(pilot):
@@ -166,5 +166,5 @@ def test_numbers_are_written_as_people_write_them():
         "12.3 k",
         "4.56 M",
     ]
-    assert [report.dollars(v) for v in (0.0, 0.00423, 12.3, 1_230.4)] == ["$0.00", "$0.0042", "$12.30", "$1,230"]
+    assert [report.price_text(v) for v in (0.0, 0.00423, 12.3, 1_230.4)] == ["$0.00", "$0.0042", "$12.30", "$1,230"]
     assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]

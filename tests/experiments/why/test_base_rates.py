@@ -14,7 +14,7 @@ from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.why import base_rates
 from loopbench.experiments.why.base_rates import LOST_ONLY, BaseRate, BaseRates, doubts_in_words, split_by_doubt
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.trajectory.divergence import explain, read_trial
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -38,7 +38,7 @@ def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
             solved[record.arm] += 1
             shown[record.arm, explain(read_trial(traces.read(record), record)).cause] += 1
     rated = 0
-    for arm in why(found).arms:
+    for arm in losses_explained(found).arms:
         assert set(arm.base_rates) == set(arm.causes) - set(LOST_ONLY)
         for cause, rate in arm.base_rates.items():
             assert (rate.lost, rate.of_lost) == (arm.causes[cause], arm.lost)
@@ -50,7 +50,7 @@ def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
 def test_of_many_solved_trials_as_many_of_each_arm_are_looked_at(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_rates, "MAX_SOLVED", 10)
     monkeypatch.setattr(base_rates, "MIN_SOLVED", 3)
-    rates = [rate for arm in why(found).arms for rate in arm.base_rates.values()]
+    rates = [rate for arm in losses_explained(found).arms for rate in arm.base_rates.values()]
     assert {(rate.of_solved, rate.is_sample) for rate in rates} == {(5, True)}
     assert all(rate.in_short.endswith(" of a sample of 5 solved") for rate in rates)
 
@@ -60,7 +60,7 @@ def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -
         CompareConfig(runs=tmp_path, mlflow=False, loops=("bare",), profiles=("flaky-tools",), tasks=12, traces="failures")
     )
     run(made, Unwatched())
-    (arm,) = why(results(made.folder)).arms
+    (arm,) = losses_explained(results(made.folder)).arms
     assert arm.causes
     assert not arm.base_rates
 

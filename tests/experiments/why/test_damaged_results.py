@@ -3,7 +3,7 @@
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.trace import GARBAGE, ToolRun
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
@@ -15,7 +15,7 @@ def test_noise_that_was_passed_on_is_named_as_what_made_the_call_impossible(tmp_
     experiment = prepare(config)
     run(experiment, Unwatched())
     found = results(experiment.folder)
-    (arm,) = why(found).arms
+    (arm,) = losses_explained(found).arms
     told = {each.task for each in arm.examples if each.loss.detail.startswith("believed the damaged result of ")}
     assert told
     assert {each.loss.cause for each in arm.examples if each.task in told} == {"fault not recovered"}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
-from loopbench.experiments.why.why import Why, comparable, lost_trial, why
+from loopbench.experiments.why.why import Why, comparable, losses_explained, lost_trial
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import records_digest
 from loopbench.metrics.trace import ToolRun
@@ -47,7 +47,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 @pytest.fixture(scope="module")
 def reasons(found: Results) -> Why:
     """Why its trials were lost."""
-    return why(found)
+    return losses_explained(found)
 
 
 def faults_of(found: Results, arm: str) -> set[str]:
@@ -90,7 +90,7 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found, reason
 
 
 def test_examples_can_be_few_and_counts_stay_whole(found, reasons):
-    few = why(found, most=1)
+    few = losses_explained(found, most=1)
     for one, other in zip(few.pairs, reasons.pairs, strict=True):
         assert one.causes == other.causes
         kept = Counter((each.loser, each.cause) for each in one.divergences)
@@ -100,19 +100,19 @@ def test_examples_can_be_few_and_counts_stay_whole(found, reasons):
 
 def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
     pair = ("bare/flaky-format", "react_extract/flaky-format")
-    chosen = why(found, pairs=[pair], task="arithmetic-0008")
+    chosen = losses_explained(found, pairs=[pair], task="arithmetic-0008")
     assert [(one.a, one.b) for one in chosen.pairs] == [pair]
     assert {each.task for each in chosen.pairs[0].divergences} == {"arithmetic-0008"}
     assert [group.profile for group in chosen.findings.groups] == ["flaky-format"]
     assert len(chosen.findings.groups[0].arms) == 5  # who else met the task is part of what is said of it
-    alone = why(found, pairs=(), arms=["bare/forgetful"])
+    alone = losses_explained(found, pairs=(), arms=["bare/forgetful"])
     assert (alone.pairs, [arm.arm for arm in alone.arms]) == ((), ["bare/forgetful"])
     with pytest.raises(RunError, match="no trial of a task 'nope'"):
-        why(found, task="nope")
+        losses_explained(found, task="nope")
 
 
 def test_a_trial_by_itself_is_told_as_in_the_list(found):
-    arm = why(found, pairs=(), arms=["react_extract/flaky-format"]).arms[0]
+    arm = losses_explained(found, pairs=(), arms=["react_extract/flaky-format"]).arms[0]
     records = {record.key: record for record in found.records}
     assert [lost_trial(found, records[arm.arm, one.task, one.repeat]) for one in arm.examples] == list(arm.examples)
 
@@ -133,7 +133,7 @@ def test_it_can_be_written_down(reasons):
 def test_causes_are_found_in_every_suite(tmp_path, suite):
     """Hardly anything is left over: the five designs under all that goes wrong."""
     found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=3)
-    causes = sum((Counter(arm.causes) for arm in why(found, pairs=(), most=0).arms), Counter[str]())
+    causes = sum((Counter(arm.causes) for arm in losses_explained(found, pairs=(), most=0).arms), Counter[str]())
     assert causes["other"] <= 0.02 * causes.total()
     assert {"parse", "termination", "lost observation", "tool argument", "fault not recovered"} <= set(causes)
 
@@ -164,7 +164,7 @@ def test_repeated_calls_are_no_part_of_the_digest(found):
 
 
 def test_without_traces_the_tasks_are_told_all_the_same(found, reasons):
-    untraced = why(replace(found, records=tuple(replace(record, trace_at=None) for record in found.records)))
+    untraced = losses_explained(replace(found, records=tuple(replace(record, trace_at=None) for record in found.records)))
     assert untraced.untraced == sum(arm.lost for arm in untraced.arms) > 0
     assert all(not arm.causes for arm in untraced.arms)
     assert [(pair.only_a, pair.only_b) for pair in untraced.pairs] == [(pair.only_a, pair.only_b) for pair in reasons.pairs]
@@ -174,7 +174,7 @@ def test_without_traces_the_tasks_are_told_all_the_same(found, reasons):
 def test_where_only_the_winner_has_no_trace_the_loss_is_told_alone(found):
     pair = ("bare/flaky-format", "react_extract/flaky-format")
     bare = [replace(record, trace_at=None) if record.arm == pair[0] else record for record in found.records]
-    reasons = why(replace(found, records=tuple(bare)), pairs=[pair])
+    reasons = losses_explained(replace(found, records=tuple(bare)), pairs=[pair])
     assert reasons.pairs[0].divergences == ()
     assert sum(reasons.arms[1].causes.values()) == reasons.arms[1].lost > 0
 
@@ -202,7 +202,7 @@ def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], Non
 def test_a_damaged_trace_is_one_line_that_names_trial_and_field(found, tmp_path, change):
     hostile = damaged(found, tmp_path, change)
     (record,) = hostile.records
-    for act in (lambda: why(hostile), lambda: lost_trial(hostile, record)):
+    for act in (lambda: losses_explained(hostile), lambda: lost_trial(hostile, record)):
         with pytest.raises(RunError) as refused:
             act()
         said = str(refused.value)
@@ -221,7 +221,7 @@ def test_a_trace_with_anything_in_it_is_told_or_refused(found, tmp_path_factory,
 
     hostile = damaged(found, tmp_path_factory.mktemp("hostile"), change)
     try:
-        said = repr(why(hostile).arms)
+        said = repr(losses_explained(hostile).arms)
     except RunError as refused:
         said = str(refused)
     assert said
@@ -256,7 +256,7 @@ def test_memory_stays_flat_over_many_trials(found, tmp_path, monkeypatch):
         folder.mkdir()
         many = copied(found, folder, times)
         tracemalloc.start()  # which makes it take several times as long
-        why(many, most=1)
+        losses_explained(many, most=1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.why.why import Why, why
+from loopbench.experiments.why.why import Why, losses_explained
 from loopbench.reports.html.document import PageSection
 from loopbench.reports.html.page import report_html, sections
 
@@ -33,5 +33,5 @@ def page_of(found: Results) -> str:
 
 
 def why_of(found: Results, **options: Any) -> Why:
-    made: Why = _once(why, found, **options)
+    made: Why = _once(losses_explained, found, **options)
     return made

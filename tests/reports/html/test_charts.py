@@ -18,7 +18,7 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval, Verdict
 from loopbench.metrics.views import CostPoint, Front
 from loopbench.reports.html import charts
-from loopbench.reports.html.histograms import MAX_BINS, steps
+from loopbench.reports.html.histograms import MAX_BINS, steps_chart
 from loopbench.reports.html.svg import (
     CHAR,
     COLUMN_CHARS,
@@ -33,7 +33,7 @@ from loopbench.reports.html.svg import (
     scale,
     standalone,
 )
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 SVG = "{http://www.w3.org/2000/svg}"
 VALUES = st.floats(-1e6, 1e6)
@@ -163,7 +163,7 @@ def test_text_in_a_chart_is_text(label, numbers, title):
         "rect",
         "path",
     }
-    shown = [plain(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for text in (title, numbers)]
+    shown = [terminal_safe(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for text in (title, numbers)]
     assert (found.findtext(f"{SVG}title") or "") == shown[0]
     assert shown[1] in said(drawn)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", drawn)
@@ -215,7 +215,7 @@ def test_accuracy_has_a_row_for_each_arm(compared):
 
 def test_steps_have_a_bar_for_each_count_and_as_many_trials_as_there_are(compared):
     comparison, records = compared
-    drawn = parsed(steps(records, [arm.info for arm in comparison.arms]))
+    drawn = parsed(steps_chart(records, [arm.info for arm in comparison.arms]))
     rows = list(drawn.iter(f"{SVG}g"))
     assert len(rows) == 4
     for arm, row in zip(comparison.arms, rows, strict=True):
@@ -231,7 +231,7 @@ def test_steps_have_a_bar_for_each_count_and_as_many_trials_as_there_are(compare
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=20))
 def test_steps_of_any_size_fit(record, taken):
     records = [record(arm="a", task=f"t{n}", steps=steps) for n, steps in enumerate(taken)]
-    drawn = parsed(steps(records, [ArmInfo("a", "a", {}, "scripted", "p", "s")]))
+    drawn = parsed(steps_chart(records, [ArmInfo("a", "a", {}, "scripted", "p", "s")]))
     bars = [bar for bar in drawn.iter(f"{SVG}rect") if bar.attrib["x"].endswith("%")]
     assert 1 <= len(bars) <= min(MAX_BINS + 1, len(taken))
     assert all(share(bar.attrib["x"]) >= 0 and share(bar.attrib["x"]) + share(bar.attrib["width"]) <= 100.01 for bar in bars)
@@ -262,7 +262,7 @@ def test_each_point_has_a_mark_of_its_kind_a_name_and_its_intervals(front):
     marks = [path.attrib["class"] for path in found.iter(f"{SVG}path")][: len(front.points)]
     assert marks == ["mark dot" if point.on_front else "mark undecided" for point in front.points]
     names = [middle_cut(point.arm.removesuffix("/p"), charts.MAX_LABEL) for point in front.points]
-    assert {plain(name).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for name in names} <= set(said(drawn))
+    assert {terminal_safe(name).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}) for name in names} <= set(said(drawn))
     assert len([line for line in found.iter(f"{SVG}line") if line.attrib["class"] == "error"]) == 2 * len(front.points)
 
 
@@ -335,4 +335,4 @@ def test_equal_numbers_give_equal_charts(compared):
     turned = replace(comparison, arms=comparison.arms)
     assert charts.forest(comparison) == charts.forest(turned)
     infos = [arm.info for arm in comparison.arms]
-    assert steps(records, infos) == steps(records[::-1], infos)
+    assert steps_chart(records, infos) == steps_chart(records[::-1], infos)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopbench.experiments.compare.results import Results, results
-from loopbench.experiments.compare.several_runs import SeveralRuns, collect, tables, to_markdown, verdicts
+from loopbench.experiments.compare.several_runs import SeveralRuns, collect, several_runs_tables, to_markdown, verdicts
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.overview import overview_section
 from loopbench.reports.html.page import collection_html
@@ -69,7 +69,7 @@ def test_a_loop_is_lower_only_where_it_is_shown_to_be(both):
 
 
 def test_verdicts_count_what_the_matrix_shows(both):
-    matrix = tables(both)[0]
+    matrix = several_runs_tables(both)[0]
     for place, loop in enumerate(both.loops, 1):
         cells = [row[place] for row in matrix.rows]
         (line,) = [line for line in verdicts(both) if line.startswith(f"{loop}: ")]
@@ -81,7 +81,7 @@ def test_an_invalid_run_counts_in_no_verdict(breeze, calm):
     broken = replace(breeze, comparison=replace(breeze.comparison, invalid=True))
     found = collect([broken, calm])
     assert verdicts(found) == []  # in the other there is one loop, which is told from none
-    matrix = tables(found)[0]
+    matrix = several_runs_tables(found)[0]
     assert [row[0] for row in matrix.rows[:2]] == ["arithmetic, flaky-format, invalid", "arithmetic, flaky-tools, invalid"]
     assert all(cell == "–" or cell.endswith("]") for row in matrix.rows for cell in row[1:])
     (shown,) = (block for block in overview_section(found).blocks if isinstance(block, Grid))

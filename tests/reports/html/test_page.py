@@ -21,7 +21,7 @@ from loopbench.metrics.record import FaultRecord
 from loopbench.reports.html.document import Grid
 from loopbench.reports.html.page import report_html
 from loopbench.runs.store.files import RunError, read_manifest_json
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from tests.reports.html.made_once import page_of, sections_of
 from tests.sealing import reseal, unseal
 
@@ -168,7 +168,7 @@ def test_a_damaged_manifest_is_bad_input(calm, tmp_path, name, value):
 def test_hostile_text_stays_text(breeze, spoiled, hostile, safe):
     text = report_html(spoiled(breeze, hostile))
     found = safe(text)
-    assert plain(hostile) in found.named("h1")[0].text + found.named("main")[0].text
+    assert terminal_safe(hostile) in found.named("h1")[0].text + found.named("main")[0].text
     assert "49" not in re.findall(r"\{\{ ?49 ?\}\}", text)
 
 

@@ -27,7 +27,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.runs.config import load_config
 from loopbench.runs.engine.messages import WorkerError
-from loopbench.runs.engine.ray import PREFIX, joined, ray_folder
+from loopbench.runs.engine.ray import PREFIX, cluster_links, ray_folder
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.permissions import Permissions
 from loopbench.runs.store.each_record import each_record
@@ -320,7 +320,7 @@ def test_a_node_without_loopbench_is_told_in_one_line(environment, compare, tmp_
     ],
 )
 def test_a_wrong_address_is_refused_before_anything_is_asked(address, why):
-    with pytest.raises(WorkerError, match=why), joined(address, None):
+    with pytest.raises(WorkerError, match=why), cluster_links(address, None):
         pass
 
 

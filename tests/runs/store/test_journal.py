@@ -19,7 +19,7 @@ from loopbench.metrics.record import FaultRecord, Record, Shared
 from loopbench.metrics.record_table import records_digest
 from loopbench.protocol.checksums import open_line
 from loopbench.protocol.digest import canonical_json, sha256
-from loopbench.runs.store.each_record import find_trial, one_of
+from loopbench.runs.store.each_record import find_trial, name_meant
 from loopbench.runs.store.files import TRACES, TRIALS, RunError
 from loopbench.runs.store.journal import MAX_UNSYNCED, Journal
 from loopbench.runs.store.records import read_records
@@ -426,7 +426,7 @@ def test_one_trial_is_found_without_the_others_as_among_all(tmp_path_factory, ma
     wanted = data.draw(st.sampled_from([*(each.name for each in made), *(each.task for each in made), "a", "a/t", "t1/0", "", "x"]))
     records = {each.name: each for each in read_records(folder)}
     try:
-        expected: Record | str = records[one_of(records, wanted, folder)]
+        expected: Record | str = records[name_meant(records, wanted, folder)]
     except RunError as error:
         expected = str(error)
     try:

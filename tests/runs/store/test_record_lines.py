@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from loopbench.metrics import record_table
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.record import FaultRecord, Record
-from loopbench.metrics.record_table import OWN, RecordTable, by_key, columns, kind_of, records_by_arm, records_digest, trace_lengths
+from loopbench.metrics.record_table import (
+    OWN,
+    RecordTable,
+    by_key,
+    columns,
+    records_by_arm,
+    records_digest,
+    shared_fields,
+    trace_lengths,
+)
 from loopbench.metrics.summary import METRICS, summarize, task_values
 from loopbench.protocol.checksums import open_line, seal_line
 from loopbench.protocol.digest import canonical_json
@@ -152,7 +161,7 @@ def test_a_journals_line_is_read_once_for_all_trials_that_went_alike():
 
 
 def test_a_kind_has_no_field_of_its_trials_own():
-    kind = kind_of(Record("a", "s", "d", "t", 3, 5, "scored"))
+    kind = shared_fields(Record("a", "s", "d", "t", 3, 5, "scored"))
     assert (kind.arm, kind.status) == ("a", "scored")
     for name in OWN:
         with pytest.raises(AttributeError):

@@ -22,7 +22,7 @@ from loopbench.experiments.compare.run import run
 from loopbench.experiments.fit_profile.fit import fit_run
 from loopbench.experiments.gate.data.baseline import bless
 from loopbench.experiments.learn_plans.learn import learn_run
-from loopbench.experiments.why.why import why
+from loopbench.experiments.why.why import losses_explained
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
 from loopbench.reports.html.page import report_html
@@ -330,10 +330,10 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(failures, some, untr
 
 def test_losses_are_told_from_failures_alone(whole, failures):
     """The trials that were solved, to hold them against, were not kept."""
-    reasons = why(failures)
+    reasons = losses_explained(failures)
     assert reasons.is_unparted
     assert reasons.untraced == 0
-    assert [arm.lost for arm in reasons.arms] == [arm.lost for arm in why(whole).arms]
+    assert [arm.lost for arm in reasons.arms] == [arm.lost for arm in losses_explained(whole).arms]
     assert all(sum(arm.causes.values()) == arm.lost for arm in reasons.arms)
     assert "Trials that were not solved, by cause" in report_html(failures)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loopbench.loops.bare import Bare
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import dollars
+from loopbench.metrics.summary import dollars_of_trial
 from loopbench.metrics.trial_limits import exceeds
 from loopbench.metrics.views import Unit, to_be_typed, within_limit
 from loopbench.models.fake import FakeModel
@@ -36,7 +36,7 @@ LIMITED: Mapping[str, Callable[[Record], float]] = {
     "tokens": lambda record: record.tokens,
     "calls": lambda record: record.lm_calls,
     "seconds": lambda record: record.seconds,
-    "dollars": lambda record: dollars(record) or 0.0,
+    "dollars": lambda record: dollars_of_trial(record) or 0.0,
 }
 """Limit of a trial → what its record says of it."""
 UNITS: Mapping[str, Unit] = {"tokens": "tokens", "dollars": "nominal_usd"}

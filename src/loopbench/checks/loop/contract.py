@@ -38,12 +38,12 @@ from .scene import (
     RunLog,
     Scene,
     TurnPolicy,
-    difference,
+    first_difference,
     open_gate,
     play,
     policy_scene,
+    request_text,
     scripted,
-    text_of,
     yielding_gate,
 )
 
@@ -66,9 +66,9 @@ async def contract(loop: Loop) -> None:
     require(not odd, f"stops holds {odd}; it must hold StopReason only")
     harness = sorted(loop.stops & HARNESS_STOPS)
     require(not harness, f"stops holds {', '.join(harness)}, which only the harness sets")
-    before = configuration(loop)
+    before = public_fields(loop)
     _check_outcome((await play(loop, await scripted(ONE_CALL))).outcome)
-    require(configuration(loop) == before, f"a run changed {_changed(before, configuration(loop))}; the configuration is frozen")
+    require(public_fields(loop) == before, f"a run changed {_changed(before, public_fields(loop))}; the configuration is frozen")
     _check_limited(loop)
 
 
@@ -83,17 +83,17 @@ def _check_outcome(outcome: Outcome) -> None:
 
 
 def _check_limited(loop: Loop) -> None:
-    before = configuration(loop)
+    before = public_fields(loop)
     three, four = loop.with_step_limit(3), loop.with_step_limit(4)
     for limited in (three, four):
         kind = type(limited).__name__
         require(type(limited) is type(loop), f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
-    after = configuration(loop)
+    after = public_fields(loop)
     require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must return another")
     require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
 
 
-def configuration(loop: object) -> dict[str, Any]:
+def public_fields(loop: object) -> dict[str, Any]:
     """Return the public fields of a loop for comparison; other objects than data and dataclasses count by identity."""
     names = (
         {item.name for item in dataclasses.fields(loop)} if dataclasses.is_dataclass(loop) else set(getattr(loop, "__dict__", ()))
@@ -199,7 +199,7 @@ def _in_other_words(task: Task) -> Query:
 
 def _check_same(fresh: Sequence[FinishedRun], other: Sequence[FinishedRun], condition: str) -> None:
     for first_run, second_run in zip(fresh, other, strict=True):
-        change = "" if first_run.requests == second_run.requests else difference(first_run.requests, second_run.requests)
+        change = "" if first_run.requests == second_run.requests else first_difference(first_run.requests, second_run.requests)
         require(not change, f"run {condition}, {change}; a run must not know of others")
         first, second = _result_of(first_run.outcome), _result_of(second_run.outcome)
         require(first == second, f"run {condition}, the outcome is {second}, not {first}; a run must not know of others")
@@ -222,7 +222,7 @@ async def tool_errors(loop: Loop) -> None:
     finished = await play(limited(loop), await scripted(FAILING))
     assert finished.outcome  # raises Broken if there is none
     require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
-    is_visible = any(JAMMED in text_of(request) for request in finished.log.requests)
+    is_visible = any(JAMMED in request_text(request) for request in finished.log.requests)
     problem = f"a tool raised ValueError({JAMMED!r}), and no later request shows these words"
     require(is_visible, f"{problem}; the model must see what went wrong")
 
@@ -290,7 +290,7 @@ async def gold(loop: Loop) -> None:
     arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
     suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
     trial = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, TrialModels({"law/talker": model})))
-    is_leaked = any(CANARY in text_of(request) for request in log.requests)
+    is_leaked = any(CANARY in request_text(request) for request in log.requests)
     require(not is_leaked, "a request holds the expected answer; a loop gets only the query, the tools and the model's replies")
     is_answered = CANARY in render_value(trial.record.answer)
     require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")

@@ -17,7 +17,7 @@ from .codecs import codecs_of, parsed_moves
 from .contract import is_right, limited
 from .law import require
 from .random_moves import ANSWER_TEXT, done, say
-from .scene import CHAIN, NO_CALL, ONE_CALL, TASKS, Scene, play, scripted, text_of
+from .scene import CHAIN, NO_CALL, ONE_CALL, TASKS, Scene, play, request_text, scripted
 
 
 async def results(loop: Loop) -> None:
@@ -29,7 +29,7 @@ async def results(loop: Loop) -> None:
     for task in TASKS:
         finished = await play(limited(loop), await scripted(task))
         for number, request in enumerate(finished.log.requests, 1):
-            alone = [call for call, seen in sightings(text_of(request)).items() if any(map(_is_alone, seen))]
+            alone = [call for call, seen in sightings(request_text(request)).items() if any(map(_is_alone, seen))]
             where = f"task {task.id!r}: request {number} shows {len(alone)} receipts without what the tool gave"
             require(not alone, f"{where}; a receipt goes where its result goes")
 

@@ -28,7 +28,7 @@ from loopbench.protocol.receipts import strip_receipts
 
 from .contract import limited
 from .law import Broken, NotApplicable, require
-from .scene import TASKS, Scene, difference, error_summary, play, request_json, scripted, text_of
+from .scene import TASKS, Scene, error_summary, first_difference, play, request_json, request_text, scripted
 
 DEMOS = 2
 """Number of demonstrations that a predictor gets."""
@@ -159,7 +159,7 @@ async def _check_same_requests(
     same = _with(loop, program)
     for scene, calls in zip(scenes, recorded, strict=True):
         first, second = _requests_json(calls), _requests_json(await _recorded_calls(same, scene))
-        change = "" if first == second else difference(first, second)
+        change = "" if first == second else first_difference(first, second)
         require(not change, f"with_predictors(predictors): {change}; with its own prompts a loop must make the same requests")
 
 
@@ -169,7 +169,7 @@ async def _check_instructions(loop: Loop, scenes: Sequence[Scene], program: Prog
         loop, {name: replace(program[name], instructions=f"{program[name].instructions}\n{marks[name]}") for name in program}
     )
     for call in [call for scene in scenes for call in await _recorded_calls(changed, scene)]:
-        text = text_of(call.request)
+        text = request_text(call.request)
         for name, mark in marks.items():
             if name == call.predictor:
                 require(mark in text, f"a request of {name!r} does not show its changed instructions; every one of them must")
@@ -218,22 +218,22 @@ async def _check_demos(
                     "it says how many messages after the first system message are demonstrations",
                 )
         first, second = ([request_json(_without_examples(call.request)) for call in calls] for calls in (original, with_demos))
-        change = "" if first == second else difference(first, second)
+        change = "" if first == second else first_difference(first, second)
         problem = f"{len(demos)} demonstrations more for {name!r}: beside those that Request.examples announces, {change}"
         require(not change, f"{problem}; nothing else may change")
 
 
 def _demo(call: _RecordedCall) -> Demo:
     """Return a call as a demonstration without the receipts of its run."""
-    return {name: _plain(value) for name, value in {**call.inputs, **(call.outputs or {})}.items()}
+    return {name: _without_receipts(value) for name, value in {**call.inputs, **(call.outputs or {})}.items()}
 
 
-def _plain(value: Any) -> Any:
+def _without_receipts(value: Any) -> Any:
     if isinstance(value, str):
         return strip_receipts(value)
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {key: _without_receipts(item) for key, item in value.items()}
+    return [_without_receipts(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_examples(request: Request) -> Request:

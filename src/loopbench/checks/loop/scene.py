@@ -368,12 +368,12 @@ def error_summary(error: BaseException) -> str:
     return cap(f"{type(error).__name__}: {error_text(error)}", MAX_DETAIL_CHARS)
 
 
-def text_of(request: Request) -> str:
+def request_text(request: Request) -> str:
     """Return the text of a request's messages."""
     return "\n".join([message.content + "".join(call.arguments for call in message.calls) for message in request.messages])
 
 
-def difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> str:
+def first_difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> str:
     """Return the first difference between two lists of requests in words."""
     for index, (one, other) in enumerate(zip(first, second, strict=False), 1):
         if one != other:

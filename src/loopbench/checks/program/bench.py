@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from loopbench.datasets.task import Task
-from loopbench.models.at_once import LATE, digest_of
+from loopbench.models.at_once import LATE, digest_of_call
 from loopbench.models.faults import Fault, FaultPoint
 from loopbench.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from loopbench.models.native import NATIVE
@@ -40,7 +40,7 @@ from loopbench.protocol.receipts import strip_receipts
 from ..bench_script import bench_script
 from .agent_faults import AgentFault, BenchTask
 from .explanation import LoggedRequest, is_told
-from .spoiling import provider_error, read, rendered, spoiled
+from .spoiling import provider_error, readable_move, rendered, spoiled
 
 CONTEXT_TOKENS = 128_000
 """Longest request of the model, in estimated tokens."""
@@ -240,7 +240,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
     def _with_fault(self, request: Request, reply: Reply) -> Reply:
         """Return the reply as the fault, if it strikes here, leaves it. Raises ProviderError."""
         fault, codec = self.fault, request.codec or NATIVE
-        move = read(codec, reply)
+        move = readable_move(codec, reply)
         if isinstance(move, Act) and move.calls:
             self._last = move.calls[-1]
         if fault is None:
@@ -276,7 +276,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
         if with_both is None:
             return reply
         self.log.strike()
-        self.tunnel.arm(digest_of(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
+        self.tunnel.arm(digest_of_call(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
         return with_both
 
     def _endless(self, fault: AgentFault, request: Request, codec: Codec, reply: Reply) -> Reply:

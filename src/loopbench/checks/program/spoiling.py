@@ -42,7 +42,7 @@ def provider_error(fault: str) -> tuple[ProviderError, str]:
     return ProviderError(says, trouble, status=status, retry_after_s=after, injected=True), kind
 
 
-def read(codec: Codec, reply: Reply) -> Move | None:
+def readable_move(codec: Codec, reply: Reply) -> Move | None:
     """Return the move of a reply; None for one that cannot be read."""
     try:
         return codec.parse(reply)

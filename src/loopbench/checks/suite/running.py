@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from loopbench.datasets.task import Suite, Task
@@ -14,7 +14,7 @@ from loopbench.metrics.record import Record
 from loopbench.models.receipts import call_digest
 from loopbench.protocol import PlannedCall, resolve
 from loopbench.protocol.counts import counted
-from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.digest import canonical_json, whole_numbers_as_int
 from loopbench.protocol.values import cap, error_text
 from loopbench.runs.gold import made_by
 from loopbench.runs.trial.setting import FinishedTrial
@@ -69,7 +69,7 @@ def _receipts(subject: Subject) -> Iterator[Problem]:
             except (TypeError, ValueError, RecursionError) as error:  # a model could not write such a call
                 yield Problem(f"task {task.id!r}, call {call!r}: the arguments are not JSON: {error}")
                 continue
-            receipt = call_digest(tool, _plain(arguments))
+            receipt = call_digest(tool, whole_numbers_as_int(arguments))
             if owners.setdefault(receipt, call) != call:
                 yield Problem(
                     f"task {task.id!r}: calls {owners[receipt]!r} and {call!r} have the same receipt, {receipt} (3.0 counts as 3)"
@@ -84,17 +84,6 @@ def _all_forms(calls: Iterable[PlannedCall], values: dict[str, Any]) -> Iterator
                 yield call.id, option.tool, resolve(option.arguments, values)
             except (KeyError, IndexError, TypeError):  # an alternative that needs a result that this replay lacks
                 continue
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with 3.0 as 3 at any depth, so that equal numbers make equal calls."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 TaskCheck = Callable[[Task, Suite, Sequence[Replayed]], Awaitable[list[str]]]

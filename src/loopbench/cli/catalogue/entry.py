@@ -76,7 +76,8 @@ def built_in(kind: str, name: str) -> CatalogueEntry:
         return CatalogueEntry(name, str(error).removeprefix(f"{kind} {name} "))
     text = inspect.getdoc(sys.modules[f"{PACKAGES[kind][0]}.{name}"]) or ""
     options = tuple(
-        OptionLine(option.name, shown(option.default), option.doc, values_of(option.type)) for option in options_of(target).values()
+        OptionLine(option.name, shown_default(option.default), option.doc, values_of(option.type))
+        for option in options_of(target).values()
     )
     return CatalogueEntry(name, text.splitlines()[0] if text else "", options)
 
@@ -94,14 +95,14 @@ def plugins(kind: str) -> list[CatalogueEntry]:
 def values_of(kind: Any) -> tuple[str, ...]:
     """Return the values of a type that lists them, `Literal["run", "skip"]` or that or None; of others none."""
     if get_origin(kind) is Literal:
-        return tuple(map(shown, get_args(kind)))
+        return tuple(map(shown_default, get_args(kind)))
     parts = [part for part in get_args(kind) if part is not type(None)]
     if len(parts) == 1 and get_origin(kind) in (Union, UnionType) and get_origin(parts[0]) is Literal:
-        return (*map(shown, get_args(parts[0])), shown(None))
+        return (*map(shown_default, get_args(parts[0])), shown_default(None))
     return ()
 
 
-def shown(default: Any) -> str:
+def shown_default(default: Any) -> str:
     """Return an option's default in one short line."""
     if default is inspect.Parameter.empty:
         return NEEDED

@@ -67,7 +67,7 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
     while True:  # a draw that repeats a call, or an earlier text, is rare
         steps = Steps()
         story = template(draw, steps)
-        text = _text(story, draw)
+        text = _question_text(story, draw)
         if not steps.repeats and text not in texts_so_far:
             break
     plan = Plan(tuple(steps.calls), story.answer)
@@ -83,7 +83,7 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
     )
 
 
-def _text(story: WordProblem, draw: random.Random) -> str:
+def _question_text(story: WordProblem, draw: random.Random) -> str:
     sentences = list(story.sentences)
     unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
     for aside in draw.sample(_ASIDES, draw.randint(1, 2)):

@@ -7,7 +7,7 @@ import random
 from fractions import Fraction
 
 from ..generating import plain_number
-from .steps import NAMES, Steps, WordProblem, dollars
+from .steps import NAMES, Steps, WordProblem, price_text
 
 # Branches that join
 
@@ -80,8 +80,9 @@ def offers(draw: random.Random, steps: Steps) -> WordProblem:
     best = steps.call("the lower price of one piece", "minimum", a=market, b=kiosk)
     paid = steps.call("the price of all pieces", "multiply", a=best, b=count)
     left = steps.call("the dollars left", "subtract", a=purse, b=paid)
+    at_market, at_kiosk = map(price_text, packs)
     told = (
-        f"A market sells {sizes[0]} {thing} for {dollars(packs[0])}, a kiosk sells {sizes[1]} of them for {dollars(packs[1])}.",
+        f"A market sells {sizes[0]} {thing} for {at_market}, a kiosk sells {sizes[1]} of them for {at_kiosk}.",
         "Market and kiosk sell single pieces at the rate of their packs.",
         f"{name} has ${purse} and buys {count} {thing} where they are cheaper.",
     )

@@ -61,5 +61,5 @@ class Steps:
 _FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 
 
-def dollars(amount: Fraction) -> str:
+def price_text(amount: Fraction) -> str:
     return f"${float(amount):.2f}"

@@ -21,18 +21,19 @@ def same_calls(wanted: Any, state: Any) -> bool:
     `state`: `{"calls": [{"function", "arguments"}, …], "refused": [the same]}`, an environment's end state, or None. A call that
     was refused for its arguments was not made: a model that sees the refusal and does better is right.
     """
-    made = _listed(state, "calls")
+    made = listed_calls(state, "calls")
     if not isinstance(wanted, list) or len(wanted) != len(made):
         return False
     if not wanted:
-        return not _listed(state, "refused")
+        return not listed_calls(state, "refused")
     fits = [[place for place, call in enumerate(made) if _is_call(call, want)] for want in wanted]
     return _paired(fits)
 
 
-def _listed(state: Any, key: str) -> Sequence[Any]:
+def listed_calls(state: Any, key: str) -> list[Any]:
+    """Return the calls that an end state lists as `calls` or as `refused`; none where it lists none."""
     calls = state.get(key) if isinstance(state, Mapping) else None
-    return calls if isinstance(calls, list) else ()
+    return calls if isinstance(calls, list) else []
 
 
 def _paired(fits: Sequence[Sequence[int]]) -> bool:

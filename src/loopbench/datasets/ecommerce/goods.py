@@ -7,7 +7,7 @@ from loopbench.protocol import Ref
 
 from . import books
 from .case import REFUSAL, Case, called
-from .shop import PLENTY, dollars, draw_customer
+from .shop import PLENTY, dollars_from_cents, draw_customer
 
 # Goods that come back
 
@@ -43,7 +43,9 @@ def _send_back(draw: Draw, refused: bool) -> Draft:
         kept = part(fees, "opened_percent") if opened else 0
         number, goal = part(seen, "lines", line["line"], "line"), f"Pay back {pieces} pieces."
         answer = part(case.refund(goal, part(seen, "order_id"), number, pieces, kept, after=(rules, fees)), "amount")
-        expected = dollars(books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0))
+        expected = dollars_from_cents(
+            books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0)
+        )
     which = f"on order {order['order_id']}" if named else "bought here some time ago"
     state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
     goods = f"{pieces} of the {called(article)} {which}, {state}"
@@ -82,7 +84,7 @@ def split_refund(draw: Draw) -> Draft:
         f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
         f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
     )
-    return case.draft(told, part(last[0], "paid_back_on_order"), dollars(cents))
+    return case.draft(told, part(last[0], "paid_back_on_order"), dollars_from_cents(cents))
 
 
 def recall(draw: Draw) -> Draft:

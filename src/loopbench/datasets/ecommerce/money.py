@@ -7,7 +7,7 @@ from loopbench.protocol import Ref
 
 from . import books
 from .case import REFUSAL, Case, called
-from .shop import dollars
+from .shop import dollars_from_cents
 
 
 def goodwill(draw: Draw) -> Draft:
@@ -30,7 +30,7 @@ def goodwill(draw: Draw) -> Draft:
         given = case.plan.call("Give the credit.", "give_credit", arguments, after=(seen,))
         answer, expected = (
             part(given, "credit_balance"),
-            dollars(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
+            dollars_from_cents(books.credit(case.shop, customer, case.rule("goodwill", customer["tier"]))),
         )
     who, what = case.who(customer), called(article)
     told = draw.pick(
@@ -60,7 +60,7 @@ def price_match(draw: Draw) -> Draft:
     else:
         arguments = {"order_id": order["order_id"], "line": part(place, "line"), "unit_price": part(now, "price")}
         matched = case.plan.call("Pay the difference.", "match_price", arguments, after=(rules,))
-        answer, expected = part(matched, "amount"), dollars(books.match_price(case.shop, line, article["price"]))
+        answer, expected = part(matched, "amount"), dollars_from_cents(books.match_price(case.shop, line, article["price"]))
     who, what, number = case.who(customer), called(article), order["order_id"]
     told = draw.pick(
         f"{who} has seen that the {what} costs less now than on order {number} and wants the "
@@ -108,4 +108,4 @@ def three_wishes(draw: Draw) -> Draft:
         f"the {what} are on their way back; and for the {called(late)}, which came days late, there is to be a credit. The "
         "policy allows each of these. Answer with the customer's credit balance once all is done.",
     )
-    return case.draft(told, part(given, "credit_balance"), dollars(balance))
+    return case.draft(told, part(given, "credit_balance"), dollars_from_cents(balance))

@@ -7,7 +7,7 @@ from loopbench.protocol import Ref
 
 from . import books
 from .case import REFUSAL, Case, called
-from .shop import dollars
+from .shop import dollars_from_cents
 
 
 def move(draw: Draw) -> Draft:
@@ -95,7 +95,7 @@ def combine(draw: Draw) -> Draft:
         "shipping free, pay the fees back.",
     )
     ask = draw.choice(("What are the goods in it worth?", "Answer with the worth of all goods in the combined order."))
-    return case.draft(f"{told} {ask}", part(joined, "goods_total"), dollars(total))
+    return case.draft(f"{told} {ask}", part(joined, "goods_total"), dollars_from_cents(total))
 
 
 def late_parcel(draw: Draw) -> Draft:
@@ -118,4 +118,4 @@ def late_parcel(draw: Draw) -> Draft:
         f"A late delivery is reported by {who} and it is about the {what}. Refund the shipping if the dates "
         "bear it out, and answer with the refund.",
     )
-    return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars(cents))
+    return case.draft(f"{told} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars_from_cents(cents))

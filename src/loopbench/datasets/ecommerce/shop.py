@@ -88,7 +88,7 @@ THINGS = (
 )  # fmt: skip
 
 
-def dollars(cents: int) -> float:
+def dollars_from_cents(cents: int) -> float:
     """Return an amount as the tools do."""
     return cents / 100
 

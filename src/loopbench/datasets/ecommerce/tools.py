@@ -10,7 +10,7 @@ from pydantic import Field
 
 from loopbench.datasets.worlds import Toolset
 
-from .shop import SHIPPING, Row, ShopDatabase, dollars
+from .shop import SHIPPING, Row, ShopDatabase, dollars_from_cents
 
 MAX_FOUND = 10
 MIN_SEARCHED = 3
@@ -89,7 +89,7 @@ def get_order(shop: ShopDatabase, order_id: OrderId) -> dict[str, Any]:
         "clearance, state, returned FROM lines LEFT JOIN products USING (sku) WHERE order_id = ? ORDER BY line",
         order_id,
     )
-    shown = [line | {"unit_price": dollars(line["unit_price"]), "clearance": bool(line["clearance"])} for line in lines]
+    shown = [line | {"unit_price": dollars_from_cents(line["unit_price"]), "clearance": bool(line["clearance"])} for line in lines]
     return {name: value for name, value in order.items() if name != "slip"} | {"lines": shown}
 
 
@@ -97,7 +97,7 @@ def get_product(shop: ShopDatabase, sku: Sku) -> dict[str, Any]:
     """Read one variant of a product: price and stock today, when more will come in, and the product's other variants."""
     product = _product(shop, sku)
     others = shop.all("SELECT sku, variant FROM products WHERE product = ? AND sku <> ? ORDER BY sku", product["product"], sku)
-    price = None if product["price"] is None else dollars(product["price"])
+    price = None if product["price"] is None else dollars_from_cents(product["price"])
     return product | {"price": price, "other_variants": others}
 
 
@@ -126,7 +126,12 @@ def refund_line(
             shop.write("UPDATE products SET stock = stock + ? WHERE sku = ?", quantity, bought["sku"])
         total = shop.value("SELECT sum(amount) FROM refunds WHERE order_id = ?", order_id)
         stock = shop.value("SELECT stock FROM products WHERE sku = ?", bought["sku"])
-        return {"refund_id": refund_id, "amount": dollars(amount), "paid_back_on_order": dollars(total), "in_stock": stock}
+        return {
+            "refund_id": refund_id,
+            "amount": dollars_from_cents(amount),
+            "paid_back_on_order": dollars_from_cents(total),
+            "in_stock": stock,
+        }
 
 
 def exchange_line(shop: ShopDatabase, order_id: OrderId, line: Line, new_sku: Sku) -> dict[str, Any]:
@@ -155,11 +160,11 @@ def match_price(shop: ShopDatabase, order_id: OrderId, line: Line, unit_price: D
     with _transaction(shop):
         bought, price = _line(shop, order_id, line), round(unit_price * 100)
         if price >= bought["unit_price"]:
-            raise Refused(f"Line {line} of order {order_id} costs {dollars(bought['unit_price'])} a piece already.")
+            raise Refused(f"Line {line} of order {order_id} costs {dollars_from_cents(bought['unit_price'])} a piece already.")
         amount = (bought["unit_price"] - price) * (bought["quantity"] - bought["returned"])
         refund_id = _pay_back(shop, order_id, line, 0, amount)
         shop.write("UPDATE lines SET unit_price = ? WHERE order_id = ? AND line = ?", price, order_id, line)
-        return {"refund_id": refund_id, "amount": dollars(amount), "unit_price": dollars(price)}
+        return {"refund_id": refund_id, "amount": dollars_from_cents(amount), "unit_price": dollars_from_cents(price)}
 
 
 def give_credit(shop: ShopDatabase, customer_id: str, amount: Dollars) -> dict[str, Any]:
@@ -169,7 +174,7 @@ def give_credit(shop: ShopDatabase, customer_id: str, amount: Dollars) -> dict[s
             raise NoSuchRecord(f"There is no customer {customer_id}.")
         shop.write("INSERT INTO credits (customer_id, amount) VALUES (?, ?)", customer_id, round(amount * 100))
         balance = shop.value("SELECT sum(amount) FROM credits WHERE customer_id = ?", customer_id)
-        return {"customer_id": customer_id, "amount": amount, "credit_balance": dollars(balance)}
+        return {"customer_id": customer_id, "amount": amount, "credit_balance": dollars_from_cents(balance)}
 
 
 def change_address(shop: ShopDatabase, order_id: OrderId, street: str, city: str) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def combine_orders(shop: ShopDatabase, order_id: OrderId, other_id: OrderId) -> 
             )  # fmt: skip
         shop.write("UPDATE orders SET status = 'combined' WHERE order_id = ?", other_id)
         total = shop.value("SELECT sum(quantity * unit_price) FROM lines WHERE order_id = ? AND line > 0", order_id)
-        return {"order_id": order_id, "other_id": other_id, "goods_total": dollars(total)}
+        return {"order_id": order_id, "other_id": other_id, "goods_total": dollars_from_cents(total)}
 
 
 TOOLS: Toolset[ShopDatabase] = Toolset(

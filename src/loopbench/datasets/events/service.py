@@ -181,7 +181,7 @@ def _event_row(event: Event, dates: list[str]) -> list[Any]:
     return [*(getattr(event, item.name) for item in fields(event)[:-1]), shows]
 
 
-def dollars(cents: int) -> int | float:
+def dollars_from_cents(cents: int) -> int | float:
     return cents // 100 if cents % 100 == 0 else cents / 100
 
 
@@ -243,13 +243,18 @@ def price_quote(city: City, event_id: str, date: str, seats: int) -> dict[str, A
     _check_seats(seats)
     show = city.show(event_id, date)
     percent, cents = _cost(city.event(event_id), show, seats)
-    return {"event_id": event_id, "seat": dollars(show.cents), "discount_percent": percent, "total": dollars(cents)}
+    return {
+        "event_id": event_id,
+        "seat": dollars_from_cents(show.cents),
+        "discount_percent": percent,
+        "total": dollars_from_cents(cents),
+    }
 
 
 def door_price(city: City, event_id: str) -> dict[str, Any]:
     """What a seat costs in dollars if it is bought at the door. Seats that are booked cost something else."""
     dearest = max(show.cents for show in city.event(event_id).shows.values())
-    return {"event_id": event_id, "door_price": dollars(dearest + DOOR_SURCHARGE)}
+    return {"event_id": event_id, "door_price": dollars_from_cents(dearest + DOOR_SURCHARGE)}
 
 
 def hold_seats(city: City, event_id: str, date: str, seats: int) -> dict[str, Any]:
@@ -279,7 +284,13 @@ def book(city: City, name: str, hold_id: str) -> dict[str, Any]:
     _, cents = _cost(hold.event, show, hold.seats)
     city.used[hold_id] = code
     city.bookings[code] = Booking(code, name, hold.event.id, hold.date, hold.seats, cents)
-    return {"booking_code": code, "event_id": hold.event.id, "date": hold.date, "seats": hold.seats, "paid": dollars(cents)}
+    return {
+        "booking_code": code,
+        "event_id": hold.event.id,
+        "date": hold.date,
+        "seats": hold.seats,
+        "paid": dollars_from_cents(cents),
+    }
 
 
 def cancel_booking(city: City, booking_code: str) -> dict[str, Any]:
@@ -289,7 +300,7 @@ def cancel_booking(city: City, booking_code: str) -> dict[str, Any]:
     city.cancelled.add(booking_code)
     event = city.events[booking.event_id]
     event.shows[booking.date].left += booking.seats
-    return {"booking_code": booking_code, "refund": dollars(booking.cents * event.refund_percent // 100)}
+    return {"booking_code": booking_code, "refund": dollars_from_cents(booking.cents * event.refund_percent // 100)}
 
 
 def list_bookings(city: City, name: str) -> dict[str, Any]:
@@ -307,7 +318,7 @@ def booking_details(city: City, booking_code: str) -> dict[str, Any]:
         "event_id": booking.event_id,
         "date": booking.date,
         "seats": booking.seats,
-        "paid": dollars(booking.cents),
+        "paid": dollars_from_cents(booking.cents),
     }
 
 

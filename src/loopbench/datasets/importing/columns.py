@@ -78,10 +78,10 @@ def column_named(name: str, columns: Collection[str]) -> str | None:
 
 
 def no_column(name: str, columns: Sequence[str]) -> str:
-    return f"no column {name!r}; {' '.join(filter(None, (near(name, columns), listed(columns))))}"
+    return f"no column {name!r}; {' '.join(filter(None, (near(name, columns), its_columns(columns))))}"
 
 
-def listed(columns: Sequence[str]) -> str:
+def its_columns(columns: Sequence[str]) -> str:
     return f"its columns: {quoted(columns)}"
 
 

@@ -132,7 +132,7 @@ class McpSession:
         with self._watched():
             result = await client.call_tool(name, dict(arguments))
         if result.is_error:
-            raise McpToolFailed(_text(result) or "the tool failed, and its server does not say why")
+            raise McpToolFailed(_result_text(result) or "the tool failed, and its server does not say why")
         return _value(result)
 
     async def close(self) -> None:
@@ -216,7 +216,7 @@ def _listed_tool(tool: types.Tool) -> ListedTool:
     return ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only)
 
 
-def _text(result: types.CallToolResult) -> str:
+def _result_text(result: types.CallToolResult) -> str:
     return "\n".join(_part_text(item) for item in result.content)
 
 
@@ -238,7 +238,7 @@ def _value(result: types.CallToolResult) -> Any:
     structured = result.structured_content
     if structured is not None:
         return structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
-    text = _text(result)
+    text = _result_text(result)
     try:
         return from_json(text)
     except ValueError:

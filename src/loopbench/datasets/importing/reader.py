@@ -12,11 +12,11 @@ from loopbench.protocol.names import nearest
 from loopbench.protocol.plan_lines import plan_from_lines
 
 from ..task import Task
-from .columns import NAMES, Columns, between_commas, column_named, listed, no_column
+from .columns import NAMES, Columns, between_commas, column_named, its_columns, no_column
 from .json_files import json_value
 from .own_tools import ALLOWED, OwnTools
 from .plan_model import checked_plan
-from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, kind, plain, read_value
+from .table import MAX_EXACT_DIGITS, CellError, Cells, RowTable, json_cell, kind, read_value
 
 MAX_KINDS_OF_ROWS = 1_000
 """Largest number of sets of keys in JSON lines that are remembered."""
@@ -96,12 +96,12 @@ class RowReader:
         name_it = (
             f'{self.importer}(answer=NAME), or a scorer of your own that needs none: {self.importer}(scorer="my.module:scorer")'
         )
-        return f"no column holds the answer; {listed(columns)}; name it: {name_it}"
+        return f"no column holds the answer; {its_columns(columns)}; name it: {name_it}"
 
     def _no_question(self, columns: tuple[str, ...]) -> str:
         if named := self.columns.named("question"):
             return f"{no_column(named, columns)}; it is to hold the question"
-        looks = f"no column for the question ({', '.join(NAMES['question'])}); {listed(columns)}"
+        looks = f"no column for the question ({', '.join(NAMES['question'])}); {its_columns(columns)}"
         other = next((mark for mark in (";", "\t", "|") if len(columns) == 1 and mark in columns[0]), None)
         if other is not None and self.importer == "csv":
             return f'{looks}; cells may be separated by another sign: csv(delimiter="{other}")'.replace("\t", "\\t")
@@ -162,7 +162,7 @@ class RowReader:
         value = None if column is None else cells.get(column)
         if self.table.cells == "python":
             try:
-                value = plain(value)
+                value = json_cell(value)
             except ValueError as error:
                 raise CellError(column or "", str(error)) from None
         return None if value is None or (isinstance(value, str) and not value.strip()) else value

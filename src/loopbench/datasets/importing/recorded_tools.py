@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from loopbench.protocol import Tool, render_value
-from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.digest import canonical_json, whole_numbers_as_int
 
 from ..task import Task
 
@@ -64,13 +64,4 @@ def _replaying(name: str, calls: Iterable[Mapping[str, Any]]) -> Callable[..., s
 
 
 def _key(arguments: Any) -> str:
-    return canonical_json(_plain(arguments))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with 3.0 as 3 at any depth, so that equal numbers make equal calls."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    return canonical_json(whole_numbers_as_int(arguments))

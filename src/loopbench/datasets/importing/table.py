@@ -61,7 +61,7 @@ class CellError(ValueError):
         super().__init__(f"column {column!r}: {problem}" if column else problem)
 
 
-def plain(value: Any) -> Any:
+def json_cell(value: Any) -> Any:
     """Return a cell of a typed format as JSON: dates as ISO text, NaN as None. Raises ValueError for what JSON cannot express."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -70,17 +70,17 @@ def plain(value: Any) -> Any:
             raise ValueError("infinity is not JSON")
         return None if math.isnan(value) else value
     if isinstance(value, decimal.Decimal):
-        return plain(int(value) if value == value.to_integral_value() else float(value)) if value.is_finite() else None
+        return json_cell(int(value) if value == value.to_integral_value() else float(value)) if value.is_finite() else None
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, Mapping):
         if any(not isinstance(key, str) for key in value):
             raise ValueError("a key is not text")
-        return {key: plain(item) for key, item in value.items()}
+        return {key: json_cell(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [json_cell(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy's scalars and arrays
-        return plain(value.tolist())
+        return json_cell(value.tolist())
     raise ValueError(f"a {type(value).__name__} is not a JSON value")
 
 

@@ -71,7 +71,7 @@ class Shelves:
         )
         self._index.executemany(
             "INSERT INTO pages VALUES (?, ?, ?, ?, ?)",
-            [(item.title, item.text, item.id, item.kind, _plain(item.title)) for item in held.documents.values()],
+            [(item.title, item.text, item.id, item.kind, _words_only(item.title)) for item in held.documents.values()],
         )
         self._index.execute("PRAGMA query_only = ON")
         self.matches = lru_cache(_REMEMBERED)(self._matches)
@@ -84,7 +84,7 @@ class Shelves:
         rows = self._index.execute(
             "SELECT id FROM pages WHERE pages MATCH ? AND (? IS NULL OR kind = ?)"
             " ORDER BY name = ? DESC, round(bm25(pages, ?, 1.0), 6), id LIMIT ?",
-            (match_expression(query), kind, kind, _plain(query), _TITLE_WEIGHT, limit),
+            (match_expression(query), kind, kind, _words_only(query), _TITLE_WEIGHT, limit),
         )
         found = [self.held.documents[name] for (name,) in rows.fetchall()]
         return tuple((document, _snippet(document, query)) for document in found)
@@ -113,14 +113,14 @@ def match_expression(query: str) -> str:
     return " OR ".join(f'"{term}"' for term in terms)
 
 
-def _plain(text: str) -> str:
+def _words_only(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
 
 
 def _snippet(document: Document, query: str) -> str:
     """Return the sentence that shares most words with the query, the first of equals."""
-    wanted = set(_plain(query).split())
-    return max(_SENTENCE.split(document.text), key=lambda sentence: len(wanted & set(_plain(sentence).split())))
+    wanted = set(_words_only(query).split())
+    return max(_SENTENCE.split(document.text), key=lambda sentence: len(wanted & set(_words_only(sentence).split())))
 
 
 def _card(document: Document) -> dict[str, Any]:
@@ -207,11 +207,11 @@ def document_history(shelves: Shelves, document_id: str) -> dict[str, Any]:
 def similar_documents(shelves: Shelves, document_id: str) -> dict[str, Any]:
     """Up to five other documents of the same kind whose titles share a word with a document's title."""
     document = shelves.document(document_id)
-    words = set(_plain(document.title).split()) - {"the", "light"}
+    words = set(_words_only(document.title).split()) - {"the", "light"}
     alike = [
         other
         for other in shelves.held.documents.values()
-        if other.kind == document.kind and other.id != document.id and words & set(_plain(other.title).split())
+        if other.kind == document.kind and other.id != document.id and words & set(_words_only(other.title).split())
     ]
     return {"documents": [_card(other) for other in alike[:5]]}
 

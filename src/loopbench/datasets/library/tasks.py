@@ -21,7 +21,7 @@ from .trail import (
     Place,
     Trail,
     ask,
-    one_of,
+    drawn_item,
     template,
 )
 
@@ -90,7 +90,7 @@ def _by_old_number(trail: Trail) -> Draft:
 def _by_mention(trail: Trail) -> Draft:
     """An entity is known by a person that only its own document names."""
     person = trail.walk(trail.named(trail.any_entity()), trail.draw.integer(0, 2))
-    (kind, key), works = one_of(trail.draw, _works_of(trail.coast, person.entity))
+    (kind, key), works = drawn_item(trail.draw, _works_of(trail.coast, person.entity))
     mentions = {"document_id": trail.document(person), "kind": kind}
     cited = trail.plan.call(f"See which document, a {kind}'s, mentions {person.phrase}.", "cited_by", mentions)
     phrase = trail.draw.choice(WORKS[kind, key]).format(person.phrase)
@@ -125,7 +125,7 @@ def _which_most_behind(trail: Trail) -> Draft:
     if len({place.entity.name for place in places}) < len(places) or len(places) < 2:
         raise DeadEnd
     compared = [key for of, key in EXTREMES if of == places[0].entity.kind]
-    return _ask_winner(trail, places, one_of(trail.draw, compared), f"Take {_and([place.phrase for place in places])}.", 0)
+    return _ask_winner(trail, places, drawn_item(trail.draw, compared), f"Take {_and([place.phrase for place in places])}.", 0)
 
 
 def _count(trail: Trail, kind: Kind) -> int:
@@ -160,7 +160,7 @@ def _years_between(trail: Trail) -> Draft:
     places = [trail.walk(trail.named(trail.any_entity()), trail.draw.integer(1, 2)) for _ in range(2)]
     if places[0].entity.name == places[1].entity.name:
         raise DeadEnd
-    keys = [one_of(trail.draw, [key for of, key in EVENTS if of == place.entity.kind]) for place in places]
+    keys = [drawn_item(trail.draw, [key for of, key in EVENTS if of == place.entity.kind]) for place in places]
     years = [trail.fact(place, key) for place, key in zip(places, keys, strict=True)]
     spread = trail.plan.call("Work out the years between the two.", "summarize_numbers", {"values": years})
     first, second = (place.entity.facts[key] for place, key in zip(places, keys, strict=True))
@@ -170,7 +170,7 @@ def _years_between(trail: Trail) -> Draft:
 
 @template
 def _sum_of_a_coast(trail: Trail) -> Draft:
-    question, values, expected = _listed(trail, SUMS)
+    question, values, expected = _ask_for_all(trail, SUMS)
     if None in expected:
         raise DeadEnd
     total = trail.plan.call("Add up what the documents say.", "summarize_numbers", {"values": values})
@@ -179,13 +179,13 @@ def _sum_of_a_coast(trail: Trail) -> Draft:
 
 @template
 def _names_of_a_coast(trail: Trail) -> Draft:
-    question, values, expected = _listed(trail, LISTS)
+    question, values, expected = _ask_for_all(trail, LISTS)
     if len(set(expected)) < len(expected) or None in expected:
         raise DeadEnd
     return trail.task(f"{question}?" if question.startswith("Wh") else f"{question}.", values, expected, "set")
 
 
-def _listed(trail: Trail, wordings: dict[tuple[Kind, str], tuple[str, ...]]) -> tuple[str, list[Ref], list[Any]]:
+def _ask_for_all(trail: Trail, wordings: dict[tuple[Kind, str], tuple[str, ...]]) -> tuple[str, list[Ref], list[Any]]:
     """Ask for a fact of all entities of a kind and a span of years: return question, references and values.
 
     Two to five entities; None for what a document does not state.
@@ -232,7 +232,7 @@ def _silent_document(trail: Trail) -> Draft:
 
 @template
 def _silent_in_a_sum(trail: Trail) -> Draft:
-    question, _, expected = _listed(trail, SUMS)
+    question, _, expected = _ask_for_all(trail, SUMS)
     if None not in expected:
         raise DeadEnd
     return trail.task(f"What is {question}?", None, None, "numeric")

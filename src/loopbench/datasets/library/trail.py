@@ -202,7 +202,7 @@ class Trail:
         """Go on by so many different random relations. Raises DeadEnd if the way ends, or comes back to where it was."""
         been, gone = {place.entity.name}, set[str]()
         for _ in range(steps):
-            key = one_of(self.draw, [key for key in relations(place.entity) if key not in gone])
+            key = drawn_item(self.draw, [key for key in relations(place.entity) if key not in gone])
             place = self.on(place, key)
             if place.entity.name in been:
                 raise DeadEnd
@@ -224,7 +224,7 @@ class Trail:
 template = told_by(Trail)
 
 
-def one_of(draw: Draw, items: Sequence[Item]) -> Item:
+def drawn_item(draw: Draw, items: Sequence[Item]) -> Item:
     if not items:
         raise DeadEnd
     return draw.choice(items)
@@ -238,7 +238,7 @@ def ask(trail: Trail, place: Place, opening: str = "", difficulty: str = "", bes
     """End a trail with a question for a number or a name in the place's document, though not `besides`."""
     kind, facts = place.entity.kind, place.entity.facts
     numbers = [key for of, key in NUMBERS if of == kind and key in facts]
-    key = one_of(trail.draw, [key for key in (*numbers, *relations(place.entity)) if key != besides])
+    key = drawn_item(trail.draw, [key for key in (*numbers, *relations(place.entity)) if key != besides])
     if key in LINKS:
         told = trail.draw.choice(RELATIONS[kind, key]).format(place.phrase)
         question, scorer = trail.draw.choice(("What is the name of {}?", "Give the name of {}.")).format(told), "normalized"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from loopbench.datasets.generating import Draft
 
 from .databases import TOWNS, Row, database
-from .stories import Story, between, cell, earliest, listed, numbers, template, top, total
+from .stories import Story, between, cell, earliest, first_column, numbers, template, top, total
 
 # Clinic
 
@@ -185,7 +185,7 @@ def colleagues_rooms(story: Story) -> Draft:
         f"school/student/{student}",
         f"In the database school, {student} has one result with more points than any other. Give the codes of all other courses of"
         f" the teacher of that course that take place in room {room} or a room with a higher number.",
-        listed(others, codes),
+        first_column(others, codes),
         codes,
         "set",
     )
@@ -304,7 +304,7 @@ def same_director(story: Story) -> Draft:
     return story.task(
         f"festival/director/{film['director']}",
         f'Which other films by the director of "{film["title"]}" did the festival show {period}? Give their titles.',
-        listed(others, titles),
+        first_column(others, titles),
         titles,
         "set",
     )

@@ -91,7 +91,7 @@ class ReadOnlyDatabase:
         )
         self._connection.deserialize(image)
         self._connection.execute("PRAGMA query_only = ON")
-        self._connection.text_factory = _text
+        self._connection.text_factory = _decoded
         self._tables = frozenset(table.lower() for table in tables)
         self._columns = frozenset(column for table in tables for column in self._columns_of(table))
         for limit, value in _LIMITS.items():
@@ -165,7 +165,7 @@ class ReadOnlyDatabase:
         return QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.")
 
 
-def _text(raw: bytes) -> str:
+def _decoded(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
@@ -173,7 +173,7 @@ def _capped(columns: list[str], found: Iterator[tuple[Any, ...]]) -> Selection:
     rows: list[list[Any]] = []
     size = len(json.dumps(columns))
     for row in found:
-        plain = [_plain(value) for value in row]
+        plain = [_json_cell(value) for value in row]
         size += len(json.dumps(plain))
         if len(rows) == MAX_ROWS or size > MAX_BYTES:
             return Selection(columns, rows, False)
@@ -181,7 +181,7 @@ def _capped(columns: list[str], found: Iterator[tuple[Any, ...]]) -> Selection:
     return Selection(columns, rows, True)
 
 
-def _plain(value: Any) -> Any:
+def _json_cell(value: Any) -> Any:
     """Return a value as JSON, floats to ten digits: how SQLite adds up differs from version to version in the last ones."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"

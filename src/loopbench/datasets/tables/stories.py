@@ -80,7 +80,7 @@ def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
     return part(result, "rows", row, column)
 
 
-def listed(result: Ref, expected: Sequence[str]) -> list[Ref]:
+def first_column(result: Ref, expected: Sequence[str]) -> list[Ref]:
     """Return the first column of a result. Raises DeadEnd unless it has two to five rows."""
     if not 2 <= len(expected) <= 5:
         raise DeadEnd

@@ -118,7 +118,7 @@ ASSERTIONS: Mapping[str, Callable[..., bool]] = {
 }
 
 
-def load(folder: Path) -> Database:
+def read_database(folder: Path) -> Database:
     """Read the database. Raises ValueError and OSError."""
     return checked(Tables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
 
@@ -147,7 +147,7 @@ DOMAIN = Domain(
     reads=READS,
     setup={"assistant": {}, "user": {}},
     assertions={"assistant": ASSERTIONS, "user": {}},
-    load=load,
+    load=read_database,
     policy=policy,
     merge=merge,
     settle=settle,

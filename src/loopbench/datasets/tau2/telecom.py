@@ -37,7 +37,7 @@ def _database(company: Any, customer: Any, where: tuple[str, str]) -> Database:
     return {"carrier": tables, **checked(phone.PhoneTables, customer, where[1]).model_dump()}
 
 
-def load(folder: Path) -> Database:
+def read_database(folder: Path) -> Database:
     """Read the company and the phone. Raises ValueError and OSError."""
     return _database(_toml(folder / COMPANY), _toml(folder / PHONE), (str(folder / COMPANY), str(folder / PHONE)))
 
@@ -86,7 +86,7 @@ DOMAIN = Domain(
     reads=carrier.READS | {tool.__name__ for tool in phone_tools.CHECKS},
     setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},
     assertions={"assistant": carrier.ASSERTIONS, "user": phone_tools.ASSERTIONS},
-    load=load,
+    load=read_database,
     policy=policy,
     merge=merge,
     settle=settle,

@@ -141,7 +141,7 @@ def _invalid(value: Any, rules: Any, root: Mapping[str, Any]) -> str:
         error = best_match(Draft202012Validator(rules, registry=Registry()).iter_errors(value))
     except (SchemaError, Unresolvable, RecursionError, TypeError, AttributeError) as broken:
         return f"the schema cannot be applied ({type(broken).__name__})"
-    return "" if error is None else _short(error.message)
+    return "" if error is None else _cut_text(error.message)
 
 
 def schema_problems(tasks: Iterable[Task], most: int = MAX_SCHEMAS) -> Iterator[Problem]:
@@ -167,7 +167,7 @@ def _broken(schema: Mapping[str, Any]) -> str:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        return _short(error.message)
+        return _cut_text(error.message)
     return ""
 
 
@@ -309,7 +309,7 @@ def constructed(tasks: Iterable[Task]) -> Iterator[Problem]:
     for task in filter(is_by_construction, tasks):
         reasons[str(task.labels[BY_CONSTRUCTION])].append(task.id)
     for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        yield Problem(f"{len(ids)} × {_short(reason)} ({some(ids)})", False)
+        yield Problem(f"{len(ids)} × {_cut_text(reason)} ({some(ids)})", False)
 
 
 def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
@@ -321,7 +321,7 @@ def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
         elif task.plan is None:
             reasons[f"without a plan: {task.no_plan or 'no reason is given'}"].append(task.id)
     for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        yield Problem(f"{len(ids)} × {_short(reason)} ({some(ids)})", False)
+        yield Problem(f"{len(ids)} × {_cut_text(reason)} ({some(ids)})", False)
 
 
 def some(ids: Sequence[str]) -> str:
@@ -329,5 +329,5 @@ def some(ids: Sequence[str]) -> str:
     return ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
 
 
-def _short(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"

@@ -118,7 +118,9 @@ def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]
     for call in other:
         before = results[call.call_id]
         if (call.failed, call.text) != (before.failed, before.text):
-            return [f"task {task.id!r}, call {call.call_id!r}: {_short(call.text)} {when}, and {_short(before.text)} before"]
+            return [
+                f"task {task.id!r}, call {call.call_id!r}: {_short_repr(call.text)} {when}, and {_short_repr(before.text)} before"
+            ]
     return []
 
 
@@ -135,15 +137,15 @@ def _order(calls: Iterable[PlannedCall]) -> str:
 
 def _state(environment: Environment) -> Any:
     """Return the state as it is now: what `state()` gives may go on changing."""
-    return _plain(environment.state())
+    return _canonical_text(environment.state())
 
 
-def _plain(value: Any) -> str:
+def _canonical_text(value: Any) -> str:
     try:
         return canonical_json(value)
     except (TypeError, ValueError):
         return render_value(value)
 
 
-def _short(text: str) -> str:
+def _short_repr(text: str) -> str:
     return repr(text if len(text) <= 80 else f"{text[:80]}…")

@@ -10,8 +10,8 @@ from loopbench.metrics.factors.layout import Factor
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted, joined
-from loopbench.text.counts import listed
-from loopbench.text.numbers import difference
+from loopbench.text.counts import listed_names
+from loopbench.text.numbers import difference_text
 
 from .ablation import AblationResult, value_texts
 
@@ -53,7 +53,7 @@ class OpenValues:
             rest = [level for level, pairs in at.items() if level not in still and pairs]
             if still and rest:
                 trials = counted(sum(self._trials(pair) for level in still for pair in at[level]), "pair")
-                said = f"{factor.name} made no difference in any of {trials} of trials with {other.name}={listed(still)}"
+                said = f"{factor.name} made no difference in any of {trials} of trials with {other.name}={listed_names(still)}"
                 yield "; ".join([said, *(self._difference_made(factor, f"{other.name}={level}", at[level]) for level in rest)])
 
     def _difference_made(self, factor: Factor, other_value: str, pairs: Sequence[Pair]) -> str:
@@ -63,7 +63,7 @@ class OpenValues:
         pair = max(pairs[0], pairs[0].turned, key=lambda turned: factor.levels.index(self._values(turned.a)[factor.name]))
         last, first = (self._values(arm)[factor.name] for arm in (pair.a, pair.b))
         tasks = counted(pair.difference.n, "task")
-        return f"with {other_value} {last} minus {first} is {difference(pair.difference, 3)} on {tasks}"
+        return f"with {other_value} {last} minus {first} is {difference_text(pair.difference, 3)} on {tasks}"
 
     def _all_pairs(self, factor: Factor) -> list[Pair]:
         return [pair for one, other in combinations(factor.levels, 2) for pair in self._pairs(factor.name, one, other)]

@@ -73,7 +73,7 @@ def prepare(request: AblationRequest, config: CompareConfig, folder: Path | None
         efficiency=round(design.efficiency, 4),
         own=_own_values(spec, factors),
     )
-    manifest = experiment.manifest.model_copy(update={"ablation": _plain(asdict(ablation))})
+    manifest = experiment.manifest.model_copy(update={"ablation": _json_value(asdict(ablation))})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
 
@@ -168,9 +168,11 @@ def _check_loops(spec: Spec, cells: Sequence[Mapping[str, Any]]) -> None:
         try:
             loop = make_loop(_cell_spec(spec, cell))
         except ValueError as error:
-            raise ValueError(f"cell {cell_text(cell)}: {error}") from None
+            raise ValueError(f"cell {cell_options_text(cell)}: {error}") from None
         if loop in loops:
-            raise ValueError(f"cells {cell_text(cells[loops.index(loop)])} and {cell_text(cell)} are one and the same loop")
+            raise ValueError(
+                f"cells {cell_options_text(cells[loops.index(loop)])} and {cell_options_text(cell)} are one and the same loop"
+            )
         loops.append(loop)
 
 
@@ -182,13 +184,13 @@ def _loop_as_typed(spec: Spec, experiment: Experiment) -> Loop | None:
         return None
 
 
-def cell_text(cell: Mapping[str, Any]) -> str:
+def cell_options_text(cell: Mapping[str, Any]) -> str:
     """Return a cell as `parse_retries=0, forced_finish=both`."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in cell.items())
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON, with text for what JSON cannot represent."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else json_safe(value)
+        return {str(name): _json_value(item) for name, item in value.items()}
+    return [_json_value(item) for item in value] if isinstance(value, list | tuple) else json_safe(value)

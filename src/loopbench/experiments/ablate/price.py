@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from loopbench.experiments.compare.verdict.matrix import amount, unit_of_cost, with_unit
+from loopbench.experiments.compare.verdict.matrix import cost_text, unit_of_cost, with_unit
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.names import value_text
 from loopbench.text.numbers import interval_of
@@ -23,14 +23,14 @@ def price_in_words(result: AblationResult, factor: str, value: str, instead_of: 
     effects = list(_effects(result, factor, value, instead_of))
     if not effects and unit not in result.ablation.metrics:
         own, other = (mean_cost(result, factor, each, profiles) for each in (value, instead_of))
-        written = [with_unit(amount(each, unit), unit) for each in (own, other) if math.isfinite(each)]
+        written = [with_unit(cost_text(each, unit), unit) for each in (own, other) if math.isfinite(each)]
         return f"{factor}={value} takes {written[0]} a trial, {instead_of} {written[1]}" if len(set(written)) == 2 else ""
     parts = []
     for profile, difference in effects:
         more = "more" if difference.value > 0 else "fewer" if unit == "tokens" else "less"
         size = difference if difference.value > 0 else difference.turned
-        ends = {amount(end, unit) for end in (size.low, size.high)}
-        gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: amount(number, unit))
+        ends = {cost_text(end, unit) for end in (size.low, size.high)}
+        gap = ends.pop() if len(ends) == 1 else interval_of(size, lambda number: cost_text(number, unit))
         base = mean_cost(result, factor, instead_of, [profile])
         percent = 100 * difference.value / base if math.isfinite(base) and base > 0 else 0.0
         share = f" ({percent:+.{0 if abs(percent) >= 1 else 1}f} %)" if percent else ""

@@ -15,7 +15,7 @@ from typing import Literal
 from loopbench.experiments.compare.verdict.air import STILL
 from loopbench.experiments.compare.verdict.basis import basis
 from loopbench.experiments.compare.verdict.matrix import unit_of_cost
-from loopbench.experiments.compare.verdict.measured_forms import applies, fitting
+from loopbench.experiments.compare.verdict.measured_forms import applies, fits_in_words
 from loopbench.experiments.compare.verdict.paired import too_few_to_plan
 from loopbench.experiments.compare.verdict.same_loops import without_copies
 from loopbench.experiments.compare.verdict.sentence import AnswerSentence, DecidingRun
@@ -26,7 +26,7 @@ from loopbench.metrics.factors.layout import Factor
 from loopbench.metrics.statistics import Interval, VerdictWord, clearance, is_narrow
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.names import Spec, parse_spec, parse_values, value_text
-from loopbench.text.counts import listed, tasks_in_words
+from loopbench.text.counts import listed_names, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 
 from .ablation import AblationResult, setting, value_texts
@@ -99,14 +99,16 @@ def recommendation(result: AblationResult) -> Recommendation | None:
     return Recommendation(chosen, arms, said)
 
 
-def sentences(result: AblationResult) -> list[str]:
+def recommendation_sentences(result: AblationResult) -> list[str]:
     """Return what is recommended, in words, and which settings measured profiles apply to; nothing where nothing is to say."""
     return [sentence.in_full for sentence in said_of(result, recommendation(result))]
 
 
 def said_of(result: AblationResult, recommended: Recommendation | None) -> tuple[AnswerSentence, ...]:
     """Return the sentences of a recommendation, and which settings measured profiles apply to."""
-    fits, brief = ("", "") if result.results.comparison.invalid else fitting([arm.info for arm in result.results.comparison.arms])
+    fits, brief = (
+        ("", "") if result.results.comparison.invalid else fits_in_words([arm.info for arm in result.results.comparison.arms])
+    )
     return (*(() if recommended is None else recommended.sentences), *([AnswerSentence(fits, brief)] if fits else []))
 
 
@@ -215,12 +217,12 @@ def _sentence(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
         for value in choice.against("undecided")
         if not open_values.are_the_same_here(choice.factor, value)
     ]
-    open_ones = [f"undecided against {listed(undecided)}"] if undecided else []
+    open_ones = [f"undecided against {listed_names(undecided)}"] if undecided else []
     if idle := [choice.factor for choice in chosen if choice.is_idle]:
-        open_ones.append(f"{listed(idle)} never made a difference here")
+        open_ones.append(f"{listed_names(idle)} never made a difference here")
     if untried := [f"{choice.factor}={choice.value}" for choice in chosen if not choice.is_tried]:
         has = "is the loop's own value and was" if len(untried) == 1 else "are the loop's own values and were"
-        open_ones.append(f"{listed(untried)} {has} not tried")
+        open_ones.append(f"{listed_names(untried)} {has} not tried")
     if _is_still(result):
         open_ones.append(f"{STILL} disturbs nothing: add --profile flaky-format or flaky-tools")
     loop, is_changed = _loop(result, chosen)
@@ -243,11 +245,11 @@ def _facts(choice: Choice) -> Iterator[str]:
         yield f"{name} is as accurate as {choice.saves}, and cheaper"
     if better := choice.against("better"):
         narrowly = " narrowly" if any(choice.relations[value].is_close for value in better) else ""
-        yield f"{name} is{narrowly} better than {listed(better)}"
+        yield f"{name} is{narrowly} better than {listed_names(better)}"
     if equal := [value for value in choice.against("equivalent") if value != choice.saves]:
-        yield f"{name} is equivalent to {listed(equal)}"
+        yield f"{name} is equivalent to {listed_names(equal)}"
     if mixed := choice.against("mixed"):
-        yield f"{name} is better than {listed(mixed)} under some profile, and worse under another"
+        yield f"{name} is better than {listed_names(mixed)} under some profile, and worse under another"
 
 
 def _prices(result: AblationResult, chosen: Sequence[Choice]) -> Iterator[str]:

@@ -21,10 +21,10 @@ from loopbench.text.table import Table, markdown_page
 
 from .ablation import AblationResult, setting
 from .idle import is_idle
-from .recommendation import sentences as recommended
+from .recommendation import recommendation_sentences
 
 
-def tables(result: AblationResult) -> tuple[Table, ...]:
+def ablation_tables(result: AblationResult) -> tuple[Table, ...]:
     """Return the effects on accuracy, the interactions, the effects on other metrics, and the cells, without empty tables."""
     candidates = (
         _effects(result, "main", "Main effects on accuracy, in points; averaged over the other factors"),
@@ -38,12 +38,12 @@ def tables(result: AblationResult) -> tuple[Table, ...]:
 
 def to_markdown(result: AblationResult) -> str:
     """Return the whole result as Markdown for a pull request."""
-    return markdown_page(run_name(result.results.folder), tables(result), (*conclusions(result), *notes(result)))
+    return markdown_page(run_name(result.results.folder), ablation_tables(result), (*conclusions(result), *ablation_notes(result)))
 
 
 def conclusions(result: AblationResult) -> list[str]:
     """Return which setting to use, and what each factor does."""
-    return [*recommended(result), *effect_lines(result)]
+    return [*recommendation_sentences(result), *effect_lines(result)]
 
 
 def effect_lines(result: AblationResult) -> list[str]:
@@ -63,7 +63,7 @@ def effect_lines(result: AblationResult) -> list[str]:
     return texts
 
 
-def notes(result: AblationResult) -> list[str]:
+def ablation_notes(result: AblationResult) -> list[str]:
     """Return the caveats, warnings first."""
     compared, ablation = result.results.comparison, result.ablation
     texts = [f"Warning: {warning}" for warning in compared.warnings]

@@ -144,17 +144,17 @@ class HarnessCard:
         tasks, limit = counted(suite.tasks, "task"), suite.max_tool_steps
         rows = [
             ("model", arm.model),
-            ("suite", f"{suite.name} {suite.version}, {tasks} × {manifest.settings.repeats}, {_short(suite.digest)}"),
+            ("suite", f"{suite.name} {suite.version}, {tasks} × {manifest.settings.repeats}, {_short_digest(suite.digest)}"),
             ("limit of the comparison", "–" if limit is None else counted(limit, "tool step")),
             ("can end by", ", ".join(self.stops)),
-            ("fault profiles", ", ".join(f"{name} {_short(digest)}" for name, digest in manifest.profiles.items())),
+            ("fault profiles", ", ".join(f"{name} {_short_digest(digest)}" for name, digest in manifest.profiles.items())),
             ("seed", str(manifest.seed)),
             ("version of the agent", arm.version or "–"),
-            ("code of the agent", _short(arm.code) or "–"),
+            ("code of the agent", _short_digest(arm.code) or "–"),
             ("loopbench", str(manifest.packages.get("loopbench", "–"))),
             ("versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version is not None)),
             ("Python", manifest.python),
-            ("digest of the results", _short(self.run.digest)),
+            ("digest of the results", _short_digest(self.run.digest)),
         ]
         return Table("Measured with", ("what", "value"), tuple(row for row in rows if row[1] not in ("", "–")))
 
@@ -191,5 +191,5 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def _short(digest: str) -> str:
+def _short_digest(digest: str) -> str:
     return digest[:DIGEST_CHARS]

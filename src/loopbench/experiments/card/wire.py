@@ -50,14 +50,14 @@ def _use(asked: Sequence[Request], tools: Mapping[str, str]) -> WireUse:
         requests=len(asked),
         format=" or ".join(dict.fromkeys(codec.name for codec in codecs)),
         calls_per_reply=min(codec.max_calls if request.parallel_calls else 1 for codec, request in zip(codecs, asked, strict=True)),
-        tools=" or ".join(dict.fromkeys(_shown(request, tools) for request in asked)),
+        tools=" or ".join(dict.fromkeys(_way_of_showing(request, tools) for request in asked)),
         tool_choice=" or ".join(dict.fromkeys(request.tool_choice for request in asked if request.tool_choice)),
         response_schema=any(request.response_schema is not None for request in asked),
         messages=(len(asked[0].messages), len(asked[-1].messages)),
     )
 
 
-def _shown(request: Request, tools: Mapping[str, str]) -> str:
+def _way_of_showing(request: Request, tools: Mapping[str, str]) -> str:
     """Say how tools are shown. A name alone does not count: a question or a result may have it, too."""
     if request.tools:
         return NATIVELY

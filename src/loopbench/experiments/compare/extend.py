@@ -8,7 +8,7 @@ from typing import Any
 
 from loopbench.checks import suite as checks
 from loopbench.protocol.counts import counted
-from loopbench.runs.changes import changes, summary
+from loopbench.runs.changes import manifest_changes, summary
 from loopbench.runs.config import COMMAND_LINE, CompareConfig, config_from
 from loopbench.runs.folders import refuse_optimization
 from loopbench.runs.lookup import check_plans, tasks_of_split
@@ -143,7 +143,7 @@ def _check_kept(run: Reopened, today: Manifest) -> None:
         "profiles": {name: digest for name, digest in today.profiles.items() if name in old.profiles},
         "arms": tuple(arm for arm in today.arms if old.arm(arm.arm) is not None),
     }
-    if changed := changes(old, today.model_copy(update=parts)):
+    if changed := manifest_changes(old, today.model_copy(update=parts)):
         raise RunError(f"{run.folder}: with this the run would no longer be the same: {summary(changed)}; nothing was written")
 
 

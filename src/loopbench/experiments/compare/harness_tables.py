@@ -10,7 +10,7 @@ from loopbench.text.numbers import interval
 from loopbench.text.table import Table
 
 
-def sentences(harnesses: Sequence[Harness]) -> list[str]:
+def harness_sentences(harnesses: Sequence[Harness]) -> list[str]:
     """Return a sentence for each suite: whether the loop or the model moves accuracy more."""
     return [f"{each.suite}: {each.sentence}" if len(harnesses) > 1 else each.sentence for each in harnesses]
 

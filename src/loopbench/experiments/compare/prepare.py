@@ -24,9 +24,9 @@ from loopbench.runs.run_state import Retry, RunState, Spent
 from loopbench.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
 from loopbench.runs.scripted_price import with_scripted_price
 from loopbench.runs.trial_models import TrialModels, open_models
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
-from .verdict.measured_forms import applies, fitting
+from .verdict.measured_forms import applies, fits_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def without_formless(config: CompareConfig) -> tuple[CompareConfig, str]:
     fits = {loop: bool(form_of(make_loop(parse_spec(loop)))) for loop in config.loops}
     left_out = [loop for loop, is_fit in fits.items() if not is_fit]
     kept = tuple(loop for loop, is_fit in fits.items() if is_fit)
-    why = f"has calls in both forms, and {listed(by_form)} takes loops of one form each"
-    return config.model_copy(update={"loops": kept}), f"left out: {listed(left_out)}, which {why}" if left_out else ""
+    why = f"has calls in both forms, and {listed_names(by_form)} takes loops of one form each"
+    return config.model_copy(update={"loops": kept}), f"left out: {listed_names(left_out)}, which {why}" if left_out else ""
 
 
 def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: bool = True) -> Experiment:
@@ -113,7 +113,7 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
     manifest = manifest_of(config, suite, tasks, arms).model_copy(update=parts)
     infos = [arm.info(suite.name) for arm in manifest.arms]
     if folder is None and is_compared and not any(map(applies, infos)):
-        raise ValueError(f"no loop of this run can be compared: {fitting(infos)[0]}")
+        raise ValueError(f"no loop of this run can be compared: {fits_in_words(infos)[0]}")
     folder = new_folder(config.runs, suite.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder, manifest)

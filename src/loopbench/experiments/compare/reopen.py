@@ -9,7 +9,7 @@ from typing import Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.experiments.compare.prepare import Experiment
-from loopbench.runs.changes import arms_changed, changes, quoted, suite_changes, summary
+from loopbench.runs.changes import arms_changed, manifest_changes, shell_quoted, suite_changes, summary
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.lookup import resolve
 from loopbench.runs.manifest import Manifest, read_manifest
@@ -68,7 +68,7 @@ class Reopened:
     @property
     def changes(self) -> list[str]:
         """The changes since the run began, in words."""
-        return changes(self.manifest, self.today)
+        return manifest_changes(self.manifest, self.today)
 
     @property
     def trials(self) -> int:
@@ -123,7 +123,7 @@ def changed_message(run: Reopened) -> str:
 
 
 def _way_on(run: Reopened) -> str:
-    then, now, name = run.manifest, run.today, quoted(run.folder)
+    then, now, name = run.manifest, run.today, shell_quoted(run.folder)
     anew = "start a new run with the same settings"
     asks_the_same = then.asked == asked_digests(run.config, run.suite, run.tasks)
     if not suite_changes(then, now) or arms_changed(then, now) or not asks_the_same:

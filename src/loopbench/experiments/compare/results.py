@@ -22,7 +22,7 @@ from loopbench.runs.folders import is_test
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
 from loopbench.runs.newer import newer_versions
-from loopbench.runs.store.each_record import one_of
+from loopbench.runs.store.each_record import name_meant
 from loopbench.runs.store.files import TRACES, RunError
 from loopbench.runs.store.records import read_records
 from loopbench.runs.store.seal import traces_damage
@@ -228,9 +228,9 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
 
 
 def find_record(run: Results, trial: str) -> Record:
-    """Return the record of `ARM/TASK/REPEAT`, or of a part as `one_of` takes it. Raises RunError if none or several match."""
+    """Return the record of `ARM/TASK/REPEAT`, or of a part as `name_meant` takes it. Raises RunError if none or several match."""
     records = {record.name: record for record in run.records}
-    return records[one_of(records, trial, run.folder)]
+    return records[name_meant(records, trial, run.folder)]
 
 
 def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:

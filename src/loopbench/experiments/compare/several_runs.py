@@ -14,7 +14,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
 from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.store.files import RunError
-from loopbench.text.numbers import difference, interval, p_value, short_name, verdict
+from loopbench.text.numbers import difference_text, interval, p_value, short_name, verdict
 from loopbench.text.table import Table, markdown_page
 
 from .results import Results
@@ -144,10 +144,10 @@ def _columns(run: Results, pairs: Sequence[Pair]) -> Iterator[Column]:
 # --- as tables ---
 
 
-def tables(result: SeveralRuns) -> tuple[Table, ...]:
+def several_runs_tables(result: SeveralRuns) -> tuple[Table, ...]:
     """Return the matrix and all pairs."""
     columns = [result.title_of(column) for column in result.columns]
-    cells = [[cell_text(column.places.get(loop)) for loop in result.loops] for column in result.columns]
+    cells = [[standing_text(column.places.get(loop)) for loop in result.loops] for column in result.columns]
     rows = tuple((title, *row) for title, row in zip(columns, cells, strict=True))
     matrix = Table("Accuracy; * the highest, = not told apart from it", ("compared", *result.loops), rows)
     has_templates = _has_templates(result)
@@ -178,12 +178,12 @@ def _has_templates(result: SeveralRuns) -> bool:
 def _pair(pair: Pair, profile: str, over: bool) -> tuple[str, ...]:
     """Return a pair's cells; `over`: with the interval that has templates as units."""
     names = (name.removesuffix(f"/{profile}") for name in (pair.a, pair.b))
-    intervals = (difference(pair.difference, 3), *([interval(pair.over_templates, 3)] if over else []))
+    intervals = (difference_text(pair.difference, 3), *([interval(pair.over_templates, 3)] if over else []))
     tested = (str(pair.difference.n), p_value(pair.p), p_value(pair.p_holm))
     return *names, *intervals, *tested, verdict(pair)
 
 
-def cell_text(place: Standing | None) -> str:
+def standing_text(place: Standing | None) -> str:
     """Return `0.908 [0.843, 0.948] *`."""
     if place is None or place.place == NOT_APPLICABLE:
         return interval(None, 3) if place is None else NOT_APPLICABLE
@@ -203,7 +203,7 @@ def verdicts(result: SeveralRuns) -> list[str]:
     ]
 
 
-def notes(result: SeveralRuns) -> list[str]:
+def several_runs_notes(result: SeveralRuns) -> list[str]:
     """Return the caveats, warnings first, and how to read the numbers."""
     return [*caveats(result), *readings(result)]
 
@@ -229,4 +229,4 @@ def readings(result: SeveralRuns) -> list[str]:
 def to_markdown(result: SeveralRuns) -> str:
     """Return tables and notes as Markdown for a pull request."""
     title = f"{counted(len(result.runs), 'run')}, {counted(len(result.loops), 'loop')}"
-    return markdown_page(title, tables(result), (*verdicts(result), *notes(result)))
+    return markdown_page(title, several_runs_tables(result), (*verdicts(result), *several_runs_notes(result)))

@@ -20,9 +20,9 @@ from loopbench.protocol.counts import counted
 from loopbench.text.counts import counts, reasons, tasks_in_words
 from loopbench.text.numbers import (
     chance_in_words,
-    dollars,
+    dollars_text,
     interval,
-    measured,
+    measure_text,
     measured_difference,
     p_value,
     short_name,
@@ -34,7 +34,7 @@ from .verdict.answer import answer
 from .view_tables import budget_tables, confidence_table, front_table, reliability_table
 
 
-def tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
+def comparison_tables(comparison: Comparison, views: Views | None = None, *, secondary: bool = True) -> tuple[Table, ...]:
     """Return the tables of arms, their troubles, pairs on accuracy and the Pareto front; with `secondary`, all others too."""
     candidates = [_arms(comparison.arms), _troubles(comparison.arms)]
     if comparison.pairs:
@@ -66,7 +66,7 @@ def outlook_in_words(outlook: Outlook, what: str = "this comparison decides") ->
 
 
 def _spent(size: Chance) -> str:
-    return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars(size.cost_usd)}'}"
+    return f"{counted(size.trials, 'trial')}{'' if size.cost_usd is None else f', about ${dollars_text(size.cost_usd)}'}"
 
 
 FAMILY = "Bonferroni; by Holm's steps where pairs are decided both ways"
@@ -78,7 +78,7 @@ AMOUNTS_NOTE = (
 INVALID_RUN = "This run is invalid: none of its verdicts holds."
 
 
-def notes(comparison: Comparison) -> list[str]:
+def comparison_notes(comparison: Comparison) -> list[str]:
     """Return the caveats, warnings first."""
     lines = [f"Warning: {warning}" for warning in comparison.warnings]
     if comparison.invalid:
@@ -139,7 +139,7 @@ def _arms(arms: Sequence[ArmResult]) -> Table:
                 str(summary.scored),
                 str(summary.errored),
                 str(summary.excluded),
-                *(measured(summary.means[name], measure) for name, measure in measures.items()),
+                *(measure_text(summary.means[name], measure) for name, measure in measures.items()),
             )
         )
     return _without_unknown("Arms", columns, rows)
@@ -332,7 +332,10 @@ def _secondary_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 def to_markdown(title: str, comparison: Comparison, views: Views | None = None) -> str:
     """Return the answer, tables and notes as Markdown for a pull request."""
     return markdown_page(
-        title, tables(comparison, views), notes(comparison), answer(comparison, () if views is None else views.budgets).sentences
+        title,
+        comparison_tables(comparison, views),
+        comparison_notes(comparison),
+        answer(comparison, () if views is None else views.budgets).sentences,
     )
 
 

@@ -8,7 +8,7 @@ from loopbench.metrics.calibration import Calibration
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit
-from loopbench.text.numbers import interval, limit_text, measured, standing
+from loopbench.text.numbers import interval, limit_text, measure_text, standing
 from loopbench.text.table import Table
 
 from .verdict.matrix import counted_in
@@ -23,8 +23,8 @@ def front_table(fronts: Sequence[Front], per_solved: Sequence[PerSolved], unit: 
         (
             point.arm,
             interval(point.accuracy, 3),
-            measured(point.cost, METRICS[unit]),
-            measured(solved.get(point.arm), METRICS[unit]),
+            measure_text(point.cost, METRICS[unit]),
+            measure_text(solved.get(point.arm), METRICS[unit]),
             "yes" if point.on_front else "no",
             f"{point.front_share:.3f}",
         )

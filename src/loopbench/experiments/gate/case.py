@@ -11,7 +11,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
 from loopbench.runs.manifest import Manifest
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .changes.changed_code import CodeChange
 from .changes.unseen import is_changed
@@ -203,5 +203,5 @@ def _differ(sides: Sequence[Sides]) -> str:
     pairs = [pair for side in sides for pair in side.pairs]
     loops = "is the blessed loop" if len(sides) == 1 else "are the blessed loops"
     others, trials = sum(not pair.same for pair in pairs), counted(len(pairs), "trial")
-    blessed = f"{listed([short_arm(side.arm) for side in sides])} {loops} (code, options and settings)"
+    blessed = f"{listed_names([short_arm(side.arm) for side in sides])} {loops} (code, options and settings)"
     return f"{blessed}, and yet {others:,} of {trials} differ"

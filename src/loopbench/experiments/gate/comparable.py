@@ -16,7 +16,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 from loopbench.protocol.counts import counted
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .changes.changed_code import CodeChange, code_change, other_loop_files
 from .changes.changed_profile import changed_fields
@@ -202,7 +202,7 @@ def _refuse_other_suite(questions: _Questions) -> None:
     other_version = f" (version {suite.version}, not {old.version})" if suite.version != old.version else ""
     files = f" ({questions.code.named})" if questions.code is not None and questions.code.files else ""
     shared = f"the tools or the data that all its tasks share{files}" if questions.shares_other else ""
-    what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
+    what = listed_names([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
     cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
     if questions.code is not None and files and shared:
         cure = f"where that is meant, {_with_new_code(questions, questions.code)}"
@@ -284,7 +284,7 @@ def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[st
         lacking = [short_arm(old) for old in matched if old not in arms]
         has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
         raise Incomparable(
-            f"{folder}: the run has no arm for {listed(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
+            f"{folder}: the run has no arm for {listed_names(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
         )
     return arms
 

@@ -11,7 +11,7 @@ from loopbench.protocol.counts import counted
 
 from .statuses import status_in_score
 from .table_rows import Row
-from .values import MAX_ANSWER_CHARS, UNIT, ScoreScale, is_cut, is_nothing, is_number, score, shown
+from .values import MAX_ANSWER_CHARS, UNIT, ScoreScale, is_cut, is_nothing, is_number, score, short_value
 
 MAX_WORDS = 6
 """Most different words of a column of scores that are told."""
@@ -28,18 +28,18 @@ def scores_in_words(rows: Sequence[Row], name: str, scale: ScoreScale | None) ->
         cell = row.cells["score"]
         if is_nothing(cell):
             if isinstance(cell, str) and cell.strip():
-                words_without_score.setdefault(shown(cell.strip()), []).append(row.place)
+                words_without_score.setdefault(short_value(cell.strip()), []).append(row.place)
         elif is_number(cell):
             has_numbers = True
         elif status_in_score(cell) is None:
-            word = shown(cell.strip() if isinstance(cell, str) else cell)
+            word = short_value(cell.strip() if isinstance(cell, str) else cell)
             words.setdefault(word, []).append(row.place)
             read_as[word] = f"{ends.worst + (score(cell, scale) or 0.0) * (ends.best - ends.worst):g}"
     remarks = [_read_so(word, read_as[word], places) for word, places in words.items() if has_numbers]
     remarks += [_read_so(word, "no score", places) for word, places in words_without_score.items()]
     if remarks:
         more = f" and {counted(len(remarks) - MAX_WORDS, 'other')}" if len(remarks) > MAX_WORDS else ""
-        yield f"column {shown(name)} is read so: {', '.join(remarks[:MAX_WORDS])}{more}"
+        yield f"column {short_value(name)} is read so: {', '.join(remarks[:MAX_WORDS])}{more}"
 
 
 def _read_so(word: str, read_as: str, places: Sequence[str]) -> str:
@@ -54,5 +54,5 @@ def answers_cut(answers: Iterable[tuple[str, Any]], column: str = "") -> Iterato
     if cut:
         where = cut[0] if len(cut) == 1 else f"the first: {cut[0]}"
         number = counted(len(cut), "answer is", "answers are")
-        of = f"column {shown(column)}: " if column else ""
+        of = f"column {short_value(column)}: " if column else ""
         yield f"{of}{number} cut to {MAX_ANSWER_CHARS:,} characters ({where})"

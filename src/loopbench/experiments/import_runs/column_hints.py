@@ -11,16 +11,16 @@ from typing import Any
 
 from loopbench.metrics.few_units import too_few_units
 from loopbench.metrics.statistics import ALPHA
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .columns import COLUMNS, columns_of
 from .foreign_trials import ReadingOptions
 from .places import value_at, with_places
-from .pooled import PooledBy, can_be_typed, cell_text, pooled_by
+from .pooled import PooledBy, can_be_typed, pooled_by, row_cell_text
 from .statuses import is_verdict
 from .table_rows import Row
 from .units import CURRENCIES, IN_NAMES, KEPT_AS, unit_in, words_of
-from .values import MAX_NAME_CHARS, amount, count, is_nothing, names_in_a_line, score, shown
+from .values import MAX_NAME_CHARS, count, is_nothing, names_in_a_line, number_from_zero, score, short_value
 from .wide_table import MEASURES
 from .written_numbers import WHOLE, NumberColumn, read_numbers
 
@@ -106,12 +106,12 @@ def _map_of(columns: Mapping[str, str]) -> str:
 
 def _cluster_hints(columns: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
     """Return what a column of clusters would do that has only a few."""
-    clusters = {cell_text(row, columns["cluster"]) for row in rows} if "cluster" in columns else set[str]()
+    clusters = {row_cell_text(row, columns["cluster"]) for row in rows} if "cluster" in columns else set[str]()
     if not 0 < len(clusters) < MIN_CLUSTERS:
         return []
     column, decides = columns["cluster"], "nothing" if too_few_units(len(clusters), ALPHA) else "little"
     few = f"{len(clusters)} clusters decide {decides}"
-    return [f"{_map_of({'cluster': column})} would make the clusters of {shown(column)} count in place of tasks, and {few}"]
+    return [f"{_map_of({'cluster': column})} would make the clusters of {short_value(column)} count in place of tasks, and {few}"]
 
 
 def _other_money(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _other_money(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str
         unit = unit_in("cost_usd", name)
         if unit is not None and unit.note and can_be_typed(name) and _can_be("cost_usd", name, rows, columns):
             cure = f"convert it, or have it taken as US dollars: {_map_of({'cost_usd': name})}"
-            yield f"{shown(name)} is not in US dollars by its name: {cure}"
+            yield f"{short_value(name)} is not in US dollars by its name: {cure}"
             return
 
 
@@ -134,17 +134,17 @@ def maps_hint(missing: Sequence[str], names: Sequence[str], rows: Sequence[Row],
     columns, meanings = dict[str, str](), list[str]()
     if "task" in missing and (task := _task_column(names, rows)):
         columns["task"] = task
-        meanings.append(f"{shown(task)} names the tasks")
+        meanings.append(f"{short_value(task)} names the tasks")
     if "score" in missing and (column := _score_column(*opened(names, rows), columns.get("task", ""))):
-        words = dict.fromkeys(cell_text(row, column) for row in opened(names, rows)[1] if not is_nothing(row.cells.get(column)))
+        words = dict.fromkeys(row_cell_text(row, column) for row in opened(names, rows)[1] if not is_nothing(row.cells.get(column)))
         columns["score"] = column
-        meanings.append(f"{shown(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
+        meanings.append(f"{short_value(column)} is the score, which holds {names_in_a_line(list(words), 4)}")
     if len(columns) == len(missing) and not reading.is_one_arm and "arm" not in reading.columns:
         pooled = _still_pooled(names, rows, replace(reading, columns={**reading.columns, **columns}))
         if pooled is not None:
             columns["arm"] = pooled.column
-            meanings.append(f"{shown(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
-    return f"; if {listed(meanings)}: {_map_of(columns)}" if columns else ""
+            meanings.append(f"{short_value(pooled.column)} tells the arms apart ({names_in_a_line(pooled.values, 4)})")
+    return f"; if {listed_names(meanings)}: {_map_of(columns)}" if columns else ""
 
 
 def _still_pooled(names: Sequence[str], rows: Sequence[Row], reading: ReadingOptions) -> PooledBy | None:
@@ -170,7 +170,7 @@ def is_measured(name: str, rows: Sequence[Row]) -> bool:
     """Tell whether a column holds what was measured, and names nothing: amounts, scores, times, by its name or by its cells."""
     if _words_in(name) & (MEASURES | _SCORING):
         return True
-    cells = [cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name))]
+    cells = [row_cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name))]
     numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
     return bool(cells) and (
         (len(numbers) == len(cells) and any("." in number for number in numbers)) or all(map(_TIME.fullmatch, cells))
@@ -204,8 +204,8 @@ def taken_as_seconds(columns: Mapping[str, str], rows: Sequence[Row]) -> Iterato
     if numbers and unit_in("seconds", column) is None and "seconds" not in words_of(column):
         median = statistics.median(numbers)
         if median > LONG:
-            remark = f"column {shown(column)} is taken as seconds, as nothing says its unit: {median:,.0f} in the median"
-            yield f"{remark}; if they are milliseconds, call it {shown(f'{column}_ms')}"
+            remark = f"column {short_value(column)} is taken as seconds, as nothing says its unit: {median:,.0f} in the median"
+            yield f"{remark}; if they are milliseconds, call it {short_value(f'{column}_ms')}"
 
 
 def _words_in(name: str) -> set[str]:
@@ -275,8 +275,8 @@ def _can_be(meaning: str, column: str, rows: Sequence[Row], columns: Mapping[str
         return _is_read(meaning, column, cells, parser)
     if any(isinstance(row.cells[meaning], Mapping | list) for row in cells) and meaning != "answer":
         return False
-    tasks = [tuple(cell_text(row, columns[key]) for key in ("arm", "task") if key in columns) for row in rows]
-    texts = [cell_text(row, meaning) for row in cells]
+    tasks = [tuple(row_cell_text(row, columns[key]) for key in ("arm", "task") if key in columns) for row in rows]
+    texts = [row_cell_text(row, meaning) for row in cells]
     if meaning == "repeat":
         return not any(is_nothing(row.cells[meaning]) for row in cells) and len(set(zip(tasks, texts, strict=True))) == len(rows)
     if meaning == "cluster":
@@ -294,4 +294,8 @@ def _is_read(meaning: str, column: str, cells: Sequence[Row], parser: Callable[[
     return True
 
 
-_PARSERS: Mapping[str, Callable[[Any, str], object]] = {**dict.fromkeys(WHOLE, count), "cost_usd": amount, "seconds": amount}
+_PARSERS: Mapping[str, Callable[[Any, str], object]] = {
+    **dict.fromkeys(WHOLE, count),
+    "cost_usd": number_from_zero,
+    "seconds": number_from_zero,
+}

@@ -11,7 +11,7 @@ from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
 from .units import without_unit, words_of
-from .values import SeveralScoresError, names_in_a_line, shown
+from .values import SeveralScoresError, names_in_a_line, short_value
 
 _NAMES = """
 arm            arm agent loop design variant system solver agent_name
@@ -73,7 +73,7 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
     for part in (part for cells in csv.reader(texts) for part in cells):
         meaning, equals, column = (text.strip() for text in part.partition("="))
         if not equals:
-            raise ValueError(f"--map {shown(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
+            raise ValueError(f"--map {short_value(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
         mapped = check_map({meaning: column})
         if columns.keys() & mapped.keys():
             raise ValueError(f"--map {meaning}: it is mapped twice")
@@ -90,7 +90,7 @@ def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
     for typed, column in columns.items():
         meaning = _meaning(typed)
         if not isinstance(column, str):
-            raise ValueError(f"--map {typed}: give the name of a column; got {shown(column)}")
+            raise ValueError(f"--map {typed}: give the name of a column; got {short_value(column)}")
         if meaning in by_meaning:
             raise ValueError(f"--map {typed}: it is mapped twice, as {meaning}")
         by_meaning[meaning] = column
@@ -105,7 +105,7 @@ def _meaning(typed: Any) -> str:
     if meaning is None:
         nearest_names = near(str(typed), [*COLUMNS, *(word for words in COLUMNS.values() for word in words)])
         there = f"the meanings are {', '.join(COLUMNS)}"
-        raise ValueError(f"--map {shown(typed)}: no such meaning; {f'{nearest_names} ' if nearest_names else ''}{there}")
+        raise ValueError(f"--map {short_value(typed)}: no such meaning; {f'{nearest_names} ' if nearest_names else ''}{there}")
     return meaning
 
 
@@ -125,7 +125,7 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
             if meaning in mapped:
                 raise ValueError(f"{option} and --map {meaning}=… both name the column of the {meaning}; give one of them")
             if _word(requested) not in by_word:
-                raise ValueError(f"{option}: no column {shown(requested)}; there are {names_in_a_line(names)}")
+                raise ValueError(f"{option}: no column {short_value(requested)}; there are {names_in_a_line(names)}")
             columns[meaning] = by_word[_word(requested)]
     scores = columns_named("score", free)
     if columns.get("status") == columns.get("score"):  # one column says how a trial was judged, and whether an error ended it
@@ -173,10 +173,10 @@ def _mapped(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
     for meaning, column in columns.items():
         name = "" if not column else column if column in names else by_word.get(_word(column))
         if name is None:
-            raise ValueError(f"--map {meaning}: no column {shown(column)}; there are {names_in_a_line(names)}")
+            raise ValueError(f"--map {meaning}: no column {short_value(column)}; there are {names_in_a_line(names)}")
         others = [other for other, column in mapped.items() if column == name]
         if name and others and {meaning, *others} != {"score", "status"}:
-            raise ValueError(f"--map {meaning}: column {shown(name)} is mapped twice")
+            raise ValueError(f"--map {meaning}: column {short_value(name)} is mapped twice")
         mapped[meaning] = name
     return mapped
 

@@ -15,7 +15,7 @@ from .foreign_trials import ForeignTrial
 from .token_counts import ToldTotal, total_is_less, total_is_more
 
 
-def counted(trial: ForeignTrial) -> ForeignTrial:
+def with_counts(trial: ForeignTrial) -> ForeignTrial:
     """Return the trial with what its events count: replies, requests, tokens, calls and errors; what the file says stays."""
     if trial.trace is None or trial.ours is not None:
         return trial
@@ -58,7 +58,7 @@ def told_totals(trials: Sequence[ForeignTrial]) -> Iterator[str]:
     more, less = list[ToldTotal](), list[ToldTotal]()
     for trial in trials:
         beyond = trial.told_beyond_parts
-        split = counted(trial).split_tokens if beyond else None
+        split = with_counts(trial).split_tokens if beyond else None
         if split is not None:
             parts = sum(split) - max(beyond, 0)
             place = f"{trial.arm}/{trial.task}/{trial.repeat}"

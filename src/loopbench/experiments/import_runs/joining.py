@@ -18,9 +18,9 @@ from loopbench.protocol.digest import SHORT_DIGITS, digest, short_digest
 from loopbench.protocol.installed import package_version
 from loopbench.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
-from .counting import counted
+from .counting import with_counts
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey
-from .values import ScoreScale, located, name_of, names_in_a_line, score_range, shown
+from .values import ScoreScale, located, name_of, names_in_a_line, score_range, short_value
 
 VERSION = "imported"
 """The suite's version."""
@@ -136,8 +136,8 @@ def join(logs: Sequence[ForeignLog], request: ImportRequest) -> Joined:
         trials = _clustered(trials)
     reading = request.reading
     if reading.cluster is not None and not any(trial.cluster for trial in trials):
-        raise ValueError(f"{paths}: --cluster: no trial has {shown(reading.cluster)}")
-    trials = [counted(trial) for trial in trials]
+        raise ValueError(f"{paths}: --cluster: no trial has {short_value(reading.cluster)}")
+    trials = [with_counts(trial) for trial in trials]
     if reading.errors_as_failures:
         trials = [_failure(trial) for trial in trials]
     scale = None if reading.scale is None else str(reading.scale)
@@ -188,7 +188,7 @@ def tasks_alike(joined: Joined) -> str:
     if not pairs:
         return ""
     many = "" if len(pairs) == 1 else f", and {number_of(len(pairs) - 1, 'other pair')} likewise"
-    first, second = map(shown, pairs[0][:2])
+    first, second = map(short_value, pairs[0][:2])
     return f"tasks {first} and {second} differ only in case or spaces{many}; if they are one task, write one name in the file"
 
 
@@ -297,14 +297,14 @@ def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
     for log in logs:
         for task, question in log.questions.items():
             first_question, first = by_task.setdefault(task, (question, log))
-            if first_question and question and _short(first_question) != _short(question):
-                raise ValueError(f"{log.path}: task {shown(task)} asks, or expects, something else than in {first.path}")
+            if first_question and question and _question_digest(first_question) != _question_digest(question):
+                raise ValueError(f"{log.path}: task {short_value(task)} asks, or expects, something else than in {first.path}")
             if len(question) > len(first_question):
                 by_task[task] = (question, log)
     return {task: question for task, (question, _) in by_task.items()}
 
 
-def _short(question: str) -> str:
+def _question_digest(question: str) -> str:
     """Return the short digest of a question, which is all that a trial may tell that was exported from an import."""
     return question if len(question) == SHORT_DIGITS else short_digest(question)
 
@@ -313,7 +313,7 @@ def _digests(
     logs: Sequence[ForeignLog], questions: Mapping[str, str], scorer: str, scale: str | None, reading: ReadingOptions
 ) -> tuple[str, TaskDigests]:
     """Return the digest of the suite and those of its tasks; of trials exported from one import, what these were there."""
-    tasks = {task: _short(question) for task, question in sorted(questions.items())}
+    tasks = {task: _question_digest(question) for task, question in sorted(questions.items())}
     imports = {trial.imported_tasks for log in logs for trial in log.trials}
     first = next(iter(imports)) if len(imports) == 1 and reading.scorer is None and reading.scale is None else None
     if first is not None and first.number == len(tasks):
@@ -401,9 +401,8 @@ def _clustered(trials: Sequence[ForeignTrial]) -> list[ForeignTrial]:
     clusters: dict[str, str] = {}
     for trial in trials:
         if trial.cluster and clusters.setdefault(trial.task, trial.cluster) != trial.cluster:
-            raise ValueError(
-                f"task {shown(trial.task)} is of two clusters, {shown(clusters[trial.task])} and {shown(trial.cluster)}"
-            )
+            both = f"{short_value(clusters[trial.task])} and {short_value(trial.cluster)}"
+            raise ValueError(f"task {short_value(trial.task)} is of two clusters, {both}")
     return [replace(trial, cluster=clusters.get(trial.task, "")) for trial in trials]
 
 

@@ -15,7 +15,7 @@ from loopbench.protocol.counts import counted
 
 from .columns import NEEDED, columns_named
 from .foreign_trials import ReadingOptions
-from .values import shown
+from .values import short_value
 
 MAX_LOOKED_AT = 100
 """First rows of a list whose fields tell whether it holds trials."""
@@ -64,13 +64,15 @@ def _at_place(lists: Sequence[RowList], place: str) -> RowList:
     """Return the list at the place that the user named. Raises ValueError if none stands there, with those that do."""
     row_list = next((one for one in lists if one.place == place), None)
     if row_list is None:
-        raise ValueError(f"--rows: no list of rows stands at {shown(place)}; there are {_places_named(lists) or 'none'}")
+        raise ValueError(f"--rows: no list of rows stands at {short_value(place)}; there are {_places_named(lists) or 'none'}")
     return row_list
 
 
 def _places_named(lists: Sequence[RowList]) -> str:
     more = f" and {counted(len(lists) - MAX_NAMED, 'other')}" if len(lists) > MAX_NAMED else ""
-    return ", ".join(f"{shown(row_list.place)} ({counted(len(row_list.rows), 'row')})" for row_list in lists[:MAX_NAMED]) + more
+    return (
+        ", ".join(f"{short_value(row_list.place)} ({counted(len(row_list.rows), 'row')})" for row_list in lists[:MAX_NAMED]) + more
+    )
 
 
 def holds_lists(data: Any) -> bool:

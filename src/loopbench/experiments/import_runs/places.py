@@ -9,7 +9,7 @@ from loopbench.protocol.names import near
 
 from .foreign_trials import ReadingOptions
 from .table_rows import Row
-from .values import is_nothing, names_in_a_line, shown
+from .values import is_nothing, names_in_a_line, short_value
 
 MAX_PLACES = 8
 """Most places that a message names."""
@@ -104,4 +104,4 @@ def mapped(data: Any, meaning: str, reading: ReadingOptions) -> Any:
 
 def nothing_at(data: Any, meaning: str, place: str) -> str:
     """Return what to tell where nothing stands at the place of a meaning: which places there are."""
-    return f"--map {meaning}: nothing stands at {shown(place)}{_instead(data, place)}"
+    return f"--map {meaning}: nothing stands at {short_value(place)}{_instead(data, place)}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .table_rows import Row
-from .values import is_nothing, names_in_a_line, shown
+from .values import is_nothing, names_in_a_line, short_value
 
 MAX_VALUES = 64
 """Most values of a column that names arms."""
@@ -69,7 +69,7 @@ class PooledBy:
     def note(self, pooled_as: str, *, kind: str = "column") -> str:
         """Return what the user is told. `pooled_as`: what the trials count as. `kind`: what tells them apart."""
         several = f"{len(self.values)} kinds of trials apart ({names_in_a_line(self.values, MAX_NAMED)})"
-        return f"{kind} {shown(self.column)} tells {several}, which are pooled {pooled_as}; to compare them: {self.cure}"
+        return f"{kind} {short_value(self.column)} tells {several}, which are pooled {pooled_as}; to compare them: {self.cure}"
 
 
 def pooled_by(names: Sequence[str], rows: Sequence[Row], columns: Mapping[str, str]) -> PooledBy | None:
@@ -100,7 +100,7 @@ def numbers_repeats(name: str) -> bool:
     return _words(name)[-1] in _NAMES_REPEATS
 
 
-def cell_text(row: Row, name: str) -> str:
+def row_cell_text(row: Row, name: str) -> str:
     """Return a cell as a text on one line."""
     return " ".join(str(row.cells.get(name)).split())
 
@@ -127,7 +127,7 @@ def _groups(rows: Sequence[Row], key: Sequence[str | None]) -> list[list[Row]]:
     """Return the rows with the same cells in these columns; None stands for one that the table does not have."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple("" if name is None else cell_text(row, name) for name in key), []).append(row)
+        groups.setdefault(tuple("" if name is None else row_cell_text(row, name) for name in key), []).append(row)
     return list(groups.values())
 
 
@@ -137,7 +137,7 @@ def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) 
         return False
     unlike, wanted = 0, set(values)
     for group in doubled:
-        counts = Counter(cell_text(row, name) for row in group)
+        counts = Counter(row_cell_text(row, name) for row in group)
         unlike += counts.keys() != wanted or len(set(counts.values())) > 1
         if unlike > (1 - ALIKE) * len(doubled):
             return False
@@ -147,10 +147,10 @@ def _splits(doubled: Sequence[Sequence[Row]], name: str, values: Sequence[str]) 
 def _varies(rows: Sequence[Row], repeated: Sequence[Sequence[Row]], name: str, arm: str | None) -> bool:
     """Tell whether a column has several values within half of the tasks with several rows; without such tasks, within an arm."""
     if repeated:
-        return 2 * sum(len({cell_text(row, name) for row in group}) > 1 for group in repeated) >= len(repeated)
+        return 2 * sum(len({row_cell_text(row, name) for row in group}) > 1 for group in repeated) >= len(repeated)
     within: dict[str, set[str]] = {}
     for row in rows:
-        within.setdefault("" if arm is None else cell_text(row, arm), set()).add(cell_text(row, name))
+        within.setdefault("" if arm is None else row_cell_text(row, arm), set()).add(row_cell_text(row, name))
     return any(len(values) > 1 for values in within.values())
 
 
@@ -165,7 +165,7 @@ def _values(rows: Sequence[Row], name: str) -> tuple[str, ...]:
 
 
 def _filled(rows: Sequence[Row], name: str) -> Iterator[str]:
-    return (cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name)))
+    return (row_cell_text(row, name) for row in rows if not is_nothing(row.cells.get(name)))
 
 
 def _is_named_so(name: str) -> bool:

@@ -12,9 +12,9 @@ from .columns import columns_of
 from .foreign_file import GivenRows, open_file
 from .joining import ImportRequest
 from .places import with_places
-from .pooled import can_be_typed, cell_text, numbers_repeats
+from .pooled import can_be_typed, numbers_repeats, row_cell_text
 from .table_rows import Row, rows_of
-from .values import MAX_NAME_CHARS, is_nothing, shown
+from .values import MAX_NAME_CHARS, is_nothing, short_value
 
 OTHER_TASKS = "another name of the tasks: --map task=…"
 MIN_SHARED = 2
@@ -40,7 +40,7 @@ def task_column_hint(paths: Sequence[Path | GivenRows], request: ImportRequest) 
     if not best or shared[best] < MIN_SHARED:
         return OTHER_TASKS
     typed = shlex.quote(f"task={best}")
-    return f"column {shown(best)} has {shared[best]} values that stand in several arms; if it names the tasks: --map {typed}"
+    return f"column {short_value(best)} has {shared[best]} values that stand in several arms; if it names the tasks: --map {typed}"
 
 
 def _table_of(path: Path | GivenRows, request: ImportRequest, number: int) -> tuple[list[str], _RowsOfArms]:
@@ -56,7 +56,7 @@ def _table_of(path: Path | GivenRows, request: ImportRequest, number: int) -> tu
         if can_be_typed(name) and name not in used and not numbers_repeats(name) and not is_measured(name, rows)
     ]
     by_row = columns.get("arm") if not request.arms else None
-    return free, [(whole if by_row is None else cell_text(row, by_row), row) for row in rows]
+    return free, [(whole if by_row is None else row_cell_text(row, by_row), row) for row in rows]
 
 
 def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
@@ -75,7 +75,7 @@ def _shared(name: str, rows: _RowsOfArms, arms: Counter[str]) -> int:
 
 
 def _filled(name: str, rows: _RowsOfArms) -> Iterator[tuple[str, str]]:
-    return ((arm, cell_text(row, name)) for arm, row in rows if not is_nothing(row.cells.get(name)))
+    return ((arm, row_cell_text(row, name)) for arm, row in rows if not is_nothing(row.cells.get(name)))
 
 
 def _counts_rows(values: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from loopbench.metrics.left_out import BLANK_SCORE
 
 from .foreign_trials import Status
-from .values import is_nothing, one_line, score, shown
+from .values import is_nothing, reason_line, score, short_value
 
 _STATUSES: Mapping[str, Status] = {
     "scored": "scored",
@@ -38,7 +38,7 @@ def error_in(cell: Any) -> str:
     word = str(cell).strip().lower()
     if is_nothing(cell) or word in _NO_ERROR:
         return ""
-    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else one_line(cell)
+    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else reason_line(cell)
 
 
 def is_verdict(value: Any) -> bool:
@@ -61,9 +61,9 @@ def status_of(text: Any, value: float | None, from_score: Status | None = None, 
     word = str(text).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        known = f"status {shown(text)} is none of {', '.join((*_STATUSES, *_FAILED))}"
+        known = f"status {short_value(text)} is none of {', '.join((*_STATUSES, *_FAILED))}"
         as_errors = f"if it is an error that ended the trial: --map {shlex.quote(f'error={column},status=')}"
         raise ValueError(f"{known}; {as_errors}; to leave the column out: --map status=")
     if status == "scored" and value is None:
-        raise ValueError(f"status {shown(text)}, and {f'the score says {from_score}' if from_score else BLANK_SCORE}")
+        raise ValueError(f"status {short_value(text)}, and {f'the score says {from_score}' if from_score else BLANK_SCORE}")
     return status if status == "excluded" else from_score or status

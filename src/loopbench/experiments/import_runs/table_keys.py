@@ -8,7 +8,7 @@ from typing import Any
 
 from .foreign_trials import TrialKey
 from .table_rows import Row
-from .values import located, name_of, names_in_a_line, shown
+from .values import located, name_of, names_in_a_line, short_value
 
 
 def trial_keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKey]:
@@ -25,7 +25,7 @@ def trial_keys(rows: Iterable[Row], default_arm: str, cure: str) -> list[TrialKe
             lines = cells.setdefault(cell, {})
             name = name_of(_integral(row.cells["repeat"]), "the repeat") if "repeat" in row.cells else str(len(lines))
             if name in lines:
-                raise ValueError(f"arm, task and repeat {shown(name)} are in {lines[name]} already; {cure}")
+                raise ValueError(f"arm, task and repeat {short_value(name)} are in {lines[name]} already; {cure}")
             lines[name] = row.place
             named.append((*cell, name))
     everywhere = _numbered({name for lines in cells.values() for name in lines})

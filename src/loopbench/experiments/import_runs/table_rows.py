@@ -17,7 +17,7 @@ from loopbench.datasets.parquet import ParquetTable
 from .foreign_file import JSON_LINES, PARQUET, ForeignFile, parse_line
 from .foreign_trials import ReadingOptions
 from .json_rows import list_of_rows
-from .values import located, shown
+from .values import located, short_value
 
 _DELIMITERS = (",", "\t", ";", "|")
 _SEPARATOR = re.compile(r"\s*\"?sep=(.)\"?\r?\n", re.IGNORECASE)
@@ -56,7 +56,7 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
     return _json_lines(text) if file.suffix in JSON_LINES else _csv(text)
 
 
-def as_json(cell: Any) -> Any:
+def json_cell(cell: Any) -> Any:
     """Return a cell as JSON has it: None for what is missing, a number of another type as a float, all else as text."""
     if hasattr(cell, "item") and getattr(cell, "ndim", None) == 0:
         cell = cell.item()  # NumPy's own numbers
@@ -65,16 +65,16 @@ def as_json(cell: Any) -> Any:
     if cell is None or isinstance(cell, bool | int | str):
         return cell
     if isinstance(cell, Mapping):
-        return {str(name): as_json(item) for name, item in cell.items()}
+        return {str(name): json_cell(item) for name, item in cell.items()}
     if isinstance(cell, list | tuple):
-        return [as_json(item) for item in cell]
+        return [json_cell(item) for item in cell]
     return str(cell)
 
 
 def _parquet(file: ForeignFile) -> tuple[Sequence[str], list[Row]]:
     try:
         table = ParquetTable(file.path)
-        rows = [Row(f"row {number}", {name: as_json(cell) for name, cell in cells.items()}) for _, number, cells in table.rows()]
+        rows = [Row(f"row {number}", {name: json_cell(cell) for name, cell in cells.items()}) for _, number, cells in table.rows()]
     except ValueError as error:
         error.args = (str(error).removeprefix(f"{file.path}: "),)  # whoever reads a file names it
         raise
@@ -130,7 +130,7 @@ def _csv(text: str) -> tuple[Sequence[str], list[Row]]:
             if not names:
                 names = [cell.strip() for cell in cells]
                 if double := next((name for name in names if name and names.count(name) > 1), None):
-                    raise ValueError(f"two columns are called {shown(double)}; {PROMPTFOO if double == GRADER else RENAME}")
+                    raise ValueError(f"two columns are called {short_value(double)}; {PROMPTFOO if double == GRADER else RENAME}")
                 continue
             place = f"line {first + lines.line_num}"
             while len(cells) > len(names) and not cells[-1].strip():  # of columns that a spreadsheet once had

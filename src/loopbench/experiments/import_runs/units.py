@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .values import shown
+from .values import short_value
 
 _CAMEL = re.compile(r"(?<=[a-zµμ0-9])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W_]+(?:\.[^\W_]+)*|[$€£¥¢%]")
@@ -75,10 +75,10 @@ def unit_in(meaning: str, column: str) -> ColumnUnit | None:
         return None
     if word in IN_NAMES[meaning]:
         factor = IN_NAMES[meaning][word]
-        converted = f"column {shown(column)} is read as {word} and kept as {unit}" if factor != 1 else ""
+        converted = f"column {short_value(column)} is read as {word} and kept as {unit}" if factor != 1 else ""
         return ColumnUnit(word, factor, converted)
     if meaning == "cost_usd" and word in CURRENCIES:
-        note = f"column {shown(column)} is taken as {unit}, though its name says {word}: convert it first"
+        note = f"column {short_value(column)} is taken as {unit}, though its name says {word}: convert it first"
         return ColumnUnit(word, 1.0, note=note)
     return None
 

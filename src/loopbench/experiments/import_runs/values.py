@@ -59,7 +59,7 @@ def located(where: str) -> Iterator[None]:
         raise ValueError(f"{where}: {error}") from None
 
 
-def shown(value: Any) -> str:
+def short_value(value: Any) -> str:
     """Return a bad value as a short text."""
     if isinstance(value, int) and abs(value) > MAX_COUNT:
         return "a huge number"  # Python does not print more than 4,300 digits
@@ -76,16 +76,16 @@ def mapping(value: Any, what: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is not an object: {shown(value)}")
+        raise ValueError(f"{what} is not an object: {short_value(value)}")
     return value
 
 
-def listed(value: Any, what: str) -> Sequence[Any]:
+def json_array(value: Any, what: str) -> Sequence[Any]:
     """Return a JSON array; None counts as an empty one."""
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise ValueError(f"{what} is not a list: {shown(value)}")
+        raise ValueError(f"{what} is not a list: {short_value(value)}")
     return value
 
 
@@ -96,7 +96,7 @@ def object_at(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def list_at(data: Mapping[str, Any], key: str) -> Sequence[Any]:
     """Return the JSON array under a key; empty if absent."""
-    return listed(data.get(key), key)
+    return json_array(data.get(key), key)
 
 
 def objects_at(data: Mapping[str, Any], key: str, what: str) -> list[Mapping[str, Any]]:
@@ -109,14 +109,14 @@ def name_of(value: Any, what: str) -> str:
     if isinstance(value, float) and math.isnan(value):
         raise ValueError(f"{what} is empty")
     if not isinstance(value, str | int | float):
-        raise ValueError(f"{what} is not a name: {shown(value)}")
-    text = shown(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
+        raise ValueError(f"{what} is not a name: {short_value(value)}")
+    text = short_value(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
     if not text:
         raise ValueError(f"{what} is empty")
     if _HALF.search(text):
-        raise ValueError(f"{what} holds half a character: {shown(text)}")
+        raise ValueError(f"{what} holds half a character: {short_value(text)}")
     if len(text) > MAX_NAME_CHARS:
-        raise ValueError(f"{what} has {len(text)} characters, more than {MAX_NAME_CHARS}: {shown(text)}")
+        raise ValueError(f"{what} has {len(text)} characters, more than {MAX_NAME_CHARS}: {short_value(text)}")
     return text
 
 
@@ -136,7 +136,7 @@ def is_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def number(value: Any, what: str) -> float | None:
+def finite_number(value: Any, what: str) -> float | None:
     """Return a finite number, also from text; None if absent."""
     if is_nothing(value):
         return None
@@ -144,23 +144,23 @@ def number(value: Any, what: str) -> float | None:
         text = value.strip()
         if _THOUSANDS.fullmatch(text):
             decimal = f", or {text.replace(',', '.')} if that is a decimal comma" if text.count(",") == 1 else ""
-            raise ValueError(f"{what} is written with a comma: {shown(text)}; write {text.replace(',', '')}{decimal}")
+            raise ValueError(f"{what} is written with a comma: {short_value(text)}; write {text.replace(',', '')}{decimal}")
         if _DECIMAL_COMMA.fullmatch(text):
-            raise ValueError(f"{what} is written with a comma: {shown(text)}; write a point, {text.replace(',', '.')}")
+            raise ValueError(f"{what} is written with a comma: {short_value(text)}; write a point, {text.replace(',', '.')}")
         value = float(text) if _NUMBER.fullmatch(text) else text
     if isinstance(value, bool) or not isinstance(value, int | float):
         money = _OTHER_MONEY.fullmatch(value) if isinstance(value, str) else None
         cure = f"; convert {money[1] or money[2]} to US dollars" if money else _two_clocks(value)
-        raise ValueError(f"{what} is not a number: {shown(value)}{cure}")
+        raise ValueError(f"{what} is not a number: {short_value(value)}{cure}")
     if abs(value) > MAX_AMOUNT:  # infinite ones too
-        raise ValueError(f"{what} is not a plausible number: {shown(value)}")
+        raise ValueError(f"{what} is not a plausible number: {short_value(value)}")
     return float(value)
 
 
 def is_number(value: Any) -> bool:
     """Tell whether a value is a number, also as text; a truth value, and a word that is a score, are none."""
     try:
-        return number(value, "the value") is not None
+        return finite_number(value, "the value") is not None
     except ValueError:
         return False
 
@@ -174,27 +174,27 @@ def _two_clocks(value: Any) -> str:
     return f"; write 0:{first:0>2}:{second} if it is {first} min {second} s, or {first}:{second}:00 if it is {first} h {second} min"
 
 
-def amount(value: Any, what: str) -> float | None:
+def number_from_zero(value: Any, what: str) -> float | None:
     """Return a number from 0 on, such as dollars or seconds; None if absent."""
-    result = number(value, what)
+    result = finite_number(value, what)
     if result is not None and result < 0:
-        raise ValueError(f"{what} is negative: {shown(value)}")
+        raise ValueError(f"{what} is negative: {short_value(value)}")
     return result
 
 
 def count(value: Any, what: str) -> int | None:
     """Return a whole number from 0 on; None if absent."""
-    result = amount(value, what)
+    result = number_from_zero(value, what)
     if result is not None and not result.is_integer():
-        raise ValueError(f"{what} is not a whole number: {shown(value)}")
+        raise ValueError(f"{what} is not a whole number: {short_value(value)}")
     return None if result is None else int(result)
 
 
 def share(value: Any, what: str) -> float | None:
     """Return a number from 0 to 1; None if absent."""
-    result = number(value, what)
+    result = finite_number(value, what)
     if result is not None and not 0 <= result <= 1:
-        raise ValueError(f"{what} is not within 0 and 1: {shown(value)}")
+        raise ValueError(f"{what} is not within 0 and 1: {short_value(value)}")
     return result
 
 
@@ -209,10 +209,10 @@ class ScoreScale:
     def parse(cls, text: str) -> ScoreScale:
         """Read a scale such as `0,100`. Raises ValueError."""
         parts = text.split(",")
-        with located(f"scale {shown(text)}"):
+        with located(f"scale {short_value(text)}"):
             if len(parts) != 2:
                 raise ValueError("write WORST,BEST, such as 0,100")
-            ends = [number(part, "an end") for part in parts]
+            ends = [finite_number(part, "an end") for part in parts]
             if ends[0] is None or ends[1] is None or ends[0] == ends[1]:
                 raise ValueError("write two different numbers, such as 0,100")
         return cls(ends[0], ends[1])
@@ -239,8 +239,8 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
         if by_word is not None:
             return by_word
         if word and not any(map(str.isdecimal, word)):
-            raise ValueError(f"the score is not a number: {shown(value)}; {_UNDERSTOOD}")
-    raw = number(value, "the score")
+            raise ValueError(f"the score is not a number: {short_value(value)}; {_UNDERSTOOD}")
+    raw = finite_number(value, "the score")
     if raw is None:
         return None
     ends = scale or UNIT
@@ -266,7 +266,7 @@ def off_scale(values: Iterable[tuple[str, Any]], where: str) -> str:
     numbers = dict[str, float]()
     for place, value in values:
         with suppress(ValueError):
-            in_range = None if isinstance(value, bool) else number(value, where)
+            in_range = None if isinstance(value, bool) else finite_number(value, where)
             numbers |= {} if in_range is None else {place: in_range}
     off = next((place for place, in_range in numbers.items() if not -ROUNDING <= in_range <= 1 + ROUNDING), None)
     if off is None:
@@ -303,7 +303,7 @@ def metadata_label(metadata: Any, key: str | None) -> str:
     """Return the cluster that the metadata names under `key`; empty if absent."""
     if key is None or not isinstance(metadata, Mapping):
         return ""
-    return label_of(metadata.get(key), f"metadata {shown(key)}")
+    return label_of(metadata.get(key), f"metadata {short_value(key)}")
 
 
 def without_floats(value: Any) -> Any:
@@ -315,7 +315,7 @@ def without_floats(value: Any) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
-def one_line(value: Any) -> str:
+def reason_line(value: Any) -> str:
     """Return a reason or an error on one line, short, without secrets."""
     return cut(redact(" ".join(str(value).split())), MAX_REASON_CHARS)
 
@@ -323,7 +323,7 @@ def one_line(value: Any) -> str:
 def answer_of(value: Any) -> Any:
     """Return an answer as a record keeps it: JSON without secrets, cut if it is long."""
     if value is None or isinstance(value, bool | int | float):
-        return value if value is None or abs(value) <= MAX_AMOUNT else shown(value)
+        return value if value is None or abs(value) <= MAX_AMOUNT else short_value(value)
     text = redact(value if isinstance(value, str) else json.dumps(value))
     return cut(text, MAX_ANSWER_CHARS)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from .table_rows import Row
 from .units import IN_CELLS, KEPT_AS, ColumnUnit, converted
-from .values import is_nothing, shown
+from .values import is_nothing, short_value
 
 WHOLE = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output_tokens")
 NUMERIC = (*WHOLE, "cost_usd", "seconds", "score", "confidence")
@@ -100,7 +100,7 @@ class _Examples:
         if cell is None or value is None:
             return
         way = (cell.unit, "," in text)
-        self.examples.setdefault(way, f"{shown(text)} as {value:.10g}" + (f" {self.unit}" if self.unit else ""))
+        self.examples.setdefault(way, f"{short_value(text)} as {value:.10g}" + (f" {self.unit}" if self.unit else ""))
 
 
 def read_numbers(rows: Sequence[Row], columns: Sequence[NumberColumn]) -> NumbersRead:
@@ -147,7 +147,7 @@ def _read_column(values: Sequence[Any], places: Sequence[str], column: NumberCol
     if column.factor != 1:
         by_row |= {number: converted(float(value), column.factor) for number, value in enumerate(values) if _is_plain(value)}
     line = ", ".join(list(examples.examples.values())[:MAX_EXAMPLES])
-    return by_row, [f"column {shown(column.name)} is read so: {line}"] if line else []
+    return by_row, [f"column {short_value(column.name)} is read so: {line}"] if line else []
 
 
 class _Mixed(Exception):
@@ -177,7 +177,7 @@ def _number(cell: Cell, comma: bool | None, column: NumberColumn) -> float | Non
     """Return what a cell says in its field's unit; None where its number may be another one."""
     if cell.unit == COMPOSED:
         return float(cell.number)
-    number = _plain(cell.number, comma, whole=_is_whole(cell, column))
+    number = _python_number(cell.number, comma, whole=_is_whole(cell, column))
     if number is None:
         return None
     factor = column.units[cell.unit] if cell.unit else column.factor
@@ -206,7 +206,7 @@ def _cell(text: str, column: NumberColumn) -> Cell | None:
     return Cell(parts["number"], units_said[0] if units_said else "")
 
 
-def _plain(number: str, comma: bool | None, *, whole: bool) -> str | None:
+def _python_number(number: str, comma: bool | None, *, whole: bool) -> str | None:
     """Return a number as Python reads it; None where its comma may part thousands or decimals."""
     if comma:
         as_decimal_comma = _DECIMAL_COMMA.fullmatch(number) or _POINTED_THOUSANDS.fullmatch(number)
@@ -233,7 +233,7 @@ def _has_decimal_commas(values: Sequence[Any], cells: Mapping[str, Cell | None],
         if style is not None:
             rows_by_style.setdefault(style, row)
     if len(rows_by_style) > 1:
-        text, other = (shown(str(values[rows_by_style[style]])) for style in (True, False))
+        text, other = (short_value(str(values[rows_by_style[style]])) for style in (True, False))
         problem = f"written {_braced(text)} with a decimal comma, and in {{other}} {_braced(other)} with a point"
         raise _Mixed(rows_by_style[True], rows_by_style[False], f"{problem}; write all of them with a point")
     return next(iter(rows_by_style), None)
@@ -260,7 +260,7 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
         if cell is None or cell.unit in ("", COMPOSED):
             continue
         if column.unit is not None and column.units[cell.unit] != column.factor:
-            raise _Mixed(row, row, f"in {column.unit.word} by its name, and {_braced(shown(text))} in its cell")
+            raise _Mixed(row, row, f"in {column.unit.word} by its name, and {_braced(short_value(text))} in its cell")
         if column.unit is None and column.units[cell.unit] != 1 and column.meaning in KEPT_AS:
             telling = row if telling is None else telling
     if telling is None:
@@ -268,7 +268,7 @@ def _check_units(values: Sequence[Any], odd: Mapping[int, str], cells: Mapping[s
     for row, value in enumerate(values):
         cell = cells.get(odd[row]) if row in odd else Cell(str(value).strip()) if _is_plain(value) else None
         if cell is not None and not cell.unit and cell.number.strip("0.,"):
-            problem = f"{_braced(shown(value))} without a unit, and in {{other}} {_braced(shown(values[telling]))}"
+            problem = f"{_braced(short_value(value))} without a unit, and in {{other}} {_braced(short_value(values[telling]))}"
             raise _Mixed(row, telling, f"{problem}; write the unit of each")
 
 

@@ -221,7 +221,7 @@ class _PlanLearner:
         """Return the kind of result that each of the task's tools declares. No tool is run."""
         environment = self.suite.open(self.task)
         try:
-            return {tool.name: kind_of(tool) for tool in environment.tools}
+            return {tool.name: result_kind(tool) for tool in environment.tools}
         finally:
             environment.close()
 
@@ -346,7 +346,7 @@ def _check_storable(plan: Plan) -> None:
         raise Unlearnable("its calls hold half of a surrogate pair, which is no text") from None
 
 
-def kind_of(tool: Tool) -> Kind:
+def result_kind(tool: Tool) -> Kind:
     """Return what a tool gives by its function's return type; if that says nothing, what its results read as."""
     try:
         return _kind(inspect.signature(tool.function, eval_str=True).return_annotation)

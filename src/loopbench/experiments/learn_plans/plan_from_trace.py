@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from loopbench.metrics.trace import ModelExchange, ToolRun, TraceEvent
 from loopbench.protocol import Plan, PlannedCall, Query, Ref, refs, render_value
-from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.digest import canonical_json, whole_numbers_as_int
 from loopbench.protocol.redact import MARK, redact
 from loopbench.protocol.wire import from_json
 
@@ -52,7 +52,7 @@ class TrialCall:
     @property
     def key(self) -> str:
         """A key that is equal for equal calls."""
-        return canonical_json([self.tool, _plain(self.arguments)])
+        return canonical_json([self.tool, whole_numbers_as_int(self.arguments)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class PlanDraft:
         steps = tuple(replace(step, arguments=step.call.arguments) if other is step else other for other in self.steps)
         pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
         more = [
-            FixedValue(call, dotted(path), leaf, why, (shown(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)
+            FixedValue(call, dotted(path), leaf, why, (ref_text(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)
         ]
         return replace(self, steps=steps, fixed_values=(*self.fixed_values, *more))
 
@@ -154,15 +154,6 @@ def _call_of(event: ToolRun, turn: int) -> TrialCall:
     return TrialCall(tool, arguments, None if MARK in event.result or _CUT.search(event.result) else event.result, turn)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value with 3.0 as 3 at any depth, so that equal numbers make equal calls."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
 # --- values ---
 
 Path = tuple[str | int, ...]
@@ -194,7 +185,7 @@ def dotted(path: Path) -> str:
     return ".".join(map(str, path))
 
 
-def shown(ref: Ref) -> str:
+def ref_text(ref: Ref) -> str:
     """Return a place in a result as readable text."""
     return f"{ref.call} at {dotted(ref.path)}" if ref.path else ref.call
 
@@ -265,7 +256,7 @@ class Sources:
         in_question, common = self._is_asked(value), _is_common(value)
         if len(places) == 1 and not in_question and not common:
             return places[0]
-        place_names = tuple(map(shown, places))
+        place_names = tuple(map(ref_text, places))
         reason = "too common a value" if common else "in the question too" if in_question else f"in {len(places)} places"
         if not places and not in_question and not common:
             place_names, reason = self._inside(value), "inside of a text"
@@ -278,7 +269,9 @@ class Sources:
         def fill(path: Path, leaf: Any) -> Any:
             places = self._places.get(_key(leaf), []) or self._places.get(_key(_read_number(leaf)), [])
             if len(places) > 1:
-                fixed_values.append(FixedValue(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(shown, places))))
+                fixed_values.append(
+                    FixedValue(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(ref_text, places)))
+                )
             return places[0] if len(places) == 1 else leaf
 
         return _filled(value, fill), tuple(fixed_values)
@@ -286,7 +279,7 @@ class Sources:
     def refuted(self, answer: Any, why: str) -> tuple[FixedValue, ...]:
         """Return an answer's references as fixed values."""
         places = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
-        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (shown(ref),)) for path, ref in places)
+        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (ref_text(ref),)) for path, ref in places)
 
     def _is_asked(self, value: Any) -> bool:
         return value.casefold() in self._question if isinstance(value, str) else abs(value) in self._asked_numbers

@@ -22,7 +22,7 @@ import dspy
 from loopbench.dspy_seam.program import LoopProgram
 from loopbench.protocol.redact import logger_of
 
-from .quiet_dspy import Warn, one_line, quiet, with_place
+from .quiet_dspy import Warn, error_line, quiet, with_place
 
 logger = logger_of(__name__)
 
@@ -188,7 +188,7 @@ def compiled(name: str, search: Callable[[Workshop, LoopProgram], Any], workshop
             said = str(uncaught) if cause is None else f"{uncaught}: {with_place(cause)}"
             raise OptimizerFailed(f"{name}: {said}") from cause
         except Exception as error:  # the boundary to DSPy's and the user's own optimizers
-            raise OptimizerFailed(f"{name}: {one_line(error)}") from error
+            raise OptimizerFailed(f"{name}: {error_line(error)}") from error
         finally:
             student.end()
 

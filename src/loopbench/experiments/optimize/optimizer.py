@@ -17,11 +17,11 @@ from loopbench.protocol.installed import plugins_of
 from loopbench.protocol.names import Spec, nearest, own_object, without_process
 from loopbench.protocol.own_code import load_plugin
 from loopbench.runs.options import Option, options_of
-from loopbench.runs.registry import checked_options
+from loopbench.runs.registry import converted_options
 
 from .built_in import BOTH, BuiltIn, Part, built_in
 from .compiling import Workshop, any_metric, compiled, loud
-from .quiet_dspy import one_line
+from .quiet_dspy import error_line
 from .raising import watched_metric
 
 GROUP = "loopbench.optimizers"
@@ -145,7 +145,7 @@ def _own_optimizer(name: str, target: Any, options: Mapping[str, Any]) -> OwnOpt
     if reserved := [option for option in options if option in _PROVIDED]:
         raise ValueError(f"{label}: {reserved[0]} is not an option: loopbench sets it")
     unchecked = OwnOptimizer(name, target, options)
-    checked = checked_options(target, options, label)
+    checked = converted_options(target, options, label)
     empty = inspect.Parameter.empty
     if missing := [key for key, option in unchecked.described.items() if option.default is empty and key not in options]:
         raise ValueError(f"{label} needs {missing[0]}: give {name}({missing[0]}=…)")
@@ -184,7 +184,7 @@ def _built_in(kind: type[BuiltIn], typed_options: Mapping[str, Any]) -> Optimize
     label = f"optimizer {kind.name}"
     if kind.package and not is_installed(kind.package):
         raise missing(label, kind.package)
-    options = checked_options(kind, typed_options, label)
+    options = converted_options(kind, typed_options, label)
     try:
         return kind(**options)
     except ValueError as error:
@@ -195,4 +195,4 @@ def _loaded(point: EntryPoint) -> Any:
     try:
         return load_plugin(point)
     except Exception as error:  # the boundary to foreign code
-        raise ValueError(f"optimizer {point.name!r}: loading {point.value} failed: {one_line(error)}") from error
+        raise ValueError(f"optimizer {point.name!r}: loading {point.value} failed: {error_line(error)}") from error

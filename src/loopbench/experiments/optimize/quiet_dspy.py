@@ -49,7 +49,7 @@ def quiet(warn: Warn) -> Iterator[None]:
         yield
 
 
-def one_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return type and message of an exception, or of its cause if it has no message, as one short line without secrets."""
     while not error_text(error) and error.__context__ is not None:
         error = error.__context__
@@ -59,7 +59,7 @@ def one_line(error: BaseException) -> str:
 def with_place(error: BaseException) -> str:
     """Return an exception in one line, with the place in the user's code where it came up."""
     at = raised_at(error)
-    return f"{one_line(error)}{f' at {at}' if at else ''}"
+    return f"{error_line(error)}{f' at {at}' if at else ''}"
 
 
 class _Once:
@@ -89,7 +89,7 @@ class _Handler(logging.Handler):
         if not f"{record.name}.".startswith(PREFIXES) or not (record.levelno >= logging.WARNING or _SWALLOWED.match(text)):
             return
         if error is not None and _OF_AN_EXAMPLE.match(text):
-            cause = one_line(error)
+            cause = error_line(error)
             self.warn(f"{cause} ({text})", kind=cause)
         else:
             self.warn(text)

@@ -392,17 +392,17 @@ def _result(future: Future[Rollout | None]) -> Rollout | None:
 
 def _rollout_of(trial: FinishedTrial, calls: Sequence[PredictorCall], task: Task, spent: SearchCost, is_beyond: bool) -> Rollout:
     trace = Trace.from_json(json.loads(trial.trace)) if trial.trace else None
-    plain = tuple(PredictorCall(call.predictor, _plain(call.inputs), _plain(call.outputs)) for call in calls)
+    plain = tuple(PredictorCall(call.predictor, _publishable(call.inputs), _publishable(call.outputs)) for call in calls)
     return Rollout(trial.record, plain, feedback(trial.record, trace, task), spent, is_beyond)
 
 
-def _plain(value: Any) -> Any:
+def _publishable(value: Any) -> Any:
     """Return a value without the harness's receipts and without secrets, because any model or reader may see a demonstration."""
     if isinstance(value, str):
         return redact(strip_receipts(value))
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+        return {name: _publishable(item) for name, item in value.items()}
+    return [_publishable(item) for item in value] if isinstance(value, list) else value
 
 
 def _charge(meter: Meter, spent: SearchCost) -> None:

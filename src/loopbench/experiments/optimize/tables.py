@@ -21,7 +21,7 @@ ONE_TIME = "rollouts + proposals + evaluation"
 """What an optimization spends once, in the order in which the table of costs adds it up."""
 
 
-def tables(result: OptimizationResult) -> tuple[Table, ...]:
+def optimization_tables(result: OptimizationResult) -> tuple[Table, ...]:
     """Return the tables of designs, ranking, cost and the programs that were tried, without empty ones."""
     programs = programs_table(result)
     return (*gain_tables(result), *([programs] if programs.rows else []))
@@ -99,7 +99,7 @@ def _accuracy(ranked: Ranked, ranking: Ranking) -> str:
     return interval(ranked.accuracy, 3) + (f" (not told apart from {others})" if others else "")
 
 
-def notes(result: OptimizationResult) -> list[str]:
+def optimization_notes(result: OptimizationResult) -> list[str]:
     """Return the caveats, warnings first."""
     lines = [f"Warning: {warning}" for warning in warnings(result)]
     if result.invalid:
@@ -149,7 +149,7 @@ def search_warnings(result: OptimizationResult) -> list[str]:
 
 def to_markdown(result: OptimizationResult) -> str:
     """Return tables and notes as Markdown for a pull request."""
-    return markdown_page(result.title, tables(result), (*verdicts(result), *notes(result)))
+    return markdown_page(result.title, optimization_tables(result), (*verdicts(result), *optimization_notes(result)))
 
 
 # --- designs ---

@@ -10,7 +10,7 @@ from loopbench.metrics import special
 from loopbench.metrics.power import UNSEEN, Spread
 from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .pilot import Pilot
 
@@ -29,7 +29,7 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
     if run.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
         unknown = [arm.info.arm for arm in run.comparison.arms if arm.summary.means["cost_usd"] is None]
         if len(unknown) < len(run.comparison.arms):
-            yield f"What {listed(unknown)} costs is not known, so the cost in dollars is unknown."
+            yield f"What {listed_names(unknown)} costs is not known, so the cost in dollars is unknown."
         else:
             hint = "" if run.manifest.imported is not None else ": --prices, docs/models.md"
             yield f"No price is known, so the cost in dollars is unknown{hint}."
@@ -62,7 +62,7 @@ def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:
     loops, purposes = pilot.loops.values(), pilot.request.purposes
     once = [arm for arm, spread in pilot.loops.items() if not spread.within_known]
     if once:
-        ran = "Tasks ran once" if len(once) == len(pilot.loops) else f"{listed(once)}: tasks ran once"
+        ran = "Tasks ran once" if len(once) == len(pilot.loops) else f"{listed_names(once)}: tasks ran once"
         yield (
             f"{ran}, so the variation within a task is unknown: noise and gate sizes are upper bounds, and comparison "
             f"sizes assume one repeat. A pilot {again} would tell."

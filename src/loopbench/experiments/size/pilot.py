@@ -16,7 +16,7 @@ from loopbench.metrics.permutation import sign_flip
 from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike
-from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars, task_values
+from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from loopbench.protocol.names import Spec, nearest, parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
@@ -266,7 +266,7 @@ def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) 
 
 
 def _price(arms: Sequence[Sequence[Record]]) -> TrialCost:
-    costs = [[cost for record in arm if (cost := dollars(record)) is not None] for arm in arms]
+    costs = [[cost for record in arm if (cost := dollars_of_trial(record)) is not None] for arm in arms]
     wall_s = math.fsum(fmean([record.wall_s for record in arm]) for arm in arms)
     return TrialCost(
         _per_round("lm_calls", arms),

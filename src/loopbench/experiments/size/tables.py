@@ -53,20 +53,20 @@ def scope(sizing: Sizing) -> str:
     return f"{these}, not for the one seen ({counted(sizing.likely.tasks, 'task')})"
 
 
-def tables(sizing: Sizing) -> list[Table]:
+def sizing_tables(sizing: Sizing) -> list[Table]:
     """Return sizes and reach for each purpose, and the noise of each arm, without empty tables."""
     candidates = [_sizes(sizing, plan) for plan in sizing.plans]
     candidates += [_reach(sizing, plan) for plan in sizing.plans]
     return [table for table in (*candidates, _noise(sizing)) if table.rows]
 
 
-def amount(sizing: Sizing, value: float) -> str:
+def margin_text(sizing: Sizing, value: float) -> str:
     """Return `0.020` for accuracy, `10.0 %` for any other metric."""
     return f"{100 * value:.1f} %" if sizing.is_ratio else f"{value:.3f}"
 
 
 def _answer(sizing: Sizing, plan: SizeOption) -> str:
-    arms, margin = len(sizing.noise), amount(sizing, plan.margin)
+    arms, margin = len(sizing.noise), margin_text(sizing, plan.margin)
     over = "a gate" if arms == 1 else f"a gate over {counted(arms, 'arm')}"
     goal = f"each pair within {margin}" if plan.purpose == "compare" else f"{over} with a margin of {margin}"
     question = f"{'To decide' if plan.purpose == 'compare' else 'For'} {goal} ({sizing.metric}, {percent(sizing.power)} sure)"
@@ -116,7 +116,7 @@ def _cost(size: Size) -> str:
     parts = [f"{count(size.trials)} trials"]
     parts += [] if size.lm_calls is None else [f"{count(size.lm_calls)} model calls"]
     parts += [] if size.tokens is None else [f"{large(size.tokens)} tokens"]
-    parts += [] if size.cost_usd is None else [dollars(size.cost_usd)]
+    parts += [] if size.cost_usd is None else [price_text(size.cost_usd)]
     parts += [] if size.seconds is None else [duration(size.seconds)]
     return ", ".join(parts)
 
@@ -138,7 +138,7 @@ def _size_row(size: Size) -> tuple[str, ...]:
         count(size.trials),
         "" if size.lm_calls is None else count(size.lm_calls),
         "" if size.tokens is None else large(size.tokens),
-        "" if size.cost_usd is None else dollars(size.cost_usd),
+        "" if size.cost_usd is None else price_text(size.cost_usd),
         "" if size.seconds is None else duration(size.seconds),
         larger if size.enough_tasks else "the suite has fewer tasks",
     )
@@ -152,7 +152,7 @@ def _reach(sizing: Sizing, plan: SizeOption) -> Table:
 
 def _reach_row(sizing: Sizing, reach: Reach) -> tuple[str, ...]:
     amounts = (reach.difference, reach.margin)
-    return (" – ".join(reach.names), *("none" if value is None else amount(sizing, value) for value in amounts))
+    return (" – ".join(reach.names), *("none" if value is None else margin_text(sizing, value) for value in amounts))
 
 
 def _pilot(sizing: Sizing) -> str:
@@ -196,7 +196,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def dollars(value: float) -> str:
+def price_text(value: float) -> str:
     """Return `$0.0042`, `$12.30`, `$1,230`."""
     if value >= 1_000:
         return f"${value:,.0f}"

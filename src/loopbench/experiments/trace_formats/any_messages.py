@@ -64,10 +64,10 @@ def message_of(data: Any) -> Message | None:
         return None
     content = fields.get("content", fields.get("text"))
     call_id = as_text(fields.get("tool_call_id"))
-    return Message(_ROLES.get(role, "assistant"), _text(content), _calls(fields, content), call_id)
+    return Message(_ROLES.get(role, "assistant"), _content_text(content), _calls(fields, content), call_id)
 
 
-def _text(content: Any) -> str:
+def _content_text(content: Any) -> str:
     if not isinstance(content, list):
         return as_text(content)
     parts = [part if isinstance(part, Mapping) else {"type": "text", "text": part} for part in content]

@@ -15,14 +15,14 @@ from typing import Any
 
 from loopbench.experiments.import_runs.token_counts import usage_in
 from loopbench.experiments.import_runs.values import (
-    amount,
     count,
     located,
     mapping,
     name_of,
+    number_from_zero,
     object_at,
     objects_at,
-    shown,
+    short_value,
 )
 from loopbench.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, TracedCall, TraceEvent
 from loopbench.protocol import Message
@@ -87,7 +87,7 @@ def read_trajectory(data: Mapping[str, Any]) -> AtifTrajectory:
     """Read a trajectory. Raises ValueError with a one-line message that names the place."""
     version = data.get("schema_version")
     if not isinstance(version, str) or not version.startswith(FAMILY):
-        raise ValueError(f"schema_version is {shown(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
+        raise ValueError(f"schema_version is {short_value(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
     agent = object_at(data, "agent")
     steps = objects_at(data, "steps", "a step")
     if not steps:
@@ -116,7 +116,7 @@ def continuation_of(name: str, data: Any) -> str | None:
     return (PurePosixPath(name).parent / reference).as_posix() if isinstance(reference, str) and reference else None
 
 
-def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def joined_trajectory(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one trajectory of several, each of which continues the one before and may begin with a copy of its steps.
 
     The totals are those of the last part, which counts on; it may be continued itself. Raises ValueError.
@@ -129,13 +129,13 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
-    source, text = step.get("source"), text_of(step.get("message"), "message")
+    source, text = step.get("source"), content_text(step.get("message"), "message")
     is_copy = step.get("is_copied_context") is True
     if source in ("system", "user"):
         if text:
             yield SaidToModel(source, text)
     elif source != "agent":
-        raise ValueError(f"source is {shown(source)}, not system, user or agent")
+        raise ValueError(f"source is {short_value(source)}, not system, user or agent")
     elif not is_copy and step.get("llm_call_count") != 0:
         yield _turn(step, text)
     if is_copy:
@@ -161,7 +161,7 @@ def _turn(step: Mapping[str, Any], text: str) -> ModelTurn:
 def _call(call: Mapping[str, Any]) -> NativeCall:
     name = call.get("function_name")
     if not isinstance(name, str):
-        raise ValueError(f"function_name of a tool call is not a text: {shown(name)}")
+        raise ValueError(f"function_name of a tool call is not a text: {short_value(name)}")
     raw = object_at(call, "extra").get(RAW)
     arguments = raw if isinstance(raw, str) else _as_text(mapping(call.get("arguments"), "arguments"))
     return NativeCall(_id(call), name, arguments)
@@ -170,7 +170,7 @@ def _call(call: Mapping[str, Any]) -> NativeCall:
 def _id(call: Mapping[str, Any]) -> str:
     value = call.get("tool_call_id")
     if not isinstance(value, str):
-        raise ValueError(f"tool_call_id is not a text: {shown(value)}")
+        raise ValueError(f"tool_call_id is not a text: {short_value(value)}")
     return value
 
 
@@ -179,12 +179,12 @@ def _result(result: Mapping[str, Any], by_rule: Mapping[str, Mapping[str, Any]])
     extra = object_at(result, "extra")
     call_id = result.get("source_call_id")
     if call_id is not None and not isinstance(call_id, str):
-        raise ValueError(f"source_call_id is not a text: {shown(call_id)}")
+        raise ValueError(f"source_call_id is not a text: {short_value(call_id)}")
     failed = next((extra[key] for key in _FAILED if isinstance(extra.get(key), bool)), None)
     error_type, tool = extra.get("error_type"), extra.get("tool")
     call = by_rule.get(call_id or "")
     return CallResult(
-        text=text_of(result.get("content"), "content"),
+        text=content_text(result.get("content"), "content"),
         call_id=call_id or "",
         tool=_call(call).name if call is not None else tool if isinstance(tool, str) else "",
         failed=failed,
@@ -194,12 +194,12 @@ def _result(result: Mapping[str, Any], by_rule: Mapping[str, Mapping[str, Any]])
     )
 
 
-def text_of(content: Any, what: str) -> str:
+def content_text(content: Any, what: str) -> str:
     """Return a message or a result as text; a picture or a sound by its kind and place."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise ValueError(f"{what} is neither a text nor a list of parts: {shown(content)}")
+        raise ValueError(f"{what} is neither a text nor a list of parts: {short_value(content)}")
     return "\n".join(_part(mapping(part, f"a part of {what}")) for part in content)
 
 
@@ -217,8 +217,10 @@ def _tokens(prompt: Any, completion: Any) -> tuple[int, int] | None:
 
 def _totals(final: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> AtifTotals:
     """Return the totals; cost that only steps name is added up if all steps of the agent name it."""
-    costs = [amount(object_at(step, "metrics").get("cost_usd"), "cost_usd") for step in steps if step.get("source") == "agent"]
-    cost = amount(final.get("total_cost_usd"), "total_cost_usd")
+    costs = [
+        number_from_zero(object_at(step, "metrics").get("cost_usd"), "cost_usd") for step in steps if step.get("source") == "agent"
+    ]
+    cost = number_from_zero(final.get("total_cost_usd"), "total_cost_usd")
     if cost is None and costs and None not in costs:
         cost = sum(value for value in costs if value is not None)
     return AtifTotals(

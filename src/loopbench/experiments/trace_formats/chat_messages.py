@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loopbench.experiments.import_runs.values import located, mapping, objects_at, shown
+from loopbench.experiments.import_runs.values import located, mapping, objects_at, short_value
 from loopbench.protocol.chat import NativeCall
 
 from .conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
@@ -45,7 +45,7 @@ def _item(message: Mapping[str, Any], read_result: ResultReader) -> Conversation
         return turn if turn.calls or not isinstance(old, Mapping) else replace(turn, calls=(_call({"id": "", "function": old}),))
     if role in ("tool", "function"):
         return read_result(message, text)
-    raise ValueError(f"role is {shown(role)}, not system, user, assistant or tool")
+    raise ValueError(f"role is {short_value(role)}, not system, user, assistant or tool")
 
 
 def calls_of(message: Mapping[str, Any]) -> tuple[NativeCall, ...]:
@@ -57,7 +57,7 @@ def _call(call: Mapping[str, Any]) -> NativeCall:
     function = mapping(call.get("function"), "function") or call
     name, call_id = function.get("name"), call.get("id")
     if not isinstance(name, str):
-        raise ValueError(f"the name of a tool call is not a text: {shown(name)}")
+        raise ValueError(f"the name of a tool call is not a text: {short_value(name)}")
     return NativeCall(call_id if isinstance(call_id, str) else "", name, raw_arguments(function.get("arguments")))
 
 
@@ -71,7 +71,7 @@ def text_in(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise ValueError(f"content is neither a text nor a list of parts: {shown(content)}")
+        raise ValueError(f"content is neither a text nor a list of parts: {short_value(content)}")
     return "\n".join(map(_part, content))
 
 

@@ -9,7 +9,7 @@ from loopbench.experiments.import_runs.folder_tree import MAX_MEMBER_BYTES, File
 from loopbench.experiments.import_runs.foreign_file import parse_json
 from loopbench.experiments.import_runs.values import located, mapping
 
-from .atif import CONTINUED, continuation_of, joined, read_trajectory
+from .atif import CONTINUED, continuation_of, joined_trajectory, read_trajectory
 
 MAX_PARTS = 1000
 """Maximum number of files in which one trajectory goes on: one more for each time that an agent has summarized its context."""
@@ -41,7 +41,7 @@ def whole_trajectory(name: str, first: Mapping[str, Any], tree: FileTree | None)
         return first, remark
     with located(name):
         read_trajectory(first)  # so that what is wrong with it is said with its name
-    return joined(parts), remark
+    return joined_trajectory(parts), remark
 
 
 def _trajectory(name: str, raw: bytes) -> Mapping[str, Any]:

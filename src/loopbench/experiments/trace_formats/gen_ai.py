@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from loopbench.experiments.import_runs.values import listed, mapping, objects_at, shown
+from loopbench.experiments.import_runs.values import json_array, mapping, objects_at, short_value
 from loopbench.protocol import Message
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.wire import from_json
@@ -59,13 +59,13 @@ def _arguments(raw: str) -> Any:
 def read_messages(value: Any) -> tuple[Message, ...]:
     """Read messages, which may be JSON in a text. Raises ValueError."""
     data = from_json(value) if isinstance(value, str) else value
-    return tuple(message for item in listed(data, "the messages") for message in _messages(mapping(item, "a message")))
+    return tuple(message for item in json_array(data, "the messages") for message in _messages(mapping(item, "a message")))
 
 
 def read_instructions(value: Any) -> tuple[Message, ...]:
     """Read system instructions, which are parts of one message. Raises ValueError."""
     data = from_json(value) if isinstance(value, str) else value
-    text = _text(mapping(part, "a part") for part in listed(data, "the instructions"))
+    text = _parts_text(mapping(part, "a part") for part in json_array(data, "the instructions"))
     return (Message("system", text),) if text else ()
 
 
@@ -73,28 +73,28 @@ def _messages(data: Mapping[str, Any]) -> Iterable[Message]:
     """Yield a message; of a tool's message one for each result in it."""
     role = _ROLES.get(str(data.get("role")))
     if role is None:
-        raise ValueError(f"a message's role is {shown(data.get('role'))}")
+        raise ValueError(f"a message's role is {short_value(data.get('role'))}")
     parts = objects_at(data, "parts", "a part")
     results = [part for part in parts if part.get("type") == "tool_call_response"]
     if results:
         yield from (Message("tool", as_text(_result_of(part)), call_id=str(part.get("id") or "")) for part in results)
         return
     calls = tuple(_call(part) for part in parts if part.get("type") == "tool_call")
-    yield Message(role, _text(parts), calls)
+    yield Message(role, _parts_text(parts), calls)
 
 
 def _result_of(part: Mapping[str, Any]) -> Any:
     return part["response"] if "response" in part else part.get("result")  # `result` in earlier revisions
 
 
-def _text(parts: Iterable[Mapping[str, Any]]) -> str:
+def _parts_text(parts: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(as_text(part.get("content")) for part in parts if part.get("type") == "text")
 
 
 def reasoning_of(value: Any) -> str:
     """Return the reasoning in messages. Raises ValueError."""
     data = from_json(value) if isinstance(value, str) else value
-    messages = [mapping(item, "a message") for item in listed(data, "the messages")]
+    messages = [mapping(item, "a message") for item in json_array(data, "the messages")]
     parts = [part for message in messages for part in objects_at(message, "parts", "a part")]
     return "\n".join(as_text(part.get("content")) for part in parts if part.get("type") == "reasoning")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.import_runs.token_counts import TokenUsage, usage_in, with_total
-from loopbench.experiments.import_runs.values import amount, count, list_at, listed, mapping, object_at, objects_at
+from loopbench.experiments.import_runs.values import count, json_array, list_at, mapping, number_from_zero, object_at, objects_at
 from loopbench.metrics.trace import RequestError
 from loopbench.protocol import Message
 from loopbench.protocol.chat import MessageRole, NativeCall
@@ -40,8 +40,8 @@ def question_of(sample: Mapping[str, Any], resolve: Resolve) -> str:
     told = sample.get("input")
     if isinstance(told, str):
         return resolve(told)
-    said = [mapping(item, "a message") for item in listed(told, "input")]
-    return next((_text(message.get("content"), resolve) for message in reversed(said) if message.get("role") == "user"), "")
+    said = [mapping(item, "a message") for item in json_array(told, "input")]
+    return next((_content_text(message.get("content"), resolve) for message in reversed(said) if message.get("role") == "user"), "")
 
 
 def _of_events(
@@ -57,11 +57,11 @@ def _of_events(
 def _turn(event: Mapping[str, Any], pool: Sequence[Mapping[str, Any]], resolve: Resolve) -> ModelTurn:
     shown = [mapping(item, "a message") for item in list_at(event, "input")]
     for reference in list_at(event, "input_refs"):
-        start, end = (count(place, "input_refs") or 0 for place in [*listed(reference, "input_refs"), 0, 0][:2])
+        start, end = (count(place, "input_refs") or 0 for place in [*json_array(reference, "input_refs"), 0, 0][:2])
         shown.extend(pool[start:end])
     prompt = tuple(_message(message, resolve) for message in shown)
     output = object_at(event, "output")
-    seconds = amount(event.get("working_time"), "working_time") or amount(output.get("time"), "time") or 0.0
+    seconds = number_from_zero(event.get("working_time"), "working_time") or number_from_zero(output.get("time"), "time") or 0.0
     error = event.get("error") or output.get("error")
     if error:
         return ModelTurn(error=RequestError("provider", str(error)), prompt=prompt, seconds=seconds)
@@ -70,7 +70,7 @@ def _turn(event: Mapping[str, Any], pool: Sequence[Mapping[str, Any]], resolve: 
     usage = object_at(output, "usage")
     fresh = count(usage.get("input_tokens"), "input_tokens")
     return ModelTurn(
-        _text(reply.get("content"), resolve),
+        _content_text(reply.get("content"), resolve),
         _calls(reply),
         _reasoning(reply.get("content"), resolve),
         None if fresh is None or usage_in(usage) is None else inspect_usage(usage)._replace(input=fresh),
@@ -94,7 +94,7 @@ def inspect_usage(usage: Mapping[str, Any]) -> TokenUsage:
 
 
 def _of_message(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ConversationItem]:
-    role, text = message.get("role"), _text(message.get("content"), resolve)
+    role, text = message.get("role"), _content_text(message.get("content"), resolve)
     if role == "assistant":
         yield ModelTurn(text, _calls(message), _reasoning(message.get("content"), resolve))
     elif role == "tool":
@@ -107,14 +107,14 @@ def _of_message(message: Mapping[str, Any], resolve: Resolve) -> Iterator[Conver
 def _message(message: Mapping[str, Any], resolve: Resolve) -> Message:
     role = _ROLES.get(str(message.get("role")), "user")
     call_id = message.get("tool_call_id")
-    return Message(role, _shown(message, resolve), _calls(message), call_id if isinstance(call_id, str) else "")
+    return Message(role, _message_text(message, resolve), _calls(message), call_id if isinstance(call_id, str) else "")
 
 
-def _shown(message: Mapping[str, Any], resolve: Resolve) -> str:
+def _message_text(message: Mapping[str, Any], resolve: Resolve) -> str:
     """Return what a message shows the model: of a call that failed its error, which the providers of Inspect send instead."""
     error = message.get("error") if message.get("role") == "tool" else None
     said = resolve(str(mapping(error, "error").get("message") or "")) if error else ""
-    return f"Error: {said}" if said else _text(message.get("content"), resolve)
+    return f"Error: {said}" if said else _content_text(message.get("content"), resolve)
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[NativeCall, ...]:
@@ -135,7 +135,7 @@ def _raw(call: Mapping[str, Any]) -> str:
 
 def _result(event: Mapping[str, Any], resolve: Resolve) -> CallResult:
     error = mapping(event["error"], "error") if event.get("error") else {}
-    text = _text(event.get("result"), resolve) or resolve(str(error.get("message") or ""))
+    text = _content_text(event.get("result"), resolve) or resolve(str(error.get("message") or ""))
     if event.get("failed") and not error:
         error = {"type": "unknown"}
     return _call_result(text, event.get("id"), event.get("function"), error, event.get("arguments"))
@@ -155,7 +155,7 @@ def _call_result(text: str, call_id: Any, tool: Any, error: Mapping[str, Any], a
     )
 
 
-def _text(content: Any, resolve: Resolve) -> str:
+def _content_text(content: Any, resolve: Resolve) -> str:
     """Return a message's or a result's content as text, without reasoning; parts that are not text by their kind."""
     if content is None or isinstance(content, str):
         return resolve(content or "")

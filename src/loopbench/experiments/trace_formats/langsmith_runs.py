@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from loopbench.experiments.import_runs.values import amount, mapping, object_at, shown
+from loopbench.experiments.import_runs.values import mapping, number_from_zero, object_at, short_value
 
 from .gen_ai import as_text
 from .otlp_in import FAILED, ReadSpan, SpanKind
@@ -48,7 +48,7 @@ def _time(value: Any) -> int:
         time = datetime.fromisoformat(str(value))
         return max(round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e9), 0)
     except (ValueError, OverflowError):
-        raise ValueError(f"a time is not in ISO 8601: {shown(value)}") from None
+        raise ValueError(f"a time is not in ISO 8601: {short_value(value)}") from None
 
 
 def _usage(run: Mapping[str, Any], outputs: Any) -> Any:
@@ -86,10 +86,10 @@ def cost_of(root: Mapping[str, Any], spans: Sequence[ReadSpan]) -> float | None:
 
     None if it is not known. Raises ValueError.
     """
-    whole = amount(root.get(COST), COST)
+    whole = number_from_zero(root.get(COST), COST)
     if whole is not None:
         return whole
-    costs = [amount(span.span.get(COST), COST) for span in spans if span.kind == "request"]
+    costs = [number_from_zero(span.span.get(COST), COST) for span in spans if span.kind == "request"]
     known = [cost for cost in costs if cost is not None]
     return math.fsum(known) if known and len(known) == len(costs) else None
 

@@ -33,15 +33,15 @@ def plain_span(kind: SpanKind, inputs: Any, outputs: Any, beside: Mapping[str, A
         attributes |= {
             "gen_ai.tool.name": as_text(beside.get("name")),
             "gen_ai.tool.call.arguments": inputs,
-            "gen_ai.tool.call.result": _plain(outputs),
+            "gen_ai.tool.call.result": _value_text(outputs),
         }
     else:
-        attributes |= {"input.value": _plain(inputs), "output.value": _plain(outputs)}
+        attributes |= {"input.value": _value_text(inputs), "output.value": _value_text(outputs)}
     known = {name: value for name, value in attributes.items() if value is not None}
     return ReadSpan(kind, known, beside, int(beside.get("start") or 0), int(beside.get("end") or 0))
 
 
-def _plain(data: Any) -> str | None:
+def _value_text(data: Any) -> str | None:
     """Return inputs or outputs as text: of one value the value, of messages the last one's, and else JSON."""
     if isinstance(data, Mapping) and len(data) == 1:
         data = next(iter(data.values()))

@@ -14,7 +14,7 @@ from typing import Any
 
 from loopbench.experiments.import_runs.foreign_trials import ForeignTrace, ReadingOptions
 from loopbench.experiments.import_runs.table_rows import Row
-from loopbench.experiments.import_runs.values import is_nothing, listed, located, shown
+from loopbench.experiments.import_runs.values import is_nothing, json_array, located, short_value
 from loopbench.metrics.trace import ToolRun
 from loopbench.protocol.counts import counted
 from loopbench.protocol.wire import from_json
@@ -60,7 +60,7 @@ class MessagesOfRows:
             named = "; ".join(f"{place}: {reason}" for place, reason in self.odd[:MAX_ODD])
             more = f"; and {counted(len(self.odd) - MAX_ODD, 'other')}" if len(self.odd) > MAX_ODD else ""
             trials = counted(len(self.odd), "trial has", "trials have")
-            yield f"column {shown(column)} is read as messages, and {trials} no trace: {named}{more}"
+            yield f"column {short_value(column)} is read as messages, and {trials} no trace: {named}{more}"
 
 
 def messages_of(rows: Sequence[Row]) -> MessagesOfRows:
@@ -92,7 +92,7 @@ def chats_left_out(names: Iterable[str], rows: Sequence[Row]) -> Iterator[str]:
         if cells.chats:
             place, reason = cells.first_odd
             odd = f"{len(cells.odd):,} of {counted(len(cells.odd) + len(cells.read), 'cell')}"
-            said = f"column {shown(name)} holds chats and is left out, since {odd} cannot be read, such as {place}: {reason}"
+            said = f"column {short_value(name)} holds chats and is left out, since {odd} cannot be read, such as {place}: {reason}"
             yield f"{said}; to read all of them or be told what is wrong: --map {shlex.quote(f'{MEANING}={name}')}"
 
 
@@ -184,7 +184,7 @@ def _as_list(cell: Any) -> Sequence[Any]:
     if isinstance(cell, str):
         with located("the cell is a text that is no JSON array"):
             cell = from_json(cell)
-    return listed(cell, "the cell")
+    return json_array(cell, "the cell")
 
 
 def _asked(items: Sequence[ConversationItem]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.experiments.import_runs.token_counts import usage_in
-from loopbench.experiments.import_runs.values import amount, mapping, object_at, objects_at
+from loopbench.experiments.import_runs.values import mapping, number_from_zero, object_at, objects_at
 from loopbench.metrics.trace import RequestError
 from loopbench.protocol import WireError
 from loopbench.protocol.chat import NativeCall
@@ -116,7 +116,7 @@ def _turn(step: Mapping[str, Any], calls: tuple[NativeCall, ...], answer: str | 
         calls,
         thought="" if answer is None else text,
         tokens=usage_in(object_at(step, "token_usage")),
-        seconds=amount(object_at(step, "timing").get("duration"), "duration") or 0.0,
+        seconds=number_from_zero(object_at(step, "timing").get("duration"), "duration") or 0.0,
         prompt=messages_in(step.get("model_input_messages")),
         problem=problem,
     )

@@ -24,9 +24,9 @@ from loopbench.experiments.import_runs.values import (
     located,
     name_of,
     names_in_a_line,
-    one_line,
+    reason_line,
     score,
-    shown,
+    short_value,
 )
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
@@ -162,12 +162,12 @@ class SpanTrials:
         place, scorer = self.reading.columns.get("score"), self.reading.scorer
         if place:
             return f"trace {trace_id}: {nothing_at(values, 'score', place)}"
-        return NO_SCORE if scorer is None else f"--scorer: no trace has a result of an evaluation, so none of {shown(scorer)}"
+        return NO_SCORE if scorer is None else f"--scorer: no trace has a result of an evaluation, so none of {short_value(scorer)}"
 
     def _excluded(self, task: Any) -> str:
         place, scorer = self.reading.columns.get("score"), self.reading.scorer
         if place or scorer is not None:
-            return f"nothing stands at {shown(place)}" if place else f"no result of {shown(scorer)}"
+            return f"nothing stands at {short_value(place)}" if place else f"no result of {short_value(scorer)}"
         return NEITHER if task is None else NO_SCORE
 
     def log(self, by: str = CONVENTIONS) -> ForeignLog:
@@ -178,10 +178,10 @@ class SpanTrials:
         columns, scorer = self.reading.columns, self.reading.scorer
         self._settle_rootless()
         if scorer is not None and self.scores and scorer not in self.scores and not columns.get("score"):
-            raise ValueError(f"--scorer: no result of {shown(scorer)}; there are {names_in_a_line(list(self.scores))}")
+            raise ValueError(f"--scorer: no result of {short_value(scorer)}; there are {names_in_a_line(list(self.scores))}")
         if self.keys and "task" not in self.reading.columns:
             more = ", …" if len(self.keys) > MAX_KEYS else ""
-            named = f"its attributes are {', '.join(map(shown, list(self.keys)[:MAX_KEYS]))}{more}"
+            named = f"its attributes are {', '.join(map(short_value, list(self.keys)[:MAX_KEYS]))}{more}"
             self.log_builder.notes.append(f"{self._with_places(NO_TASK)}, so that no two agents share any; {named}")
         self.log_builder.notes.extend(self.fields.notes())
         log = self._log(by)
@@ -238,7 +238,7 @@ def _is_called(meaning: str, place: str) -> bool:
 def _failure(root: ReadSpan) -> str:
     """Return which error a trial ended with."""
     said = [root.error if root.error != "error" or not root.message else "", root.message]
-    return one_line(f"the root span failed: {': '.join(filter(None, said))}")
+    return reason_line(f"the root span failed: {': '.join(filter(None, said))}")
 
 
 def root_of(spans: Sequence[ReadSpan]) -> ReadSpan:

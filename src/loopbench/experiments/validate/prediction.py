@@ -68,10 +68,10 @@ class RunPrediction:
     @property
     def digest(self) -> str:
         """sha256 of all that is predicted."""
-        return digest_of(self.as_dict())
+        return prediction_digest(self.as_dict())
 
 
-def digest_of(prediction: Mapping[str, Any]) -> str:
+def prediction_digest(prediction: Mapping[str, Any]) -> str:
     """Return the digest of a prediction's JSON: since version 2 of the profile's values, and not of its remarks and description.
 
     Raises ValueError for a version that is not known, or a profile that is no TOML; KeyError.
@@ -154,7 +154,7 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         written = read_document(file)
         profile, fitted = str(written["profile"]), tuple(map(str, written["fitted"]))
         held_out, arms = tuple(map(str, written["held_out"])), tuple(written["loops"])
-        version, expected_digest = written.get("version", 1), digest_of(written)
+        version, expected_digest = written.get("version", 1), prediction_digest(written)
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: no prediction of this tool ({error}); loopbench validate RUN --ahead N writes one") from None
     had = clusters_of(each_record(folder))

@@ -36,7 +36,7 @@ Kinds = Mapping[Cause, Mapping[str, int]]
 """Cause → kind of fault that it came from, such as `wire.fenced` → trials, the most common first; empty text: none is known."""
 
 
-def _plain(kinds: Kinds) -> dict[Cause, dict[str, int]]:
+def _as_dicts(kinds: Kinds) -> dict[Cause, dict[str, int]]:
     return {cause: dict(many) for cause, many in kinds.items()}
 
 
@@ -79,9 +79,9 @@ class PairLosses:
             "neither": self.neither,
             "tasks": self.tasks,
             "causes": {arm: dict(causes) for arm, causes in self.causes.items()},
-            "kinds": {arm: _plain(kinds) for arm, kinds in self.kinds.items()},
+            "kinds": {arm: _as_dicts(kinds) for arm, kinds in self.kinds.items()},
             "own_causes": {arm: dict(causes) for arm, causes in self.own_causes.items()},
-            "own_kinds": {arm: _plain(kinds) for arm, kinds in self.own_kinds.items()},
+            "own_kinds": {arm: _as_dicts(kinds) for arm, kinds in self.own_kinds.items()},
             "divergences": [item.to_json() for item in self.divergences],
         }
 
@@ -127,7 +127,7 @@ class ArmLosses:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _plain(self.kinds)}
+        counts = {"trials": self.trials, "lost": self.lost, "causes": dict(self.causes), "kinds": _as_dicts(self.kinds)}
         untraced = {"ended": dict(self.ended), "errored": dict(self.errored), "partly": self.partly}
         rates = {"base_rates": {cause: rate.to_json() for cause, rate in self.base_rates.items()}}
         return {"arm": self.arm} | counts | untraced | rates | {"examples": [example.to_json() for example in self.examples]}
@@ -160,7 +160,7 @@ class Why:
 
 
 @relaxed_gc()
-def why(
+def losses_explained(
     run: Results,
     *,
     pairs: Sequence[tuple[str, str]] | None = None,

@@ -12,7 +12,7 @@ from langgraph.errors import GraphRecursionError
 async def solve(task):
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
-    cures = [ToolErrorMiddleware(on_error=shown)] if task.options["tool_errors"] == "shown" else []
+    cures = [ToolErrorMiddleware(on_error=error_for_model)] if task.options["tool_errors"] == "shown" else []
     agent = create_deep_agent(model, tools=tools, middleware=cures)
     try:
         state = await agent.ainvoke({"messages": [("user", task.question)]}, {"recursion_limit": 4 * task.max_steps})
@@ -21,5 +21,5 @@ async def solve(task):
     return state["messages"][-1].text
 
 
-def shown(error, request):
+def error_for_model(error, request):
     return f"Error: {error}"

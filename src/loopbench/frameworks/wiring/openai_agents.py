@@ -21,7 +21,7 @@ async def solve(task):
     client = AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, timeout=None)
     speaks = OpenAIResponsesModel if task.options["wire"] == "responses" else OpenAIChatCompletionsModel
     model = speaks(task.model, openai_client=client)
-    more = {"failure_error_function": shown} if task.options["tool_errors"] == "shown" else {}
+    more = {"failure_error_function": error_for_model} if task.options["tool_errors"] == "shown" else {}
     tools = [function_tool(tool, strict_mode=False, **more) for tool in task.tools]
     config = RunConfig(tool_not_found_behavior="return_error_to_model") if task.options["unknown_tool"] == "shown" else None
     try:
@@ -33,5 +33,5 @@ async def solve(task):
     return found.final_output
 
 
-def shown(context, error):
+def error_for_model(context, error):
     return f"Error: {error}"

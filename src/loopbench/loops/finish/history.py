@@ -27,14 +27,14 @@ def entry(role: MessageRole, content: str) -> dict[str, Any]:
 
 def insert_results(history: History, asked: Mapping[str, Any], results: Sequence[tuple[str, str]]) -> bool:
     """Put results, `(id, text)` in call order, behind the message that made the calls. Return False if that is gone."""
-    place = place_of(history, asked)
+    place = index_of_message(history, asked)
     if place is None:
         return False
     history[place + 1 : place + 1] = [{"role": "tool", "content": text, "tool_call_id": name} for name, text in results]
     return True
 
 
-def place_of(history: History, asked: Mapping[str, Any]) -> int | None:
+def index_of_message(history: History, asked: Mapping[str, Any]) -> int | None:
     """Return the index of a message, or of the copy that a hook has put in its place; None if absent."""
     for index in range(len(history) - 1, -1, -1):
         item = history[index]

@@ -31,7 +31,7 @@ from loopbench.protocol import SILENT, StopReason, Tool, Toolbox
 from loopbench.protocol.cancellation import stop_tasks
 from loopbench.protocol.threads import in_event_loop, run_here
 
-from .history import History, entry, is_system, place_of
+from .history import History, entry, index_of_message, is_system
 from .hooks import HookFailed
 from .loop import Finish
 from .models import resolve_model
@@ -266,7 +266,7 @@ async def _branch(call: _ModuleCall, given: type[Module] | Module, inputs: Mappi
 
 def _inherited(run: Run) -> History:
     """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
-    unfinished = place_of(run.history, run.unanswered) if run.unanswered is not None else None
+    unfinished = index_of_message(run.history, run.unanswered) if run.unanswered is not None else None
     kept = (item for index, item in enumerate(run.history) if index != unfinished)
     return copy.deepcopy([item for item in kept if not is_system(item)])
 

@@ -112,7 +112,7 @@ class JsonOutput:
 
 def _problems(value: Any, schema: Mapping[str, Any] | None, where: str) -> list[str]:
     if schema is None:
-        return [] if isinstance(value, str) else [f"{where}: {_short(value)} is not of type 'string'"]
+        return [] if isinstance(value, str) else [f"{where}: {_short_repr(value)} is not of type 'string'"]
     # Imported here: it takes long, and an answer in plain text needs none of it.
     from jsonschema.validators import validator_for  # type: ignore[import-untyped]
     from referencing import Registry
@@ -129,7 +129,7 @@ def _place(where: str, path: Any) -> str:
     return ".".join(part for part in (where, *map(str, path)) if part)
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

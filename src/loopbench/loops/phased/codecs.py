@@ -74,7 +74,7 @@ class UnderstandCodec:
     @read_once
     def parse(self, reply: Reply) -> Understanding:
         data = read_object(reply.text)
-        return Understanding(_text(data, "intent"), _texts(data, "entities"))
+        return Understanding(_text_field(data, "intent"), _texts(data, "entities"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class PlanCodec:
         tasks = data.get("tasks")
         if not isinstance(tasks, list):
             raise WireError('"tasks" must be a list of tasks')
-        return Tasks(tuple(_plan_task(task) for task in tasks), _text(data, "summary", ""))
+        return Tasks(tuple(_plan_task(task) for task in tasks), _text_field(data, "summary", ""))
 
 
 def _plan_task(data: Any) -> PlanTask:
@@ -133,7 +133,7 @@ def _plan_task(data: Any) -> PlanTask:
     kind = data.get("taskType", "use_tools")
     if kind not in ("use_tools", "reason"):
         raise WireError('"taskType" must be "use_tools" or "reason"')
-    return PlanTask(_text(data, "id"), _text(data, "description"), kind, _texts(data, "dependsOn"))
+    return PlanTask(_text_field(data, "id"), _text_field(data, "description"), kind, _texts(data, "dependsOn"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class ReflectCodec:
         if not isinstance(data.get("isComplete"), bool):
             raise WireError('"isComplete" must be true or false')
         return Reflection(
-            data["isComplete"], _text(data, "reasoning", ""), _texts(data, "missingInfo"), _texts(data, "suggestedNextSteps")
+            data["isComplete"], _text_field(data, "reasoning", ""), _texts(data, "missingInfo"), _texts(data, "suggestedNextSteps")
         )
 
 
@@ -210,7 +210,7 @@ class ContextsCodec:
         data = read_object(reply.text)
         if not isinstance(data.get("contexts"), list):
             raise WireError('"contexts" must be a list of labels')
-        return Text(_text(data, "why", ""))
+        return Text(_text_field(data, "why", ""))
 
     def chosen(self, reply: Reply) -> tuple[str, ...]:
         """Return the labels in the order of the results without unknown ones. Raises WireError, also if all are unknown."""
@@ -268,7 +268,7 @@ class SchemaAnswerCodec:
         data = read_object(reply.text)
         if "answer" not in data or (data["answer"] is None and not self.takes_null):
             raise WireError('"answer" is missing')
-        return Answer(_text(data, "reasoning", ""), data["answer"])
+        return Answer(_text_field(data, "reasoning", ""), data["answer"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ ANSWER = TextAnswerCodec()
 # --- reading and writing JSON ---
 
 
-def _text(data: Mapping[str, Any], key: str, default: str | None = None) -> str:
+def _text_field(data: Mapping[str, Any], key: str, default: str | None = None) -> str:
     value = data.get(key, default)
     if not isinstance(value, str):
         raise WireError(f'"{key}" must be text')

@@ -47,7 +47,7 @@ class ToolContextManager:
         number = len(self._pointers(group)) + 1
         while True:
             pointer = f"{group}/{number:06d}"
-            context = ToolContext(pointer, tool_name, _plain(args), render_value(result), task_id, query_id)
+            context = ToolContext(pointer, tool_name, _through_json(args), render_value(result), task_id, query_id)
             if self._put(group, context):
                 return pointer
             number += 1
@@ -101,7 +101,7 @@ class ToolContextManager:
 _FIELDS = ("tool", "args", "result", "task_id", "query_id")
 
 
-def _plain(args: Mapping[str, Any]) -> dict[str, Any]:
+def _through_json(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as JSON gives them back, so that memory and directory keep the same."""
     try:
         made: dict[str, Any] = json.loads(json.dumps(dict(args), default=render_value))

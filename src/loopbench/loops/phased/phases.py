@@ -20,7 +20,7 @@ from .prompts import (
     paragraphs,
     results_text,
     sections,
-    shown,
+    shown_result,
     tasks_text,
     thoughts_text,
     understanding_text,
@@ -156,7 +156,7 @@ class PhasedRun(RunContext):
         calls = {f"c{number}": call for number, call in enumerate(self.results, 1)}
         if not calls:
             return []
-        offered = tuple((label, shown(call)) for label, call in calls.items())
+        offered = tuple((label, shown_result(call)) for label, call in calls.items())
         codec = ContextsCodec(offered)
         listed = "\n".join(f"{label}: {call_text(calls[label].tool, calls[label].args)}:\n{content}" for label, content in offered)
         text = sections(*self._asked(), ("Results", listed), ("Failures", self.failures(self.progress.tasks)))

@@ -74,7 +74,7 @@ def results_text(tasks: Iterable[PhaseTask]) -> str:
     """Return the tasks' results in their order: summaries if there are any, else whole results."""
     lines = []
     for task in tasks:
-        lines += [f"[{task.id}] {call_text(call.tool, call.args)}:\n{shown(call)}" for call in completed(task)]
+        lines += [f"[{task.id}] {call_text(call.tool, call.args)}:\n{shown_result(call)}" for call in completed(task)]
         lines.append(thoughts_text([task]))
     return "\n".join(filter(None, lines))
 
@@ -88,7 +88,7 @@ def completed(task: PhaseTask) -> list[ToolCallStatus]:
     return [call for call in task.toolCalls or () if call.status is TaskStatus.COMPLETED]
 
 
-def shown(call: ToolCallStatus) -> str:
+def shown_result(call: ToolCallStatus) -> str:
     """Return what prompts show of a completed call: its summary, or its result if the summary is blank."""
     return call.summary if call.summary and call.summary.strip() else cap(call.output or "", call.max_chars)
 

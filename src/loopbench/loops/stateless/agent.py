@@ -20,7 +20,7 @@ from .options import AgentOptions
 from .reasoner import AgentReasoner, Question, turns_of
 from .recovery import ErrorRecoveryModule
 from .registry import Description, as_tool_registry
-from .signatures import Caller, SummarizeEntries, as_json
+from .signatures import Caller, SummarizeEntries, prompt_json
 from .state import (
     ActionDecision,
     ActionType,
@@ -297,7 +297,7 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         """Return the tools as indented JSON; rendered again only when they have changed."""
         tools = self.tool_registry.get_all_tool_descriptions()
         if tools != self._described[0]:
-            self._described = (tools, as_json(tools, indent=2))
+            self._described = (tools, prompt_json(tools, indent=2))
         return self._described[1]
 
     def _summarize_errors(self, failed: Sequence[ToolResult]) -> str:

@@ -10,7 +10,7 @@ import dspy
 from loopbench.protocol.threads import run_blocking
 
 from .history import render_history, shown_value
-from .signatures import Caller, FormatDetailedResponse, FormatResponse, as_json, format_codec
+from .signatures import Caller, FormatDetailedResponse, FormatResponse, format_codec, prompt_json
 from .state import ConversationEntry, ConversationState
 
 
@@ -42,7 +42,7 @@ class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no typ
         shown = {
             "raw_response": raw_response,
             "user_query": user_query,
-            "key_results": as_json(self._extract_key_results(state.conversation_history)),
+            "key_results": prompt_json(self._extract_key_results(state.conversation_history)),
         }
         predictor = self.formatter
         if self.style_guide == "detailed":

@@ -20,8 +20,8 @@ from .signatures import (
     DecideCodec,
     SummarizeHistory,
     ValidateReasoning,
-    as_json,
     decide_codec,
+    prompt_json,
     summary_codec,
     validate_codec,
 )
@@ -130,7 +130,7 @@ class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictor = self.output_validator
         codec = validate_codec(predictor.signature)
         try:
-            fields = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=as_json(output.model_dump()))
+            fields = await caller.ask(predictor, codec, user_query=user_query, reasoning_output=prompt_json(output.model_dump()))
         except WireError as error:
             logger.info("the validator's reply cannot be read: %s", error)
             return
@@ -206,7 +206,7 @@ def _as_said(entry: ConversationEntry) -> str:
         {"tool_name": name, "parameters": parameters}
         for name, parameters in zip(entry.tool_calls, entry.tool_parameters.values(), strict=False)
     ]
-    return f"{entry.reasoning}\n{as_json(calls)}"
+    return f"{entry.reasoning}\n{prompt_json(calls)}"
 
 
 async def _ask_after_turns(

@@ -10,7 +10,7 @@ import dspy
 from loopbench.protocol.threads import run_blocking
 
 from .registry import Description
-from .signatures import Caller, ErrorRecoverySignature, as_json, recover_codec
+from .signatures import Caller, ErrorRecoverySignature, prompt_json, recover_codec
 from .state import ConversationState, ErrorRecoveryStrategy, ToolResult
 
 DEFAULT_STRATEGIES = ("retry", "alternative_tool", "graceful_degradation")
@@ -55,9 +55,9 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
             error_message=str(error_info.get("error", "")),
             error_type=str(error_info.get("error_type", "Unknown")),
             failed_tool=failed,
-            tool_parameters=as_json(error_info.get("parameters", {})),
+            tool_parameters=prompt_json(error_info.get("parameters", {})),
             user_query=context.user_query,
-            available_tools=as_json([_marked(tool, failed) for tool in available_tools], indent=2),
+            available_tools=prompt_json([_marked(tool, failed) for tool in available_tools], indent=2),
             previous_attempts=self._format_previous_attempts(context.errors_encountered),
         )
         strategy: ErrorRecoveryStrategy = fields["recovery_strategy"]

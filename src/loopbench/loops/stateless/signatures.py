@@ -412,7 +412,7 @@ class Caller:
         self.tokens = None if usage is None or self.tokens is None else self.tokens + usage.total_tokens
 
 
-def as_json(value: Any, *, indent: int | None = None) -> str:
+def prompt_json(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON for a prompt; `str()` for what JSON lacks."""
     text = _ENCODER.encode(value)
     return text if indent is None else _indented(text, indent)

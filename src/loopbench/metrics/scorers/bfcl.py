@@ -8,7 +8,7 @@ from typing import Any
 from loopbench.datasets.bfcl.files import ANY_CALL, language_of
 from loopbench.datasets.bfcl.literals import Language, read_literal
 from loopbench.datasets.bfcl.official import officially_right
-from loopbench.datasets.bfcl.strict import same_calls
+from loopbench.datasets.bfcl.strict import listed_calls, same_calls
 from loopbench.protocol import render_value
 
 from ..abstention import is_abstention
@@ -33,7 +33,7 @@ def bfcl(checker: str = "strict") -> Scorer:
 
 def _calls_are_right(judgement: Judgement, official: bool) -> bool:
     expected, state = judgement.task.expected, judgement.state
-    calls, refused = (_listed(state, key) for key in ("calls", "refused"))
+    calls, refused = (listed_calls(state, key) for key in ("calls", "refused"))
     if expected == ANY_CALL:
         return bool(calls or refused)
     if expected == []:
@@ -45,11 +45,6 @@ def _calls_are_right(judgement: Judgement, official: bool) -> bool:
     if language != "python":
         calls = [_read(call, functions, language) for call in calls]
     return same_calls(expected, {"calls": calls, "refused": refused})
-
-
-def _listed(state: Any, key: str) -> list[Any]:
-    calls = state.get(key) if isinstance(state, Mapping) else None
-    return calls if isinstance(calls, list) else []
 
 
 def _read(call: Mapping[str, Any], functions: Any, language: Language) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from loopbench.protocol import render_value
 
-from ..answers import MARK, answer_scorer, plain
+from ..answers import MARK, answer_scorer, squad_form
 from ..judgement import Scorer
 
 
@@ -17,8 +17,8 @@ def f1() -> Scorer:
 
 
 def _compare(expected: Any, answer: Any) -> float:
-    wanted = Counter(plain(render_value(expected), MARK).split())
-    given = Counter(plain(render_value(answer), MARK).split())
+    wanted = Counter(squad_form(render_value(expected), MARK).split())
+    given = Counter(squad_form(render_value(answer), MARK).split())
     if not wanted or not given:
         return float(wanted == given)
     return 2 * (wanted & given).total() / (wanted.total() + given.total())

@@ -6,7 +6,7 @@ from typing import Any
 
 from loopbench.protocol import render_value
 
-from ..answers import MARK_OUTSIDE_NUMBERS, answer_scorer, plain
+from ..answers import MARK_OUTSIDE_NUMBERS, answer_scorer, squad_form
 from ..judgement import Scorer
 
 
@@ -17,7 +17,7 @@ def normalized() -> Scorer:
 
 def _compare(expected: Any, answer: Any) -> float:
     left, right = render_value(expected), render_value(answer)
-    plain_left, plain_right = plain(left, MARK_OUTSIDE_NUMBERS), plain(right, MARK_OUTSIDE_NUMBERS)
+    plain_left, plain_right = squad_form(left, MARK_OUTSIDE_NUMBERS), squad_form(right, MARK_OUTSIDE_NUMBERS)
     if not plain_left or not plain_right:  # nothing but punctuation or articles: it is what was meant
         return float(left.strip().casefold() == right.strip().casefold())
     return float(plain_left == plain_right)

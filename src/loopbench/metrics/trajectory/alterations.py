@@ -21,7 +21,7 @@ from loopbench.protocol.receipts import MARK, Sighting, sightings
 from loopbench.protocol.values import one_line
 
 from ..trace import ModelExchange, Note, ToolRun, TracedCall
-from .failure_text import quoted, reply, times
+from .failure_text import quoted_answer, reply, times
 from .failures import PLANNING, WRONG_CALLS, TracedTrial
 from .prompts_sent import MIN_WORDS, WORD, Prompt, shows
 from .trajectory import CHOOSING, call_text
@@ -225,10 +225,10 @@ def _of_results(trial: TracedTrial) -> Iterator[Alteration]:
         prompt = _next_prompt(trial, place)
         told = None if prompt is None else _told_instead(prompt, run, known, others)
         if told is not None:
-            detail = f"{call_text(run.call)} gave {quoted(run.result)}, and the loop showed the model {quoted(told)}"
+            detail = f"{call_text(run.call)} gave {quoted_answer(run.result)}, and the loop showed the model {quoted_answer(told)}"
             yield Alteration("altered result", detail, place)
         elif _never_shown(trial, place, run):
-            detail = f"the loop never showed the model what {call_text(run.call)} gave, {quoted(run.result)}"
+            detail = f"the loop never showed the model what {call_text(run.call)} gave, {quoted_answer(run.result)}"
             yield Alteration("lost observation", detail, place)
 
 
@@ -236,7 +236,7 @@ def _shut_by_result(trial: TracedTrial) -> Iterator[Alteration]:
     """Return the error valve that ended a run right after a call that had given a result."""
     place, last = next(((at, run) for at, run in reversed(list(enumerate(trial.events))) if not isinstance(run, Note)), (0, None))
     if trial.head.stop == StopReason.ERROR_VALVE.value and isinstance(last, ToolRun) and last.gave_result:
-        detail = f"the error valve ended the run when {call_text(last.call)} had given {quoted(last.result)}"
+        detail = f"the error valve ended the run when {call_text(last.call)} had given {quoted_answer(last.result)}"
         yield Alteration("lost observation", detail, place)
 
 
@@ -354,13 +354,13 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
         yield from _ignored(trial)
         return
     stated = list(_stated(trial))
-    given = _plain(trial.head.answer)
+    given = _line_of_value(trial.head.answer)
     read_whole = (ask.reply for _, ask in trial.asks() if ask.role in ANSWERING and ask.reply is not None)
-    if any(given == _plain(value) for value in (*stated, *read_whole)):
+    if any(given == _line_of_value(value) for value in (*stated, *read_whole)):
         return
-    answered = f"the loop answered {quoted(trial.head.answer)}"
+    answered = f"the loop answered {quoted_answer(trial.head.answer)}"
     if stated:
-        yield Alteration("altered answer", f"{answered}, where the model wrote {quoted(stated[-1])}", place)
+        yield Alteration("altered answer", f"{answered}, where the model wrote {quoted_answer(stated[-1])}", place)
     elif last.calls:
         yield Alteration(
             "termination", f"{answered} at {reply(last.number)}, where the model wrote {call_text(last.calls[0])}", place
@@ -371,11 +371,15 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
 
 def _ignored(trial: TracedTrial) -> Iterator[Alteration]:
     """Return the answer that the model gave more than once, in a run that never ended with it."""
-    stated = [(place, _plain(ask.value)) for place, ask in trial.asks() if ask.role == Role.DECIDE.value and ask.value is not None]
+    stated = [
+        (place, _line_of_value(ask.value)) for place, ask in trial.asks() if ask.role == Role.DECIDE.value and ask.value is not None
+    ]
     for place, answer in stated:
         count = sum(other == answer for _, other in stated)
         if count > 1:
-            yield Alteration("termination", f"the model answered {quoted(answer)} {times(count)}, and the loop went on", place)
+            yield Alteration(
+                "termination", f"the model answered {quoted_answer(answer)} {times(count)}, and the loop went on", place
+            )
             return
 
 
@@ -389,5 +393,5 @@ def _stated(trial: TracedTrial) -> Iterator[Any]:
                 yield ask.move.get("text")
 
 
-def _plain(value: Any) -> str:
+def _line_of_value(value: Any) -> str:
     return one_line(render_value(value))

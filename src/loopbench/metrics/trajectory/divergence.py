@@ -35,12 +35,13 @@ from dataclasses import dataclass
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
+from loopbench.protocol.counts import counted
 from loopbench.protocol.receipts import strip_receipts
 
 from ..trace import NO_CONTENT, ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
-from .failure_text import BROKEN, SPENT, counted, damaged_source, gave_up_early, in_words, quoted, reply, times
+from .failure_text import BROKEN, SPENT, damaged_source, gave_up_early, in_words, quoted_answer, reply, times
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
 from .losses import Divergence, Loss
 from .prompts_sent import shows
@@ -193,7 +194,7 @@ def _misread(trial: TracedTrial) -> _RuleFinding | None:
         if ask.error is None and ask.wire_error is None:
             is_decisive = trial.is_finished or (trial.other_course and not _left(trial))
             if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
-                said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted(trial.head.answer)}"
+                said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted_answer(trial.head.answer)}"
                 return _RuleFinding("parse", said, [place])
             return None
     return None
@@ -384,7 +385,7 @@ def _ended(trial: TracedTrial) -> _RuleFinding | None:
     if left:
         return _RuleFinding("termination", f"answered at {last} and never called {left[0].text}")
     if fewer > 0 and not trial.other_course:
-        return _RuleFinding("termination", f"answered at {last}, {counted(fewer, 'step', 'steps')} before the other course")
+        return _RuleFinding("termination", f"answered at {last}, {counted(fewer, 'step')} before the other course")
     return None
 
 
@@ -413,20 +414,19 @@ _STOP_CAUSES: Mapping[str, Cause] = {
 def _used_up(trial: TracedTrial) -> str:
     """Say what the steps of a trial were spent on that gave no new result."""
     unreadable, failed = wasted(trial)
-    parts = [
-        counted(unreadable, "reply that could not be read", "replies that could not be read"),
-        counted(failed, "call that failed", "calls that failed"),
-        counted(len(trial.repeated), "call made again", "calls made again"),
+    spent_on = [
+        (unreadable, "reply that could not be read", "replies that could not be read"),
+        (failed, "call that failed", "calls that failed"),
+        (len(trial.repeated), "call made again", "calls made again"),
     ]
-    listed = ", ".join(part for part in parts if part)
-    if listed:
-        return f"; used up on the way: {listed}"
+    if any(number for number, _, _ in spent_on):
+        return f"; used up on the way: {', '.join(counted(*each) for each in spent_on if each[0])}"
     kinds = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
     return f"; met on the way: {', '.join(kinds)}" if kinds else ""
 
 
 def _other(trial: TracedTrial) -> _RuleFinding | None:
-    return _RuleFinding("other", f"answered {quoted(trial.head.answer)}")
+    return _RuleFinding("other", f"answered {quoted_answer(trial.head.answer)}")
 
 
 _RULES: Sequence[Callable[[TracedTrial], _RuleFinding | None]] = (

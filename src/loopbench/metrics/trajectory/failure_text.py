@@ -8,6 +8,7 @@ from typing import Any
 
 from loopbench.metrics.trace import GARBAGE, ToolRun, TracedCall
 from loopbench.protocol import StopReason, render_value
+from loopbench.protocol.counts import counted
 
 from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, was_asked_again, was_cut_out, was_told
 from .trajectory import NOT_RUN, call_text, shortened
@@ -44,12 +45,7 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def counted(count: int, one: str, many: str) -> str:
-    """Return `1 reply`, `3 replies`; empty for none."""
-    return f"{count} {one if count == 1 else many}" if count else ""
-
-
-def quoted(answer: Any) -> str:
+def quoted_answer(answer: Any) -> str:
     return repr(shortened(render_value(answer)))
 
 
@@ -148,7 +144,7 @@ def _what_the_loop_did(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 def gave_up_early(trial: TracedTrial) -> str:
     """Return that a loop ended by itself before the limit that it says it reached."""
-    return f"the loop ended ({trial.head.stop}) {counted(trial.steps_left, 'step', 'steps')} before its limit"
+    return f"the loop ended ({trial.head.stop}) {counted(trial.steps_left, 'step')} before its limit"
 
 
 def _other_tries(trial: TracedTrial, same: Sequence[Setback]) -> str:

@@ -244,12 +244,12 @@ def call_text(call: TracedCall) -> str:
     given = call.arguments
     if not isinstance(given, Mapping):
         return shortened(f"{call.tool}({render_value(given)})")
-    return shortened(f"{call.tool}({', '.join(f'{name}={_shown(value)}' for name, value in given.items())})")
+    return shortened(f"{call.tool}({', '.join(f'{name}={_value_text(value)}' for name, value in given.items())})")
 
 
 def _signature(content: str) -> str:
     return sha256(content)[:SIGNATURE_CHARS]
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return repr(value) if isinstance(value, str) else render_value(value)

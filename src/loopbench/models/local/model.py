@@ -11,7 +11,7 @@ from loopbench.models.real import DEFAULTS, RealModel, RealOptions
 from loopbench.protocol import Capabilities, Chunk, Model, ProviderError, Reply, Request
 
 from .lark import lark
-from .server import LocalServer, serve
+from .server import LocalServer, started_server
 from .tools_as_text import with_calls_read, with_tools_as_text
 from .weights import find_weights
 
@@ -67,4 +67,4 @@ def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:
 
     Raises ValueError, in one line: for weights that are not there or cannot be loaded, and for the package that would serve them.
     """
-    return RealModel(LocalModel(name, serve(name, find_weights(name), options.context_tokens)), options)
+    return RealModel(LocalModel(name, started_server(name, find_weights(name), options.context_tokens)), options)

@@ -38,7 +38,7 @@ class LocalServer:
     """xllamacpp's server. Nothing answers once it is let go."""
 
 
-def serve(name: str, weights: Weights, context_tokens: int | None = None) -> LocalServer:
+def started_server(name: str, weights: Weights, context_tokens: int | None = None) -> LocalServer:
     """Return a server that has the weights in memory and answers. It takes seconds, and the same server comes again at once.
 
     `name`: the model, as errors call it. `context_tokens`: of one request and its reply. Raises ValueError, in one line: for the

@@ -79,7 +79,7 @@ class ForeignCodec:
             return None
         if self.is_forced:
             return next((tool for tool in program_tools if tool.name == self.choice), None)
-        named = next((tool for tool in program_tools if _plain(tool.name) in FINISHING), None)
+        named = next((tool for tool in program_tools if _bare_name(tool.name) in FINISHING), None)
         return named or (program_tools[0] if program_tools and self.choice == "required" else None)
 
     def render(self, move: Move) -> Reply:
@@ -203,7 +203,7 @@ def foreign_codec(asked: WireRequest, task_tools: Collection[str] = ()) -> Forei
     )
 
 
-def _plain(name: str) -> str:
+def _bare_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 

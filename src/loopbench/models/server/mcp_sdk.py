@@ -46,7 +46,7 @@ def session_manager() -> StreamableHTTPSessionManager:
 
     The SDK's own check of the Host header is off: our server has refused foreign hosts and origins before.
     """
-    server: Server[Any] = Server("loopbench", version=version("loopbench"), on_list_tools=_listed, on_call_tool=_called)
+    server: Server[Any] = Server("loopbench", version=version("loopbench"), on_list_tools=_list_tools, on_call_tool=_called)
     return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
 
 
@@ -92,7 +92,9 @@ def change_told_with(body: bytes) -> bytes:
 # --- the handlers ---
 
 
-async def _listed(context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+async def _list_tools(
+    context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
+) -> types.ListToolsResult:
     trial, structured = _place(context)
     return types.ListToolsResult(tools=[_tool(spec, structured) for spec in trial.listed().tools])
 

@@ -106,7 +106,9 @@ def system_text(system: Any) -> str | None:
     if system is None or isinstance(system, str):
         return system
     blocks = checked(system, list, "system")
-    return "\n".join(_text(_block(block, f"system.{index}", ("text",)), f"system.{index}") for index, block in enumerate(blocks))
+    return "\n".join(
+        _text_block(_block(block, f"system.{index}", ("text",)), f"system.{index}") for index, block in enumerate(blocks)
+    )
 
 
 # --- reading ---
@@ -166,7 +168,7 @@ def _read_block(block: Any, where: str, role: str) -> Block | None:
     data = _block(block, where, ("text",) if role == "system" else _FIELDS)
     kind = data["type"]
     if kind == "text":
-        return _text(data, where)
+        return _text_block(data, where)
     if kind == "tool_use":
         if role != "assistant":
             raise refused(where.split(".content")[0], "`tool_use` blocks can only be in `assistant` messages")
@@ -176,7 +178,7 @@ def _read_block(block: Any, where: str, role: str) -> Block | None:
     return _result(data, f"{where}.tool_result")
 
 
-def _text(data: Mapping[str, Any], where: str) -> str:
+def _text_block(data: Mapping[str, Any], where: str) -> str:
     text = required(data, "text", str, f"{where}.text.text")
     field = where.partition(".")[0]
     if not text:

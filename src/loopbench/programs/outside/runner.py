@@ -187,10 +187,14 @@ async def solved(solve: Callable[..., Any], task: SolverTask, job: Mapping[str, 
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # the boundary to the framework: whatever leaves it is named
-        return {"id": job["id"], "type": type(error).__name__, "error": f"{text_of(error)[:MAX_ERROR_CHARS]}{place_of(error)}"}
+        return {
+            "id": job["id"],
+            "type": type(error).__name__,
+            "error": f"{error_message(error)[:MAX_ERROR_CHARS]}{innermost_line(error)}",
+        }
 
 
-def place_of(error: BaseException) -> str:
+def innermost_line(error: BaseException) -> str:
     """Return ` at my_agent.py:14`, the innermost line of the user's files that an exception passed; empty where it passed none."""
     place, trace = "", error.__traceback__
     while trace is not None:
@@ -202,7 +206,7 @@ def place_of(error: BaseException) -> str:
     return place
 
 
-def text_of(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Return what an exception says; some cannot say it."""
     try:
         return str(error)
@@ -215,7 +219,9 @@ def line_of(message: Mapping[str, Any]) -> str:
     try:
         line = json.dumps(message, default=str)
     except Exception as error:  # whatever the answer's own `__str__` raises, too
-        return json.dumps({"id": message["id"], "type": type(error).__name__, "error": f"its answer is not JSON: {text_of(error)}"})
+        return json.dumps(
+            {"id": message["id"], "type": type(error).__name__, "error": f"its answer is not JSON: {error_message(error)}"}
+        )
     if "answer" in message and len(line) > MAX_ANSWER_CHARS:
         return json.dumps(
             {"id": message["id"], "type": "flood", "error": f"its answer is longer than {MAX_ANSWER_CHARS:,} characters"}
@@ -294,7 +300,7 @@ def main() -> None:
     try:
         solve = function_named(sys.argv[1])
     except BaseException as error:
-        say({"failed": f"{type(error).__name__}: {text_of(error)}"})
+        say({"failed": f"{type(error).__name__}: {error_message(error)}"})
         raise
     asyncio.run(serve(solve, say))
     os._exit(0)  # threads of frameworks shall not keep it alive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopbench.experiments.ablate.ablation import AblationResult
-from loopbench.experiments.ablate.tables import notes, tables
+from loopbench.experiments.ablate.tables import ablation_notes, ablation_tables
 from loopbench.metrics.summary import METRICS, PRIMARY
 
 from .charts import effects
@@ -20,10 +20,10 @@ def effects_section(ablation: AblationResult) -> PageSection:
     by_metric = dict(_charts(ablation))
     if PRIMARY in by_metric:
         blocks.append(by_metric.pop(PRIMARY))
-    blocks += [Grid(table.title, table.columns, table.rows) for table in tables(ablation)]
+    blocks += [Grid(table.title, table.columns, table.rows) for table in ablation_tables(ablation)]
     if by_metric:
         blocks.append(Folded("Charts of the other metrics", tuple(by_metric.values())))
-    return PageSection("effects", "What each factor does", (*blocks, *how_to_read(notes(ablation))))
+    return PageSection("effects", "What each factor does", (*blocks, *how_to_read(ablation_notes(ablation))))
 
 
 def _charts(ablation: AblationResult) -> Iterator[tuple[str, Figure]]:

@@ -11,7 +11,7 @@ from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.protocol.counts import counted
-from loopbench.text.numbers import measured, measured_difference, p_value, short_name, verdict
+from loopbench.text.numbers import measure_text, measured_difference, p_value, short_name, verdict
 
 from .charts import accuracy, forest
 from .document import UNKNOWN, Block, Figure, Folded, Grid, PageSection, Paragraph
@@ -83,7 +83,7 @@ def arms_grid(arms: Sequence[ArmResult]) -> Grid:
     rows = []
     for arm in arms:
         summary = arm.summary
-        numbers = (measured(summary.means[name], measure) for name, measure in measures.items())
+        numbers = (measure_text(summary.means[name], measure) for name, measure in measures.items())
         false_success = UNKNOWN if summary.false_success_rate is None else summary.false_success
         is_told = summary.right_unseen is not None and any(each.summary.right_unseen for each in arms)
         unseen = summary.right_unseen if is_told else UNKNOWN

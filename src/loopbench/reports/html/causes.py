@@ -10,7 +10,7 @@ from loopbench.experiments.compare.results import Results
 from loopbench.experiments.why.base_rates import LOST_ONLY, MAX_SOLVED, doubts_in_words
 from loopbench.experiments.why.kinds import numbers_in_words
 from loopbench.experiments.why.untraced import errored_in_words, grades_in_words, how_they_ended, untraced_in_words
-from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, why
+from loopbench.experiments.why.why import ArmLosses, PairLosses, Why, losses_explained
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.record_table import of_tasks
 from loopbench.metrics.tasks import ArmFinding, GroupFindings, TaskFinding
@@ -62,7 +62,7 @@ class LossFindings:
 
 def find_losses(results: Results, prefix: str) -> LossFindings:
     """Return a run's losses. `prefix`: begins the ids that links lead to. Raises RunError for a missing or damaged trace."""
-    explained = why(results, most=1)
+    explained = losses_explained(results, most=1)
     examples = choose_examples(explained.pairs, MAX_TRACES)
     before = f"{prefix}-" if prefix else ""
     ids = {(one.loser, one.task, one.repeat): (f"{before}trace-{number}", one) for number, one in enumerate(examples, 1)}

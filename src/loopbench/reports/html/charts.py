@@ -16,7 +16,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY
 from loopbench.metrics.views import CostPoint, Front
-from loopbench.text.numbers import interval, measured, short_name, signed_interval
+from loopbench.text.numbers import interval, measure_text, short_name, signed_interval
 
 from .grouping import arms_by_group, group_by
 from .names import chart_names, group_name
@@ -150,7 +150,7 @@ def _point_name(point: CostPoint, front: Front) -> str:
 
 def _point_in_words(point: CostPoint, front: Front) -> str:
     where = "on the front" if point.on_front else "dominated"
-    cost = measured(point.cost, METRICS[front.unit])
+    cost = measure_text(point.cost, METRICS[front.unit])
     return f"{_point_name(point, front)}: accuracy {interval(point.accuracy, 3)}, {cost}, {where}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loopbench.experiments.compare.harness_tables import harness_tables, sentences
+from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
 from loopbench.experiments.compare.verdict.matrix import counted_in
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.calibration import Calibration
@@ -12,7 +12,7 @@ from loopbench.metrics.harness import Harness
 from loopbench.metrics.reliability import Reliability
 from loopbench.metrics.summary import METRICS
 from loopbench.metrics.views import AtBudget, Front, PerSolved, Unit, Views
-from loopbench.text.numbers import interval, limit_text, measured
+from loopbench.text.numbers import interval, limit_text, measure_text
 
 from .charts import pareto
 from .document import UNKNOWN, Amount, Block, Figure, Folded, Grid, Items, PageSection, section_or_none, under_headings
@@ -62,8 +62,8 @@ def _front(front: Front, solved: Mapping[tuple[str, Unit], PerSolved], arms: Seq
             (
                 point.arm,
                 interval(point.accuracy, 3),
-                measured(point.cost, METRICS[front.unit]),
-                UNKNOWN if per_solved is None else measured(per_solved.value, METRICS[front.unit]),
+                measure_text(point.cost, METRICS[front.unit]),
+                UNKNOWN if per_solved is None else measure_text(per_solved.value, METRICS[front.unit]),
                 "yes" if point.on_front else "no",
                 Amount(f"{point.front_share:.2f}", point.front_share),
             )
@@ -104,7 +104,7 @@ def _decided(budgets: Sequence[AtBudget]) -> Grid | None:
 
 def harness_section(harnesses: Sequence[Harness]) -> PageSection | None:
     """Return the section on how much is the loop and how much the model; None where they are not crossed."""
-    said = Items(tuple(f"{sentence}." for sentence in sentences(harnesses)), "verdicts")
+    said = Items(tuple(f"{sentence}." for sentence in harness_sentences(harnesses)), "verdicts")
     grids = [Grid(table.title, table.columns, table.rows) for table in harness_tables(harnesses)]
     return section_or_none("harness", "How much is the harness?", [said, *grids] if grids else [])
 

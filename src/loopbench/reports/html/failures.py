@@ -16,7 +16,7 @@ from loopbench.text.numbers import interval, short_name
 
 from .document import UNKNOWN, Amount, Cell, Figure, Grid, PageSection, Subsection, count_bar, section_or_none, under_headings
 from .grouping import arms_by_group, by_frequency
-from .histograms import steps
+from .histograms import steps_chart
 
 
 def errors_section(arms: Sequence[ArmResult]) -> PageSection | None:
@@ -105,7 +105,7 @@ def steps_section(records: Sequence[Record], arms: Sequence[ArmResult]) -> PageS
     columns = ("arm", "solved", "median steps", "not solved", "median steps", "90 % within", "most")
     infos = [arm.info for arm in arms]
     grid = Grid("Steps of the scored trials", columns, tuple(rows))
-    return PageSection("steps", "Steps per trial", (Figure(steps(known_records, infos), read), grid))
+    return PageSection("steps", "Steps per trial", (Figure(steps_chart(known_records, infos), read), grid))
 
 
 def _steps(arm: str, records: Sequence[Record]) -> tuple[str, ...] | None:

@@ -31,7 +31,7 @@ Bars = Mapping[int, tuple[int, int]]
 """Steps → trials solved, and not solved."""
 
 
-def steps(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
+def steps_chart(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Markup:
     """Return a chart of how many steps the scored trials of each arm took: solved ones filled, the others in outline."""
     scored = group_by((record for record in alike(records) if record.status == "scored"), lambda record: record.arm)
     histograms = {info.arm: histogram(scored[info.arm]) for info in arms if info.arm in scored}

@@ -26,18 +26,18 @@ def chart_names(arms: Sequence[ArmInfo]) -> dict[str, str]:
 
 
 def _name(info: ArmInfo, arms: Sequence[ArmInfo]) -> str:
-    whole, options = short_name(info), _text(info.options)
+    whole, options = short_name(info), _options_text(info.options)
     if len(whole) <= MAX_CHARS or not options:
         return whole
     others = [other.options for other in arms if other.loop == info.loop]
     differing = {name: value for name, value in info.options.items() if any(_differs(name, value, other) for other in others)}
-    return whole.replace(f"({options})", f"({_text(differing) or '…'})", 1)
+    return whole.replace(f"({options})", f"({_options_text(differing) or '…'})", 1)
 
 
 def _differs(name: str, value: object, other: Mapping[str, object]) -> bool:
     return name not in other or other[name] != value
 
 
-def _text(options: Mapping[str, object]) -> str:
+def _options_text(options: Mapping[str, object]) -> str:
     """Return options as an arm's name writes them."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in sorted(options.items()))

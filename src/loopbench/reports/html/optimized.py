@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from loopbench.experiments.optimize.program_text import ProgramDiff, diff_lines
 from loopbench.experiments.optimize.result import DesignResult, OptimizationResult
 from loopbench.experiments.optimize.searched_prompts import comparing_words, kept_diff, programs_table
-from loopbench.experiments.optimize.tables import gain_tables, notes, verdicts
+from loopbench.experiments.optimize.tables import gain_tables, optimization_notes, verdicts
 from loopbench.protocol.counts import counted
 from loopbench.protocol.values import one_line
 
@@ -26,7 +26,7 @@ def optimization_sections(result: OptimizationResult) -> tuple[PageSection, ...]
 
 
 def _verdict(result: OptimizationResult) -> PageSection:
-    all_notes = notes(result)
+    all_notes = optimization_notes(result)
     warnings = tuple(note.removeprefix(WARNING) for note in all_notes if note.startswith(WARNING))
     banners = warning_banners("The test is invalid: none of its verdicts holds." if result.invalid else "", warnings)
     lines = [Paragraph(f"{line}.", "strong") for line in verdicts(result)]

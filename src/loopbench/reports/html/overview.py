@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, tables, verdicts
+from loopbench.experiments.compare.several_runs import SeveralRuns, Standing, caveats, readings, several_runs_tables, verdicts
 from loopbench.experiments.compare.verdict.matrix import NOT_APPLICABLE
 from loopbench.text.numbers import interval
 
@@ -54,5 +54,5 @@ def _cell(standing: Standing | None) -> Cell:
 
 def pairs_section(runs: SeveralRuns) -> PageSection | None:
     """Return the section on all pairs of all runs, or None if nothing is compared."""
-    grids = [Grid(f"{table.title}; p adjusted over all runs", table.columns, table.rows) for table in tables(runs)[1:]]
+    grids = [Grid(f"{table.title}; p adjusted over all runs", table.columns, table.rows) for table in several_runs_tables(runs)[1:]]
     return section_or_none("all-pairs", "All pairs", grids)

@@ -29,7 +29,7 @@ from loopbench.protocol.counts import counted
 from loopbench.runs.folders import run_name
 from loopbench.runs.forking import text_beside
 from loopbench.runs.store.files import RunError
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .ablations import effects_section
 from .arms import arms_section, pairs_section
@@ -221,12 +221,12 @@ def _environment() -> Environment:
 
 def visible(value: Any) -> Any:
     """Return what an expression of the template prints: text with visible control characters; our own markup unchanged."""
-    return value if isinstance(value, Markup) else plain(str(value))
+    return value if isinstance(value, Markup) else terminal_safe(str(value))
 
 
 def breakable(text: str) -> Markup:
     """Return text that may be broken within the name of an arm or of an option."""
-    return trusted(_BREAKS.sub(r"\1<wbr>", str(escape(plain(text)))))
+    return trusted(_BREAKS.sub(r"\1<wbr>", str(escape(terminal_safe(text)))))
 
 
 def unbroken(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 from markupsafe import Markup, escape
 
 from loopbench.metrics.statistics import Interval
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 Mark = Literal["better", "worse", "equivalent", "undecided", "dot"]
 LABEL_CHARS = 46
@@ -30,18 +30,18 @@ _LEFT, _RIGHT = 46.0, 98.0
 def element(name: str, *children: str, **attributes: str | float) -> Markup:
     """Return an element; `class_` and `stroke_width` become class and stroke-width. Text is escaped unless it is Markup."""
     said = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"' for key, value in attributes.items())
-    inner = "".join(child if isinstance(child, Markup) else escape(_plain(child)) for child in children)
+    inner = "".join(child if isinstance(child, Markup) else escape(_xml_safe(child)) for child in children)
     made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
     return Markup(made)  # noqa: S704  all parts are escaped
 
 
-def _plain(text: str) -> str:
+def _xml_safe(text: str) -> str:
     """Return text without characters that XML does not allow: a chart in a file of its own is XML."""
-    return plain(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
+    return terminal_safe(text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})
 
 
 def _value(value: str | float) -> str:
-    return _plain(value) if isinstance(value, str) else f"{round(value, 2):g}"
+    return _xml_safe(value) if isinstance(value, str) else f"{round(value, 2):g}"
 
 
 def percent(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopbench.experiments.compare.results import Results
-from loopbench.experiments.compare.tables import INVALID_RUN, notes
+from loopbench.experiments.compare.tables import INVALID_RUN, comparison_notes
 from loopbench.experiments.compare.verdict.answer import ComparisonAnswer
 from loopbench.experiments.compare.verdict.clustered import unit_sentences
 from loopbench.experiments.compare.verdict.few_tasks_table import FewTasksTable
@@ -15,8 +15,8 @@ from loopbench.experiments.compare.verdict.matrix import (
     AnswerCell,
     AnswerRow,
     Place,
-    amount,
     cost_in_words,
+    cost_text,
     counted_in,
 )
 from loopbench.experiments.compare.verdict.sentence import leading
@@ -54,7 +54,7 @@ def verdict_section(results: Results, conclusions: Sequence[str] | None = None) 
             blocks += map(Paragraph, unit_sentences(results.manifest, results.comparison))
         if answer.on_tasks.is_shown:
             blocks.append(_of_tasks(answer.on_tasks))
-    reading = how_to_read(notes(results.comparison))
+    reading = how_to_read(comparison_notes(results.comparison))
     return PageSection("verdict", "Verdict", (*_banners(results), *blocks, *reading))
 
 
@@ -94,7 +94,7 @@ def _cell(cell: AnswerCell | None) -> Cell:
 
 
 def _cost(value: Interval, unit: Unit) -> str:
-    return amount(value.value, unit) if amount(value.low, unit) == amount(value.high, unit) else cost_in_words(value, unit)
+    return cost_text(value.value, unit) if cost_text(value.low, unit) == cost_text(value.high, unit) else cost_in_words(value, unit)
 
 
 # --- warnings and notes ---

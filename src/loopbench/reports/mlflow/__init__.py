@@ -12,7 +12,7 @@ from .optimization import OptimizationTracker
 from .store import Tracked, get_ready, metric_key
 from .traces import MAX_TRACES, USUAL_TRACES, sample, shows, trace_spans
 from .trials import trials_table
-from .versions import configuration
+from .versions import config_fields
 
 __all__ = [
     "DATABASES",
@@ -22,7 +22,7 @@ __all__ = [
     "OptimizationTracker",
     "Tracked",
     "arm_metrics",
-    "configuration",
+    "config_fields",
     "default_uri",
     "get_ready",
     "log_run",

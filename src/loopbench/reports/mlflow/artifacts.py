@@ -19,7 +19,7 @@ from .board import DesignRow
 from .store import interval_metrics
 
 
-def as_json(value: Any) -> str:
+def safe_json(value: Any) -> str:
     """Return a value as JSON, without secrets and without characters that UTF-8 lacks: models may write either."""
     return redact(render_value(json.dumps(value, indent=2, ensure_ascii=False))) + "\n"
 
@@ -31,7 +31,7 @@ def program_file(design: DesignRow, candidate: Candidate) -> str:
         for name, prompt in candidate.program.items()
     }
     about = {"loop": design.about.loop, "options": design.about.options, "candidate": candidate.number}
-    return seal_document(as_json({**state, ABOUT: about}).encode("utf-8")).decode("utf-8")
+    return seal_document(safe_json({**state, ABOUT: about}).encode("utf-8")).decode("utf-8")
 
 
 def interval(found: Mapping[str, Any] | None) -> Interval | None:

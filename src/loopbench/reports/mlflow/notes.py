@@ -18,7 +18,7 @@ from loopbench.metrics.ranking import ranked
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.reports.html import charts
-from loopbench.reports.html.histograms import steps
+from loopbench.reports.html.histograms import steps_chart
 from loopbench.reports.html.svg import standalone
 from loopbench.text.counts import counts
 from loopbench.text.numbers import interval, p_value, relation, verdict
@@ -135,7 +135,7 @@ def files(run: Results, report: Callable[[Results], str]) -> Iterator[tuple[str,
         drawn["effects"] = charts.effects(main)
     fronts = run.views.fronts
     drawn |= {f"cost{number if len(fronts) > 1 else ''}": charts.pareto(front) for number, front in enumerate(fronts, 1)}
-    drawn["steps"] = steps(run.records, [arm.info for arm in comparison.arms])
+    drawn["steps"] = steps_chart(run.records, [arm.info for arm in comparison.arms])
     for name, chart in drawn.items():
         yield f"charts/{name}.svg", standalone(chart)
     yield REPORT, report(run)

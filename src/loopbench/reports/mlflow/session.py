@@ -27,7 +27,7 @@ from loopbench.reports.html.titles import optimization_title
 from loopbench.runs.folders import KIND, TEST
 from loopbench.runs.store.files import MANIFEST
 
-from .artifacts import as_json, interval, note, program_file, ranking_table
+from .artifacts import interval, note, program_file, ranking_table, safe_json
 from .board import CandidateRow, DesignRow, SearchBoard
 from .comparison import log_comparison
 from .notes import REPORT
@@ -249,7 +249,7 @@ class Session:
                 gains |= _metrics(f"gain.{item['design']}", item["test"]["difference"])
         self._log(self.parent, [(0, gains)], {"mlflow.note.content": note(result)})
         self._log_table(ranking_table(result), RANKING)
-        self.client.log_text(self.parent_id, as_json(result), RESULT)
+        self.client.log_text(self.parent_id, safe_json(result), RESULT)
         self.client.log_text(self.parent_id, self.board.page, REPORT)
         self._end_parent("FINISHED" if result["complete"] else "KILLED")
 
@@ -270,7 +270,7 @@ class Session:
 
     def _log_table(self, table: Mapping[str, Any], name: str) -> None:
         """Log a table as MLflow's log_table does, which would append the rows to those of an earlier session."""
-        self.client.log_text(self.parent_id, as_json(table), name)
+        self.client.log_text(self.parent_id, safe_json(table), name)
         self._log(self.parent, (), {MLFLOW_LOGGED_ARTIFACTS: json.dumps([{"path": name, "type": "table"}])})
 
     def _leave(self) -> None:

@@ -24,7 +24,7 @@ from loopbench.protocol.names import Spec
 from loopbench.protocol.redact import redact
 from loopbench.runs.manifest import ArmEntry
 
-from .artifacts import as_json
+from .artifacts import safe_json
 from .prompts import plain_name
 from .store import MAX_TAG, Store, clean, params
 
@@ -54,7 +54,7 @@ class Version:
     @property
     def fields(self) -> dict[str, Any]:
         """Return the configuration field by field, as far as its text can be taken apart."""
-        return configuration(self.configuration)
+        return config_fields(self.configuration)
 
     @property
     def digest(self) -> str:
@@ -107,7 +107,7 @@ def log_version(store: Store, version: Version, known: LoggedModel | None, run_i
         model = new_model(store, version.name, run_id, tags, values)
     if model.status != "READY":
         parts = {"loop": version.loop, "options": dict(version.options), **version.fields}
-        finish_model(store, model, {"loop.json": as_json(parts | {"code": version.code, "program": version.program})})
+        finish_model(store, model, {"loop.json": safe_json(parts | {"code": version.code, "program": version.program})})
     model_id: str = model.model_id
     return model_id
 
@@ -134,7 +134,7 @@ def finish_model(store: Store, model: LoggedModel, files: Mapping[str, str]) -> 
 # --- configurations ---
 
 
-def configuration(text: str) -> dict[str, Any]:
+def config_fields(text: str) -> dict[str, Any]:
     """Return the fields of a loop's `repr` as `config.<field>`; a text that is not a call with named values stays whole."""
     try:
         call = ast.parse(text, mode="eval").body

@@ -19,7 +19,7 @@ from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import BudgetConfig
 from loopbench.runs.engine.runner import Unwatched
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .estimate import Pace, about
 from .trials import PLAIN_EVERY_S
@@ -149,11 +149,11 @@ class LiveSearch(SearchDisplay):
         grid = Table.grid(padding=(0, 2))
         for design, searched in [*self.searched.items()]:
             style = "dim" if searched.ended is not None else ""
-            grid.add_row(Text(plain(design), style=f"bold {style}".strip()), Text(searched.line, style=style))
+            grid.add_row(Text(terminal_safe(design), style=f"bold {style}".strip()), Text(searched.line, style=style))
         if self.tested:
             grid.add_row(Text("test", style="bold"), Text(f"{self.tested:,} of {counted(self.tests, 'trial')}"))
         for note in [*self.notes]:
-            grid.add_row(Text("note", style="bold"), Text(plain(note)))
+            grid.add_row(Text("note", style="bold"), Text(terminal_safe(note)))
         return grid
 
 
@@ -182,7 +182,7 @@ class _Lines(SearchDisplay):
     def _say(self, line: str, *, now: bool = False) -> None:
         if now or time.monotonic() - self.said_at >= PLAIN_EVERY_S:
             self.said_at = time.monotonic()
-            print(plain(line), file=sys.stderr, flush=True)
+            print(terminal_safe(line), file=sys.stderr, flush=True)
 
 
 @contextmanager

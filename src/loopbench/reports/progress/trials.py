@@ -19,7 +19,7 @@ from loopbench.experiments.compare.prepare import Experiment
 from loopbench.protocol.counts import counted
 from loopbench.runs.engine.runner import Progress, Unwatched
 from loopbench.text.counts import reasons
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 
 from .counts import ArmTally, ProgressCounts
 
@@ -65,7 +65,7 @@ class LiveView(ProgressCounts):
             last.insert(0, f"whole run: {self.before + self.done:,}/{self.before + self.total:,}, {self.before:,} from before")
         yield from self._arms(console.height - 3 - len(last))
         for line in last:
-            yield _shown(line, "dim")
+            yield _one_line_text(line, "dim")
 
     def _arms(self, room: int) -> RenderResult:
         """Yield a line per arm; if not all fit, arms with errored trials come first."""
@@ -75,13 +75,13 @@ class LiveView(ProgressCounts):
         grid = Table.grid(padding=(0, 2))
         for is_text in (True, False, False, True):  # where the terminal is narrow, text is cut and numbers are not
             grid.add_column(no_wrap=not is_text, overflow="ellipsis")
-        grid.add_row(*(_shown(title, "dim") for title in ("arm", "n", "accuracy so far, rough interval", "")))
+        grid.add_row(*(_one_line_text(title, "dim") for title in ("arm", "n", "accuracy so far, rough interval", "")))
         for name in names:
             arm = self.arms[name]
-            grid.add_row(_shown(name, "bold"), f"{arm.scored:,}", _accuracy(arm), _shown(_troubles(arm), "yellow"))
+            grid.add_row(_one_line_text(name, "bold"), f"{arm.scored:,}", _accuracy(arm), _one_line_text(_troubles(arm), "yellow"))
         yield grid
         if hidden := len(self.arms) - len(names):
-            yield _shown(f"… and {counted(hidden, 'more arm')}, {self._hidden(names)}", "dim")
+            yield _one_line_text(f"… and {counted(hidden, 'more arm')}, {self._hidden(names)}", "dim")
 
     def _hidden(self, names: Iterable[str]) -> str:
         shown = set(names)
@@ -94,13 +94,13 @@ class LiveView(ProgressCounts):
         return f"spent: {spent}{f'; left of the budget: {left}' if left else ''}"
 
 
-def _shown(text: str, style: str) -> Text:
+def _one_line_text(text: str, style: str) -> Text:
     """Return one line that is cut at the terminal's edge."""
     return Text(_one_line(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _one_line(text: str) -> str:
-    return plain(" ".join(text.split()))
+    return terminal_safe(" ".join(text.split()))
 
 
 def _accuracy(arm: ArmTally) -> str:
@@ -154,7 +154,7 @@ class _Lines(ProgressCounts):
 
     def say(self) -> None:
         self.said = self.done
-        _print(plain(" | ".join([" ".join(["progress:", *self._head(), *self._spent()]), *self._arms()])))
+        _print(terminal_safe(" | ".join([" ".join(["progress:", *self._head(), *self._spent()]), *self._arms()])))
 
     def end(self) -> None:
         """Print a last line if a trial has ended since the one before."""

@@ -80,9 +80,9 @@ def _links(config: CompareConfig, forks: Sequence[ForkedWorker]) -> Iterator[Lin
         assert config.workers is not None
         yield Links(lambda number: ProcessLink(number, forks[number - 1] if number <= len(forks) else None), config.workers)
         return
-    from .ray import joined
+    from .ray import cluster_links
 
-    with joined(config.address, config.workers) as links:
+    with cluster_links(config.address, config.workers) as links:
         yield links
 
 

@@ -63,7 +63,7 @@ IMPATIENT: Mapping[str, str] = {
 
 
 @contextlib.contextmanager
-def joined(address: str | None, workers: int | None) -> Iterator[Links]:
+def cluster_links(address: str | None, workers: int | None) -> Iterator[Links]:
     """Yield links to workers of the cluster at `address`, or of a new one here if None. `workers`: one per processor if None.
 
     Raises WorkerError where Ray is not installed, or no such cluster is found.

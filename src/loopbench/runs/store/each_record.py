@@ -41,7 +41,7 @@ def record_of(line: bytes, where: str, shared: Shared | None = None) -> Record:
 
 
 def find_trial(folder: Path, trial: str) -> Record:
-    """Return the record of `ARM/TASK/REPEAT`, or a part of that as `one_of` takes it; of all other lines only names are read.
+    """Return the record of `ARM/TASK/REPEAT`, or a part of that as `name_meant` takes it; of all other lines only names are read.
 
     In a file of more than `MAX_SCANNED` bytes a trial whose name is typed whole is found by the index, and only its own line is
     checked. Raises RunError if none or several match.
@@ -50,7 +50,7 @@ def find_trial(folder: Path, trial: str) -> Record:
     if (line := _indexed(folder, trial)) is not None:
         return record_of(line, f"{path}: trial {trial}")
     places = {_name(line, f"{path}:{number}"): number for number, line in enumerate(run_lines(folder), 1)}
-    number = places[one_of(places, trial, folder)]
+    number = places[name_meant(places, trial, folder)]
     line = next(itertools.islice(run_lines(folder), number - 1, None))
     return record_of(line, f"{path}:{number}")
 
@@ -80,7 +80,7 @@ def _indexed(folder: Path, trial: str) -> bytes | None:
     return line_found if line_found is not None and _name(line_found, str(path)) == trial else None
 
 
-def one_of(names: Collection[str], trial: str, folder: Path) -> str:
+def name_meant(names: Collection[str], trial: str, folder: Path) -> str:
     """Return the name `ARM/TASK/REPEAT` that is typed whole or in part, see `meant`. Raises RunError if none or several match."""
     matching = meant(trial, names)
     if len(matching) == 1:

@@ -104,7 +104,7 @@ def blocks_of(folder: Path) -> Iterator[IndexBlock]:
             end, lines = header.end, header.lines
 
 
-def digest_of(path: Path, size: int) -> blake2b:
+def prefix_hash(path: Path, size: int) -> blake2b:
     """Return the BLAKE2b of the first bytes of a file, which takes in more. Raises OSError."""
     hasher = blake2b(digest_size=16)
     with open_regular(path) as file:

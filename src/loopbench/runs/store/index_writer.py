@@ -18,7 +18,7 @@ from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import each_line
 
 from .files import TRIALS, RunError, append_whole, own_file
-from .index import BLOCK_ROWS, INDEX, LENGTHS, MAGIC, MAX_KINDS, ROW, BlockHeader, blocks_of, digest_of
+from .index import BLOCK_ROWS, INDEX, LENGTHS, MAGIC, MAX_KINDS, ROW, BlockHeader, blocks_of, prefix_hash
 from .line_parts import UNTRACED, OwnFields, parted
 
 _NOTHING = BlockHeader(begin=0, end=0, first=0, lines=0, digest="", checksum="", base=0, repeats=(0, 0))
@@ -64,7 +64,7 @@ class IndexWriter:
         path, index = self._folder / TRIALS, self._folder / INDEX
         sizes = [LENGTHS.size + sum(map(len, block.parts)) for block in blocks_of(self._folder)]
         *_, last = (_NOTHING, *(block.header for block in blocks_of(self._folder)))
-        hasher = digest_of(path, last.end)
+        hasher = prefix_hash(path, last.end)
         if last.end <= path.stat().st_size and hasher.hexdigest() == last.digest:
             self._last, self._hash = last, hasher
             os.truncate(index, sum(sizes))  # a block that a kill has torn

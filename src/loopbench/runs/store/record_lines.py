@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loopbench.metrics.record import Record, Shared
-from loopbench.metrics.record_table import ROW, Places, RecordStore, RecordTable, kind_of
+from loopbench.metrics.record_table import ROW, Places, RecordStore, RecordTable, shared_fields
 from loopbench.runs.store.each_record import record_of
 from loopbench.runs.store.index import INDEX, IndexBlock
 from loopbench.runs.store.line_parts import UNTRACED, parted
@@ -45,7 +45,7 @@ class RecordReader:
         kind = self._codes.get(common)
         if kind is None:
             kind = self._codes[common] = len(self.kinds)
-            self.kinds.append(kind_of(record_of(line, f"{path}:{number}", self._shared)))
+            self.kinds.append(shared_fields(record_of(line, f"{path}:{number}", self._shared)))
         self._put((kind, repeat, seed, wall_s, started_at, attempt, at))
 
     def add_block(self, block: IndexBlock) -> None:
@@ -79,7 +79,7 @@ class RecordReader:
             self._whole.add(len(self.kinds))
         else:
             self._codes[parts[0]] = len(self.kinds)
-        self.kinds.append(record if parts is None else kind_of(record))
+        self.kinds.append(record if parts is None else shared_fields(record))
         return len(self.kinds) - 1
 
     def _add_whole(self, record: Record) -> None:

@@ -8,7 +8,7 @@ from zstandard import ZstdError
 
 from loopbench.metrics.record_table import RecordStore, RecordTable
 from loopbench.runs.store.files import TRIALS
-from loopbench.runs.store.index import blocks_of, digest_of
+from loopbench.runs.store.index import blocks_of, prefix_hash
 from loopbench.runs.store.record_lines import RecordReader, latest
 from loopbench.runs.store.seal import NOTHING_READ, LinesRead, read_seal, run_lines
 
@@ -44,7 +44,7 @@ def _indexed(folder: Path) -> tuple[RecordReader, LinesRead]:
             ends[last.lines] = last.checksum
         if last is None or (seal is not None and ends.get(seal.lines) != seal.checksum):
             return RecordReader(), NOTHING_READ
-        if digest_of(folder / TRIALS, last.end).hexdigest() != last.digest:
+        if prefix_hash(folder / TRIALS, last.end).hexdigest() != last.digest:
             return RecordReader(), NOTHING_READ
     except (OSError, ValueError, IndexError, ZstdError):
         return RecordReader(), NOTHING_READ

@@ -253,12 +253,12 @@ def move_to_json(move: Move) -> dict[str, Any]:
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, and of those inside it, as a dictionary."""
-    return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     return _fields(value) if dataclasses.is_dataclass(value) else own_copy(value)
 
 

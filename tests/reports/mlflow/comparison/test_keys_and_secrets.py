@@ -72,16 +72,16 @@ LITERALS = st.recursive(
 @given(st.dictionaries(st.from_regex(r"[a-z]{2}_[a-z]{1,6}", fullmatch=True), LITERALS, max_size=4))
 def test_a_configuration_is_read_field_by_field(fields):
     text = f"Design({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
-    assert tracking.configuration(text) == {f"config.{name}": value for name, value in fields.items()}
+    assert tracking.config_fields(text) == {f"config.{name}": value for name, value in fields.items()}
 
 
 @pytest.mark.parametrize("text", ["<pkg.Loop object at 0x7f>", "Loop(3)", "Loop(**x)", "", "a\x00b", "7"])
 def test_a_configuration_that_is_no_call_stays_whole(text):
-    assert tracking.configuration(text) == {"configuration": text}
+    assert tracking.config_fields(text) == {"configuration": text}
 
 
 def test_a_value_that_is_no_literal_is_kept_as_text():
-    assert tracking.configuration("Loop(inner=Bare(max_steps=3), limit=inf)") == {
+    assert tracking.config_fields("Loop(inner=Bare(max_steps=3), limit=inf)") == {
         "config.inner": "Bare(max_steps=3)",
         "config.limit": "inf",
     }

@@ -32,7 +32,7 @@ VERSIONS = st.builds(
 @given(VERSIONS, VERSIONS)
 def test_a_version_is_what_a_loop_is_made_of(one, other):
     def parts(version: Version) -> Any:
-        known = "configuration" not in tracking.configuration(version.configuration)
+        known = "configuration" not in tracking.config_fields(version.configuration)
         typed = {} if known else version.options  # a configuration that tells its fields tells what was typed as well
         return version.loop, typed, version.configuration, version.code, version.program
 
@@ -51,7 +51,7 @@ def test_each_version_of_a_loop_is_a_model_of_all_its_arms(run, client, tracked)
         assert model.status == "READY"
         assert model.model_type == "agent"
         assert model.tags["loopbench.loop_code"] == made[name].code
-        fields = tracking.configuration(made[name].configuration)
+        fields = tracking.config_fields(made[name].configuration)
         assert model.params == {"loop": "bare"} | {key: render_value(value) for key, value in fields.items()}
         assert {file.path for file in client.list_logged_model_artifacts(model.model_id)} == {"MLmodel", "loop.json"}
         own = {metric.key: metric for metric in model.metrics if metric.run_id == child.info.run_id}

@@ -21,7 +21,7 @@ from .exposure import exposures
 from .few_tasks_table import NO_TASKS, FewTasksTable
 from .few_tasks_verdict import FewTasksVerdict
 from .matrix import AGENT, AnswerMatrix, matrix_of
-from .measured_forms import are_mixed, are_of_different_replies, fitting
+from .measured_forms import are_mixed, are_of_different_replies, fits_in_words
 from .over_estimates import over_estimates, robust_choice
 from .paired import difference_in_words
 from .parts import that_apply, under_profile
@@ -164,7 +164,7 @@ def _fitting(comparison: Comparison, is_apart: bool) -> Iterator[AnswerSentence]
 
     `is_apart`: whether each profile was judged by itself.
     """
-    text, brief = fitting([arm.info for arm in comparison.arms])
+    text, brief = fits_in_words([arm.info for arm in comparison.arms])
     if text:
         yield AnswerSentence(f"{text}{NOT_POOLED if is_apart else ''}", brief, may_be_left_out=not brief, opens=is_apart)
 

@@ -12,8 +12,8 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import faults_of_few_models, other_estimate
 from loopbench.protocol.names import Spec
 from loopbench.runs.built_in import form_option, has_option
-from loopbench.text.counts import listed
-from loopbench.text.numbers import difference, short_name
+from loopbench.text.counts import listed_names
+from loopbench.text.numbers import difference_text, short_name
 
 from .claims import RATE
 from .fences import FENCED, FENCES, READ
@@ -68,7 +68,7 @@ def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:
             for _, fault in rates[:MAX_KINDS]
         ]
         add = f"add --profile {other_estimate(profile)}"
-        names = listed(list(dict.fromkeys(name for name, _ in rates)))
+        names = listed_names(list(dict.fromkeys(name for name, _ in rates)))
         said = f"{profile} holds means over models, and some of its rates come from few of them ({names}: {'; '.join(shares)})"
         brief = f"{profile} holds means, some of them from few models ({shares[0]})"
         yield AnswerSentence(f"{said}: {add} to see what holds for the median model", f"{brief}: {add}", is_basis=True)
@@ -97,7 +97,8 @@ class _OneColumn:
         names = list(dict.fromkeys(short_name(self.infos[arm]) for p in apart for arm in (p.a, p.b)))
         command = self._command(apart)
         tells = "; to tell form and loop apart" if command else ""
-        said = f"Under {self.profile} {listed(names)} write their calls in different forms, which may be what differs, not the loop"
+        all_names = listed_names(names)
+        said = f"Under {self.profile} {all_names} write their calls in different forms, which may be what differs, not the loop"
         brief = f"Under {self.profile} the form of calls may be what differs, not the loop{tells}"
         yield AnswerSentence(f"{said}{tells}", brief, command=command, is_basis=True)
 
@@ -141,7 +142,7 @@ class _OneColumn:
 
     def _minus(self, pair: Pair) -> str:
         """Return `0.183 [0.070, 0.303] (bare(decision_format=native) minus bare)`."""
-        return f"{difference(pair.difference, 3)} ({self._names(pair)})"
+        return f"{difference_text(pair.difference, 3)} ({self._names(pair)})"
 
     def _two_arms(self, texts: Sequence[Pair]) -> tuple[str, str] | None:
         """Return in which two parts the arm that reads fenced replies splits the whole, and the same in few words.
@@ -154,9 +155,9 @@ class _OneColumn:
         fences = next((turned for p in self.pairs for turned in (p, p.turned) if (turned.a, turned.b) == (rest.b, whole.b)), None)
         if fences is None or abs(fences.difference.value + rest.difference.value - whole.difference.value) > NO_SPREAD:
             return None
-        reads = f"reading fenced replies {difference(fences.difference, 3)}"
+        reads = f"reading fenced replies {difference_text(fences.difference, 3)}"
         full = f", the sum of two parts: {reads} ({self._names(fences)}), and all else {self._minus(rest)}"
-        brief = f": {reads} ({self._names(fences)}) and all else {difference(rest.difference, 3)}"
+        brief = f": {reads} ({self._names(fences)}) and all else {difference_text(rest.difference, 3)}"
         return full, brief
 
     def _names(self, pair: Pair) -> str:
@@ -171,7 +172,7 @@ class _OneColumn:
             return ""
         parts = [f"{gaps[kind]:.3f} in trials with {self._replies(kind, pair)}" for kind in largest]
         rest = round(pair.difference.value, 3) - sum(round(gaps[kind], 3) for kind in largest)  # what is written adds up
-        return f", the sum of what calls in text lost more: {listed([*parts, f'{rest:z.3f} in others'])}"
+        return f", the sum of what calls in text lost more: {listed_names([*parts, f'{rest:z.3f} in others'])}"
 
     def _replies(self, kind: str, pair: Pair) -> str:
         """Return `fenced replies` for `wire.fenced`, and which loop shows what reading them gains; other kinds as named."""

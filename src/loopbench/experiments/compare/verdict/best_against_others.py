@@ -34,7 +34,7 @@ def best_against_others(matrix: AnswerMatrix, comparison: Comparison) -> Iterato
     more = f", and {len(pairs) - len(shown)} others" if len(shown) < len(pairs) else ""
     over = _common_tasks([pair for _, pair in shown])
     level = _level([pair for _, pair in shown], len(accuracy), comparison.alpha)
-    yield AnswerSentence(f"In accuracy {best.loop} minus {_listed(shown)}{more}; paired over {over}{level}")
+    yield AnswerSentence(f"In accuracy {best.loop} minus {_differences_text(shown)}{more}; paired over {over}{level}")
 
 
 def _level(pairs: Sequence[Pair], family: int, alpha: float) -> str:
@@ -46,7 +46,7 @@ def _level(pairs: Sequence[Pair], family: int, alpha: float) -> str:
     return f", {each} % intervals for {family} pairs"
 
 
-def _listed(told: Told) -> str:
+def _differences_text(told: Told) -> str:
     """Return `b: 0.083 [-0.050, 0.211], c: 0.142 [0.001, 0.268]`, with the number of tasks where it is not the same in all."""
     varies = len({pair.difference.n for _, pair in told}) > 1
     each = [f"{name}: {interval(pair.difference, 3)}{f' on {pair.difference.n}' if varies else ''}" for name, pair in told]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loopbench.protocol.counts import joined
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .sentence import AnswerSentence
 
@@ -74,7 +74,7 @@ def headline(verdicts: Sequence[ProfilesVerdict], robust: Sequence[str] = ()) ->
     opens = [
         f"which loop to adopt is undecided under {joined(profiles[key], 'and')}" for key in by_words if not by_words[key].adopts
     ]
-    ends = [f"under {each_of(verdicts)}, none is shown to beat {listed(robust)}: {_take(robust)}"] if robust else []
+    ends = [f"under {each_of(verdicts)}, none is shown to beat {listed_names(robust)}: {_take(robust)}"] if robust else []
     yield AnswerSentence("; ".join([f"Adopt {(' and ' if is_simple else '; ').join(parts)}", *opens, *ends]))
 
 

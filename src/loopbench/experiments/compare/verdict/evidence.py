@@ -10,7 +10,7 @@ from loopbench.metrics.statistics import clearance, is_narrow
 from loopbench.text.numbers import interval, shown_again
 
 from .air import every_profile
-from .matrix import AnswerMatrix, AnswerRow, pairs_of, place_of
+from .matrix import AnswerMatrix, AnswerRow, pairs_of, place_in_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class AdoptionEvidence:
     def _against(self, row: AnswerRow) -> Iterator[Pair]:
         """Yield the pairs that show a loop to be worse, it being the second of each."""
         for number in self.matrix.compared:
-            best = [each for each in self.matrix.rows if place_of(each, number) == "highest"]
+            best = [each for each in self.matrix.rows if place_in_column(each, number) == "highest"]
             arms = {cell.arm.info.arm for each in (*best, row) if (cell := each.cells[number]) is not None}
             for pair in (pair for each in best for pair in pairs_of(self.accuracy, each, row)):
                 if {pair.a, pair.b} <= arms and pair.verdict.word == "better":

@@ -10,7 +10,7 @@ from loopbench.metrics.comparison import Comparison
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 from loopbench.text.numbers import hundredths, interval_of, short_name, standing
 
 EXECUTED = "injection_executed"
@@ -42,7 +42,7 @@ class Exposure:
         more = [(loop, share) for loop, share in self.executed if (least, loop) in self.apart]
         if more:
             most, high = more[-1]
-            named = listed([loop for loop, _ in more])
+            named = listed_names([loop for loop, _ in more])
             return f"{text}, in more by {named} (the most of these, {_share(high)}: {most})"
         most, high = self.executed[-1]
         apart = f"of the pairs without {least}, {len(self.apart)} can" if self.apart else "no two loops can"

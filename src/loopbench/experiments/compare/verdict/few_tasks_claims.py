@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.within_tasks import WithinTasks
 from loopbench.protocol.counts import joined
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 from loopbench.text.numbers import p_value
 
 from .matrix import AnswerMatrix, AnswerRow, pairs_of
@@ -34,9 +34,9 @@ class Claim:
         written = p_value(self.p)
         or_less = " or less" if number > 1 else ""
         p = f"p {written}" if written.startswith("<") else f"p = {written}{or_less}"
-        under = f" under {listed(self.under)}" if has_columns else ""
+        under = f" under {listed_names(self.under)}" if has_columns else ""
         verb = "is" if len(self.ahead) == 1 else "are"
-        return f"{listed(self.ahead)} {verb} ahead of {listed(self.behind)}{under} ({tested}{p}, adjusted)"
+        return f"{listed_names(self.ahead)} {verb} ahead of {listed_names(self.behind)}{under} ({tested}{p}, adjusted)"
 
 
 @dataclass(frozen=True, slots=True)

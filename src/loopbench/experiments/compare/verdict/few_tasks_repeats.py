@@ -11,7 +11,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.special import betaincinv, ndtri
 from loopbench.metrics.statistics import highest_share
 from loopbench.metrics.within_tasks import WithinTasks
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .matrix import AnswerMatrix
 
@@ -56,7 +56,7 @@ def _where_none_differed(matrix: AnswerMatrix, pairs_within: Sequence[tuple[Pair
     loops = [row.loop for row in matrix.rows if any(row.loop in both for both in trials)]
     percent = f"{100 * share:.0f}" if share >= 0.01 else f"{100 * share:.1g}"
     still = f"up to about {percent} % of trials may still differ (rule of three at {100 * (1 - alpha):g} %)"
-    solved_the_same = f"{listed(loops)} solved the same in all {fewest:,.0f} trials; {still}"
+    solved_the_same = f"{listed_names(loops)} solved the same in all {fewest:,.0f} trials; {still}"
     number = min((needed for _, w in pairs_within if (needed := _repeats_that_show(w, share, alpha))), default=None)
     if number is None:
         return solved_the_same

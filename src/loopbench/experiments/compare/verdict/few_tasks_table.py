@@ -10,7 +10,7 @@ from typing import Any
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS, OnTask
 from loopbench.metrics.trial_limits import NO_LIMITS, TrialLimits
 
-from .matrix import NOT_APPLICABLE, AnswerCell, AnswerMatrix, AnswerRow, amount, with_unit
+from .matrix import NOT_APPLICABLE, AnswerCell, AnswerMatrix, AnswerRow, cost_text, with_unit
 
 MAX_APART = 2
 """Columns of the matrix whose counts stand one by one; of more they are added up."""
@@ -82,7 +82,7 @@ class FewTasksTable:
         over, cost = self.trials_at_limit(on_task), self._cost(on_task)
         notes = [f"{over:,} over"] if has_limits and over else []
         if has_costs and cost is not None:
-            notes.append(with_unit(amount(cost, self.matrix.unit), self.matrix.unit))
+            notes.append(with_unit(cost_text(cost, self.matrix.unit), self.matrix.unit))
         return ", ".join([solved, *notes])
 
     def cost(self, row: AnswerRow, task: str) -> float | None:

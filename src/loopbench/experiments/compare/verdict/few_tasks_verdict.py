@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.few_tasks import MAX_FEW_TASKS
 from loopbench.metrics.few_units import too_few_units
 from loopbench.metrics.pairs import Pair
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .air import every_profile, is_still, what_disturbs
 from .few_tasks_claims import FewTasksClaims
@@ -132,7 +132,7 @@ class FewTasksVerdict:
                 counts.append(f"{row.loop} {solved} of {self.on.trials(row):,}")
             else:
                 counts.append(f"{row.loop} {solved}")
-        return listed(counts)
+        return listed_names(counts)
 
     def _share(self, row: AnswerRow) -> float:
         return self.on.solved(row) / (self.on.trials(row) or 1)
@@ -144,7 +144,7 @@ class FewTasksVerdict:
         notes: dict[str, list[str]] = {}
         for row in rows:
             never = [task for task in solvable if self.on.of(row, task) and not self.on.solved(row, task)]
-            which = "any of them" if len(never) == len(tasks) > 1 else listed(never).replace("{", "{{").replace("}", "}}")
+            which = "any of them" if len(never) == len(tasks) > 1 else listed_names(never).replace("{", "{{").replace("}", "}}")
             found = [f"never {{solve}} {which}"] if never else []
             if beyond := self._beyond(row):
                 found.append(f"{{exceed}} the limit in {beyond} of {{their}} trials")
@@ -153,9 +153,9 @@ class FewTasksVerdict:
         for what, loops in notes.items():
             is_one = len(loops) == 1
             verbs = {"solve": "solves" if is_one else "solve", "exceed": "exceeds" if is_one else "exceed"}
-            yield f"{listed(loops)} {what.format(**verbs, their='its' if is_one else 'their')}"
+            yield f"{listed_names(loops)} {what.format(**verbs, their='its' if is_one else 'their')}"
         if unsolved := [task for task in tasks if task not in solvable]:
-            yield f"no {subject} ever solves {listed(unsolved)}"
+            yield f"no {subject} ever solves {listed_names(unsolved)}"
 
     def _beyond(self, row: AnswerRow) -> str:
         """Return the share of a loop's trials that went beyond the limit; empty where these are not most of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from loopbench.runs.manifest import Manifest
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 OPTION, SHOWN = "tool_errors", "shown"
 _AS_IT_COMES = re.compile(rf"\b{OPTION}='default'")
@@ -17,4 +17,5 @@ def defaults_sentence(manifest: Manifest) -> str:
     if not loops:
         return ""
     runs = "runs" if len(loops) == 1 else "run"
-    return f"{listed(list(loops))} {runs} as installed; {next(iter(loops))}({OPTION}={SHOWN}) shows the model what a tool raises."
+    names = listed_names(list(loops))
+    return f"{names} {runs} as installed; {next(iter(loops))}({OPTION}={SHOWN}) shows the model what a tool raises."

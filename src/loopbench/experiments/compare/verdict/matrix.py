@@ -13,7 +13,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels
 from loopbench.metrics.views import Unit
-from loopbench.text.numbers import dollars, interval_of, short_name
+from loopbench.text.numbers import dollars_text, interval_of, short_name
 
 from .measured_forms import applies, are_mixed
 
@@ -143,7 +143,7 @@ class AnswerMatrix:
     @property
     def compared(self) -> list[int]:
         """The columns in which loops are compared with each other."""
-        return [n for n in range(len(self.columns)) if any(place_of(row, n) in COMPARED for row in self.rows)]
+        return [n for n in range(len(self.columns)) if any(place_in_column(row, n) in COMPARED for row in self.rows)]
 
     @property
     def profiles(self) -> list[str]:
@@ -165,14 +165,14 @@ def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:
     return "nominal_usd" if uncached == in_usd else "cost_usd"
 
 
-def amount(value: float, unit: Unit) -> str:
+def cost_text(value: float, unit: Unit) -> str:
     """Return a cost without its unit."""
-    return f"{value:z,.0f}" if unit == "tokens" else dollars(value)
+    return f"{value:z,.0f}" if unit == "tokens" else dollars_text(value)
 
 
 def with_sign(value: float, unit: Unit) -> str:
     """Return a cost with its currency's sign, and without what else its unit says: `$0.00081`, `5,090`."""
-    written = amount(value, unit)
+    written = cost_text(value, unit)
     return written if unit == "tokens" else f"${written}"
 
 
@@ -190,7 +190,7 @@ def with_unit(written: str, unit: Unit) -> str:
 
 def cost_in_words(value: Interval, unit: Unit) -> str:
     """Return a cost with its interval."""
-    return interval_of(value, lambda number: amount(number, unit))
+    return interval_of(value, lambda number: cost_text(number, unit))
 
 
 def gap_in_words(pair: Pair, unit: Unit) -> str:
@@ -198,8 +198,8 @@ def gap_in_words(pair: Pair, unit: Unit) -> str:
     difference, is_shown = pair.difference, pair.verdict.word in ("better", "worse")
 
     def written(number: float) -> str:
-        text = amount(number, unit)
-        if not is_shown or text != amount(0.0, unit):
+        text = cost_text(number, unit)
+        if not is_shown or text != cost_text(0.0, unit):
             return text
         return ">0" if difference.value > 0 else "<0"
 
@@ -269,7 +269,7 @@ def pairs_of(pairs: Sequence[Pair], one: AnswerRow, other: AnswerRow) -> list[Pa
     ]
 
 
-def place_of(row: AnswerRow, number: int) -> Place | None:
+def place_in_column(row: AnswerRow, number: int) -> Place | None:
     """Return the place of a row in a column; None where it has no cell there."""
     cell = row.cells[number]
     return None if cell is None else cell.place

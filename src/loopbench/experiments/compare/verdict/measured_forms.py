@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.models.evidence import measured_forms, other_estimate, with_both_forms
 from loopbench.models.profiles import FORMS
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 from loopbench.text.numbers import short_name
 
 OF_BOTH = "both"
@@ -45,7 +45,7 @@ def are_of_different_replies(infos: Sequence[ArmInfo]) -> bool:
     return several and (len({form_of(info) for info in infos} - {""}) > 1 or not all(map(applies, infos)))
 
 
-def fitting(infos: Sequence[ArmInfo]) -> tuple[str, str]:
+def fits_in_words(infos: Sequence[ArmInfo]) -> tuple[str, str]:
     """Return which loops measured profiles apply to, without a full stop, and the same in fewer words; empty where all do.
 
     The few words lack which profile each loop met of those that have one for each form: there, each met that of its own.
@@ -71,12 +71,12 @@ def _of_both_forms(infos: Sequence[ArmInfo]) -> Iterator[str]:
         alike.setdefault(parts, {})[profile] = [*met]
     for parts, found in alike.items():
         each = [
-            f"{loops} met {listed(names)} ({form})"
+            f"{loops} met {listed_names(names)} ({form})"
             for (loops, form), names in zip(parts, zip(*found.values(), strict=True), strict=True)
         ]
         is_one = len(found) == 1
         what = f"{'is' if is_one else 'are'} what was measured of a loop's own form of calls"
-        yield f"{listed([*found])} {what}: {', '.join(each)}"
+        yield f"{listed_names([*found])} {what}: {', '.join(each)}"
 
 
 def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
@@ -97,4 +97,4 @@ def _of_other_forms(infos: Sequence[ArmInfo]) -> Iterator[tuple[str, str]]:
 
 
 def _names(infos: Sequence[ArmInfo]) -> str:
-    return listed(list(dict.fromkeys(map(short_name, infos))))
+    return listed_names(list(dict.fromkeys(map(short_name, infos))))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import VerdictWord, is_narrow
-from loopbench.text.counts import listed
-from loopbench.text.numbers import RELATIONS, difference, interval, narrowly, shown_again
+from loopbench.text.counts import listed_names
+from loopbench.text.numbers import RELATIONS, difference_text, interval, narrowly, shown_again
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
@@ -69,10 +69,10 @@ class OverAllSentences:
         gap = interval(nearest.difference, 3)
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
         together, adopt = f"over {every_profile(self.matrix)} together", f"Adopt {loop}{harm}"
-        beaten = f"every other {self.matrix.subject}" if is_best else listed(names)
+        beaten = f"every other {self.matrix.subject}" if is_best else listed_names(names)
         return Wording(
             f"{adopt}: {together} it is better than {beaten}{by}",
-            f"{adopt}: better than {'all others' if is_best else listed(names)} {together}",
+            f"{adopt}: better than {'all others' if is_best else listed_names(names)} {together}",
         )
 
     def sentences(self) -> Iterator[AnswerSentence]:
@@ -81,7 +81,7 @@ class OverAllSentences:
         if not pairs:
             return
         start = f"Over {every_profile(self.matrix)} together {self.standing.loop} is"
-        nearest = f"{pairs[0].b} ({difference(pairs[0].difference, 3)})"
+        nearest = f"{pairs[0].b} ({difference_text(pairs[0].difference, 3)})"
         if self.standing.is_best:
             best = f"{start}{narrowly(pairs)} better than every other {self.matrix.subject}"
             again = f"; {shown_again(pairs[0].difference)}" if narrowly(pairs[:1]) else ""
@@ -106,7 +106,7 @@ class OverAllSentences:
         """
         pairs = self.standing.pairs
         alike = [pair for pair in pairs if (pair.verdict.word, _is_close(pair)) == (word, is_close)]
-        names = listed([nearest if pair is pairs[0] else pair.b for pair in alike])
+        names = listed_names([nearest if pair is pairs[0] else pair.b for pair in alike])
         if not is_close:
             return f"{RELATIONS[word]} {names}"
         return f"narrowly {RELATIONS[word]} {names} ({shown_again(alike[0].difference)})"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .each_profile import each_of
 from .few_tasks_table import FewTasksTable
-from .matrix import BEST, COMPARED, AnswerMatrix, AnswerRow, place_of
+from .matrix import BEST, COMPARED, AnswerMatrix, AnswerRow, place_in_column
 from .sentence import AnswerSentence
 
 
@@ -35,23 +35,25 @@ def over_estimates(matrix: AnswerMatrix, tasks: FewTasksTable) -> Iterator[Answe
         yield AnswerSentence(f"No loop is among the best under {every}{of}")
         return
     columns = range(len(matrix.columns))
-    is_alone = len(best) == 1 and all(place_of(row, n) == "lower" for row in matrix.rows if row is not best[0] for n in columns)
+    is_alone = len(best) == 1 and all(
+        place_in_column(row, n) == "lower" for row in matrix.rows if row is not best[0] for n in columns
+    )
     if is_alone:
         yield AnswerSentence(f"Under {every} {best[0].loop} has the highest accuracy{of}")
     else:
-        yield AnswerSentence(f"Under {every} no loop is shown to beat {listed([row.loop for row in best])}{of}")
+        yield AnswerSentence(f"Under {every} no loop is shown to beat {listed_names([row.loop for row in best])}{of}")
 
 
 def _is_whole(matrix: AnswerMatrix) -> bool:
     """Whether something holds over all loops: there are several, under several profiles, each of which applies to each loop."""
     columns = range(len(matrix.columns))
-    return len(columns) > 1 and all(place_of(row, n) in COMPARED for row in matrix.rows for n in columns)
+    return len(columns) > 1 and all(place_in_column(row, n) in COMPARED for row in matrix.rows for n in columns)
 
 
 def _unbeaten(matrix: AnswerMatrix) -> list[AnswerRow]:
     """Return the loops that are among the best under each of the profiles; none where nothing holds over all loops."""
     columns = range(len(matrix.columns))
-    return [row for row in matrix.rows if all(place_of(row, n) in BEST for n in columns)] if _is_whole(matrix) else []
+    return [row for row in matrix.rows if all(place_in_column(row, n) in BEST for n in columns)] if _is_whole(matrix) else []
 
 
 def _beyond(tasks: FewTasksTable) -> str:

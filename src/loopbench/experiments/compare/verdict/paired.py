@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from loopbench.metrics.few_units import are_too_few_to_plan
 from loopbench.metrics.pairs import Pair
 from loopbench.protocol.counts import counted
-from loopbench.text.numbers import difference, p_value
+from loopbench.text.numbers import difference_text, p_value
 
 
 def difference_in_words(pair: Pair, a: str, b: str) -> tuple[str, str]:
     """Return a minus b with its interval, p and the number of common tasks, and the same in brief. `a`, `b`: their names."""
     tasks, p = counted(pair.difference.n, "common task"), p_value(pair.p_holm)
     clusters = f" in {counted(pair.units, 'cluster')}" if pair.units < pair.difference.n else ""
-    gap = f"{a} minus {b}: {difference(pair.difference, 3)}"
+    gap = f"{a} minus {b}: {difference_text(pair.difference, 3)}"
     tested = f"paired over {tasks}{clusters} (p {p if p.startswith('<') else f'= {p}'})"
     return f"{gap} in accuracy, {tested}", f"{gap}, {tested}"
 

@@ -17,7 +17,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.solved_costs import NO_SOLVED_COSTS, SolvedCosts
 from loopbench.metrics.statistics import Interval
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 from loopbench.text.numbers import interval
 
 from .matrix import AnswerMatrix, AnswerRow, gap_in_words, pairs_of, with_sign, with_unit
@@ -120,7 +120,7 @@ class Prices:
     def unknown(self) -> str:
         """Return whose costs are unknown where others' are known, as a sentence's end: such a loop may be the cheapest."""
         names = [row.loop for row in self.matrix.rows if row.cost is None]
-        return f"; what {listed(names)} costs is unknown" if 0 < len(names) < len(self.matrix.rows) else ""
+        return f"; what {listed_names(names)} costs is unknown" if 0 < len(names) < len(self.matrix.rows) else ""
 
     def paired_saving(self, row: AnswerRow, than: AnswerRow) -> str:
         """Return `, paired difference 1,200 [900, 1,500]`: how much less a trial costs than another loop's, under each profile.
@@ -204,12 +204,12 @@ class Prices:
             return "" if self._are_of_few_tasks else "; their costs are not told apart"
         if cheapest not in equal:
             spend = "spends" if len(equal) == 1 else "spend"
-            by_trial = f"{listed([row.loop for row in equal])} {spend} the least on a trial {each}"
+            by_trial = f"{listed_names([row.loop for row in equal])} {spend} the least on a trial {each}"
             if not self._is_less_by_solved(cheapest, equal[0]):
                 return f"; which costs the least by the solved task is undecided; {by_trial}"
             solved = f"({self._per_solved(cheapest)}{self._unit}{self._ratio_told(cheapest, equal[0])} to {equal[0].loop})"
             return f"; by the solved task {cheapest.loop} costs less {solved}; {by_trial}"
-        names = listed([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
+        names = listed_names([cheapest.loop, *(row.loop for row in equal if row is not cheapest)])
         crashed = crashes(cheapest) if len(equal) == 1 else ""
         return f"; the cheapest {'is' if len(equal) == 1 else 'are'} {names} {each}{crashed}"
 

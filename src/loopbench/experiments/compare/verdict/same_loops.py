@@ -11,7 +11,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import without_rate
 from loopbench.protocol.counts import joined
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 from loopbench.text.numbers import short_name
 
 from .fences import FENCED, FENCES, READ
@@ -76,7 +76,7 @@ def same_sentences(comparison: Comparison, matrix: AnswerMatrix) -> Iterator[Ans
     loops = {short_name(arm.info) for arm in comparison.arms}
     for same in same_loops(comparison):
         trials = sum(arm.summary.trials for arm in same.arms if short_name(arm.info) == same.plain)
-        alike = f"{listed(same.others)} did the same as {same.plain} in all {trials:,} trials{_why(same)}"
+        alike = f"{listed_names(same.others)} did the same as {same.plain} in all {trials:,} trials{_why(same)}"
         is_all = {same.plain, *same.others} == loops
         ends = f"; take {same.plain}, the plainer one" if is_all else "; the verdict counts them as one"
         text = f"{alike}{_equivalent(same, comparison.pairs)}{ends}"

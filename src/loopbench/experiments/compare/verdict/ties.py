@@ -13,7 +13,7 @@ from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 from loopbench.text.numbers import p_value
 
 from .claims import RATE
@@ -116,7 +116,7 @@ class TieBreaks:
         if not fewer:
             return ""
         numbers = "; ".join(each.full for each in self._wrong(fewer[0], loop, is_harm=True))
-        others = f" and than {listed([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
+        others = f" and than {listed_names([row.loop for row in fewer[1:]])}" if len(fewer) > 1 else ""
         return f", though it gave more wrong answers as done than {fewer[0].loop} ({numbers}){others}"
 
     @property

@@ -11,7 +11,7 @@ from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 from loopbench.runs.config import CompareConfig
 from loopbench.text.counts import MAX_NAMES
-from loopbench.text.numbers import dollars, limit_text, short_name
+from loopbench.text.numbers import dollars_text, limit_text, short_name
 
 from .sentence import AnswerSentence
 
@@ -102,6 +102,6 @@ def impossible_limit(comparison: Comparison) -> AnswerSentence | None:
     text = "Nothing was solved: the limit is below what every loop needs"
     if spent:
         least, loop = min(spent)
-        amount = f"${dollars(least)} uncached" if unit == "nominal_usd" else counted(round(least), "token")
+        amount = f"${dollars_text(least)} uncached" if unit == "nominal_usd" else counted(round(least), "token")
         text += f"; {loop}, which spent the least, had spent {amount} a trial when it was stopped"
     return AnswerSentence(f"{text}. A run without the limit tells what a solved task takes", f"{text}: run without it first")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from loopbench.metrics.outlook import Outlook
 from loopbench.metrics.pairs import Pair
-from loopbench.text.counts import listed, tasks_in_words
+from loopbench.text.counts import listed_names, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 
 from .air import is_still
@@ -81,7 +81,7 @@ class UndecidedPairs:
         rows = list(dict.fromkeys(row.loop for _, row in undecided))
         if not rows or is_still(self.matrix):
             return
-        between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed([self.loop.loop, *rows])}"
+        between = f"Undecided {'between' if len(rows) == 1 else 'among'} {listed_names([self.loop.loop, *rows])}"
         if few := too_few_to_plan([pair for pair, _ in undecided], alpha):
             yield AnswerSentence(f"{between}: {few}")
         elif (plan := self._soonest(undecided)) is None:

@@ -9,7 +9,7 @@ from loopbench.metrics.comparison import ArmResult
 from loopbench.protocol.counts import counted
 from loopbench.protocol.names import Spec, is_local_model
 from loopbench.runs.built_in import form_option
-from loopbench.text.counts import MAX_NAMES, listed
+from loopbench.text.counts import MAX_NAMES, listed_names
 from loopbench.text.numbers import short_name
 
 from .sentence import AnswerSentence
@@ -27,7 +27,9 @@ def unreadable_replies(arms: Sequence[ArmResult]) -> Iterator[AnswerSentence]:
     if not unreadable:
         return
     told = [f"{short_name(arm.info)} {_share(arm)}" for arm in unreadable]
-    shown = listed(told[:MAX_NAMES]) + (f" and {counted(len(told) - MAX_NAMES, 'other arm')}" if len(told) > MAX_NAMES else "")
+    shown = listed_names(told[:MAX_NAMES]) + (
+        f" and {counted(len(told) - MAX_NAMES, 'other arm')}" if len(told) > MAX_NAMES else ""
+    )
     why = "the model does not write calls and answers as the loop asks for them (errors: wire), which says nothing of the loop else"
     cures = list(dict.fromkeys(filter(None, map(_cure, (arm.info for arm in unreadable)))))
     cure = f"; {' or '.join(cures)}" if cures else ""

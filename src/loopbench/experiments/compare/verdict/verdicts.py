@@ -16,13 +16,13 @@ from itertools import combinations
 from loopbench.metrics.few_units import too_few_units
 from loopbench.metrics.pairs import Pair
 from loopbench.protocol.counts import joined
-from loopbench.text.counts import MAX_NAMES, listed
+from loopbench.text.counts import MAX_NAMES, listed_names
 from loopbench.text.numbers import interval, standing
 
 from .air import STRESS, air, every_profile, is_still, what_disturbs
 from .evidence import AdoptionEvidence
 from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
-from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_of
+from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_in_column
 from .over_all import OverAllSentences, is_clear, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
 from .sentence import NO_WORDS, AnswerSentence, Wording
@@ -70,7 +70,7 @@ class Verdicts:
 
     def _of_other_tasks(self, compared: Sequence[int]) -> Iterator[AnswerSentence]:
         best = self.matrix.rows[0]
-        candidates = [row for row in self.matrix.rows if all(place_of(row, n) in BEST for n in compared)]
+        candidates = [row for row in self.matrix.rows if all(place_in_column(row, n) in BEST for n in compared)]
         named = self._worth_naming(candidates) if candidates else []
         together = OverAllSentences(self.matrix, over_all(best.loop, self.matrix, self.pooled))
         rivals = [row for row in candidates if row is not best]
@@ -218,7 +218,7 @@ class Verdicts:
     def _none_among(self, equals: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
         among = "between" if len(equals) == 2 else "among"
-        names = Wording(listed(self._with_costs(equals)), listed([row.loop for row in equals]))
+        names = Wording(listed_names(self._with_costs(equals)), listed_names([row.loop for row in equals]))
         beaten = f": no {self.matrix.subject} is shown to beat them{under}"
         costs = self._by_cost(equals, equals) + self._cheaper(equals[0], equals)
         return (f"Nothing is decided {among} " + names + beaten + costs + ends).sentence()
@@ -274,7 +274,7 @@ class Verdicts:
         if not equal:
             return ""
         margins = {f"{pair.margin:g}" for row in equal for pair in pairs_of(self.accuracy, named[0], row)}
-        return f", and {it} is equivalent to {listed([row.loop for row in equal])} within the margin of {min(margins)}"
+        return f", and {it} is equivalent to {listed_names([row.loop for row in equal])} within the margin of {min(margins)}"
 
     def _is_cheapest(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> str:
         """Return what is known of the cost of the one loop that is named: the first of those that are is the cheapest."""
@@ -288,10 +288,10 @@ class Verdicts:
     def _one_per_column(self, compared: Sequence[int]) -> AnswerSentence:
         leaders: dict[tuple[str, ...], list[str]] = {}
         for n in compared:
-            loops = tuple(row.loop for row in self.matrix.rows if place_of(row, n) == "highest")
+            loops = tuple(row.loop for row in self.matrix.rows if place_in_column(row, n) == "highest")
             leaders.setdefault(loops, []).append(self.matrix.heading(self.matrix.columns[n]))
         each = "; ".join(
-            f"{listed(loops)} {'leads' if len(loops) == 1 else 'lead'} under {listed(profiles)}"
+            f"{listed_names(loops)} {'leads' if len(loops) == 1 else 'lead'} under {listed_names(profiles)}"
             for loops, profiles in leaders.items()
         )
         cheapest = min(self.matrix.rows, key=lambda row: row.solved_cost)
@@ -313,7 +313,7 @@ class Verdicts:
         for row in self.matrix.rows:
             if row is adopted:
                 continue
-            under = tuple(self.matrix.heading(self.matrix.columns[n]) for n in compared if place_of(row, n) == "lower")
+            under = tuple(self.matrix.heading(self.matrix.columns[n]) for n in compared if place_in_column(row, n) == "lower")
             if under:
                 lost.setdefault(under, []).append(row.loop)
         if not lost:
@@ -321,13 +321,13 @@ class Verdicts:
         is_all_but_one = len(compared) == 1 and sum(map(len, lost.values())) == len(self.matrix.rows) - 1
         may_be_left_out = self.matrix.subject != AGENT or is_all_but_one  # of agents no other line of a short answer says it
         if len(lost) > MAX_NAMES - 1:
-            every = listed([loop for loops in lost.values() for loop in loops])
+            every = listed_names([loop for loops in lost.values() for loop in loops])
             yield AnswerSentence(f"Worse than the best under some profile: {every}", may_be_left_out=may_be_left_out)
             return
         parts = []
         for under, loops in lost.items():
-            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed(under)}"
-            parts.append(f"{listed(loops)}{where}")
+            where = "" if len(compared) == 1 else " everywhere" if len(under) == len(compared) else f" under {listed_names(under)}"
+            parts.append(f"{listed_names(loops)}{where}")
         yield AnswerSentence(f"Worse: {'; '.join(parts)}", may_be_left_out=may_be_left_out)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.runs.manifest import ArmEntry, Manifest
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from ..data.baseline import Baseline, BaselineArm
 
@@ -27,7 +27,7 @@ class CodeChange:
     @property
     def named(self) -> str:
         """Return `loop_tools.py and my_suite.py`, or what the code is called where its files are not known."""
-        return listed(list(self.files)) or SUITE_CODE
+        return listed_names(list(self.files)) or SUITE_CODE
 
     @property
     def lead(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol import render_value
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 MAX_VALUE_CHARS = 40
 """Characters of a value that are shown."""
@@ -19,7 +19,7 @@ def changed_fields(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         return ""
     old, new = dict(_fields(was)), dict(_fields(now))
     names = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
-    return listed([f"{name} {_value(new, name)}, not {_value(old, name)}" for name in names])
+    return listed_names([f"{name} {_value(new, name)}, not {_value(old, name)}" for name in names])
 
 
 def _fields(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol import StopReason
 from loopbench.protocol.counts import counted
 
-from ..data.baseline import TaskLine, measured
+from ..data.baseline import TaskLine, stored_value
 from ..data.hangs import hung
 from ..data.outcome import Became, Side, TaskChange
 from ..data.sides import Sides, show_command, stop_of
@@ -72,7 +72,7 @@ def _side(records: Mapping[int, Record]) -> Side:
     by_repeat = [records.get(repeat) for repeat in range(max(records, default=-1) + 1)]
     return Side(
         tuple(None if record is None else stop_of(record) for record in by_repeat),
-        tuple(None if record is None else measured(record, PRIMARY) for record in by_repeat),
+        tuple(None if record is None else stored_value(record, PRIMARY) for record in by_repeat),
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from loopbench.metrics.gate import MARGIN
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
-from ..data.baseline import measured
+from ..data.baseline import stored_value
 from ..data.names import short_arm
 from ..data.outcome import GateResult, MoreClaims
 from ..data.sides import Sides
@@ -32,7 +32,7 @@ def more_claims(side: Sides, *, paired: bool) -> MoreClaims | None:
         return None
     was, now = (sum(map(sum, (values.values[task] for task in tasks))) for values in (before, after))
     share, share_now = (sum(values.means[task] for task in tasks) / len(tasks) for values in (before, after))
-    claiming = [record for record in side.records if record.task in before.values and measured(record, CLAIMS)]
+    claiming = [record for record in side.records if record.task in before.values and stored_value(record, CLAIMS)]
     new = claiming
     if paired:
         new = [record for record in claiming if not side.old[record.task].values(CLAIMS)[record.repeat]]
@@ -48,7 +48,7 @@ def claims_in_words(result: GateResult) -> str:
     if not claims:
         return ""
     where = [f" ({short_arm(arm.arm)})" if len(result.arms) > 1 else "" for arm, _ in claims]
-    rates = listed([f"{each.baseline:.3f} → {each.run:.3f}{arm}" for (_, each), arm in zip(claims, where, strict=True)])
+    rates = listed_names([f"{each.baseline:.3f} → {each.run:.3f}{arm}" for (_, each), arm in zip(claims, where, strict=True)])
     judging = result.advice.judging([CLAIMS], MARGIN)
     return f"{_how_many([each for _, each in claims], paired=result.paired)}: {CLAIMS} {rates}, not judged; {judging} judges it"
 

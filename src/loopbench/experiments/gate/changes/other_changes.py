@@ -10,7 +10,7 @@ from loopbench.metrics.gate import MORE
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text.counts import first_of
 
-from ..data.baseline import measured
+from ..data.baseline import stored_value
 from ..data.names import short_arm
 from ..data.outcome import GateArm, OtherAnswers
 from ..data.sides import Sides, TrialPair, show_command
@@ -58,7 +58,7 @@ def other_answers(folder: Path, pairs: Iterable[TrialPair]) -> OtherAnswers | No
 
     Of an answer that scores nothing it is no matter how it is written.
     """
-    scoring = [pair for pair in pairs if measured(pair.record, PRIMARY)]
+    scoring = [pair for pair in pairs if stored_value(pair.record, PRIMARY)]
     other = [(pair.record, *pair.answers) for pair in scoring if _are_others(*pair.answers)]
     if not other:
         return None

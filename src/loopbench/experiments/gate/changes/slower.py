@@ -7,7 +7,7 @@ from statistics import median
 
 from loopbench.metrics.record import Record
 from loopbench.runs.manifest import Manifest
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from ..data.baseline import Baseline
 from ..data.names import short_arm
@@ -31,7 +31,7 @@ def time_sentences(sides: Iterable[Sides], baseline: Baseline, manifest: Manifes
     slowest = baseline.slowest_s
     typical_s = {side.arm: _median_s(side.records) for side in scripted}
     if slowest is not None and (slow := {arm: typical for arm, typical in typical_s.items() if is_slow(typical, slowest)}):
-        arms = listed([f"{short_arm(arm)} ({typical:.1f} s)" for arm, typical in slow.items()])
+        arms = listed_names([f"{short_arm(arm)} ({typical:.1f} s)" for arm, typical in slow.items()])
         yield (
             f"The median trial takes far longer than the slowest blessed one ({slowest:.2f} s): {arms}. The loop waits or "
             "computes, or this machine is busy; with the scripted model no metric judges that."

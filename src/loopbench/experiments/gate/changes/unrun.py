@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from types import CodeType
 
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 UnrunLines = Mapping[str, Sequence[int]]
 """File of a loop → its changed lines that no trial came to, sorted."""
@@ -24,7 +24,7 @@ def lines_of_functions(code: CodeType) -> frozenset[int]:
 def unrun_in_words(unrun: UnrunLines) -> Iterator[str]:
     """Yield `no trial ran the changed lines 41–43 and 58 of my_loop.py, so nothing is known of what they do` for each file."""
     for name, lines in unrun.items():
-        spans = listed([*_spans(lines)])
+        spans = listed_names([*_spans(lines)])
         which, do = (f"line {spans}", "it does") if len(lines) == 1 else (f"lines {spans}", "they do")
         yield f"no trial ran the changed {which} of {name}, so nothing is known of what {do}"
 

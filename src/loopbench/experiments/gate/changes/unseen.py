@@ -12,7 +12,7 @@ from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.options import options_of
 from loopbench.runs.registry import find
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from ..data.baseline import Baseline, BaselineArm
 from ..data.sides import Sides
@@ -57,7 +57,7 @@ def changed_files(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now
 def changed_files_sentence(files: Sequence[str]) -> Iterator[str]:
     """Yield a sentence that names these files; nothing where there are none."""
     if files:
-        yield f"Changed since the baseline, of the files that the loop is made of: {listed(list(files))}."
+        yield f"Changed since the baseline, of the files that the loop is made of: {listed_names(list(files))}."
 
 
 def is_changed(before: BaselineArm, now: ArmEntry) -> bool:

@@ -98,7 +98,7 @@ class TaskLine(_Part):
     def _measures_of_equal_length(self) -> Self:
         for name in self.__pydantic_extra__:
             if name not in METRICS:
-                raise ValueError(f"unknown measure {_short(name)}; there are {', '.join(METRICS)}")
+                raise ValueError(f"unknown measure {_short_repr(name)}; there are {', '.join(METRICS)}")
         for name, values in self.lists().items():
             if len(values) != len(self.stop):
                 raise ValueError(f"{name}: {len(values)} values beside {len(self.stop)} of stop")
@@ -182,7 +182,7 @@ class Baseline(_Part):
     def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in METRICS:
-                raise ValueError(f"unknown metric {_short(name)}")
+                raise ValueError(f"unknown metric {_short_repr(name)}")
         if PRIMARY not in names:
             raise ValueError(f"{PRIMARY} is missing")
         return names
@@ -193,7 +193,7 @@ class Baseline(_Part):
             if len(arm.tasks) != self.suite.tasks:
                 raise ValueError(f"arms.{name}.tasks: {counted(len(arm.tasks), 'task')}, and suite.tasks says {self.suite.tasks}")
             if arm.profile not in self.profiles:
-                raise ValueError(f"arms.{name}.profile: {_short(arm.profile)} is not among profiles")
+                raise ValueError(f"arms.{name}.profile: {_short_repr(arm.profile)} is not among profiles")
             for task, line in arm.tasks.items():
                 if len(line.stop) != self.repeats:
                     raise ValueError(f"arms.{name}.tasks.{task}: {len(line.stop)} values, and repeats is {self.repeats}")
@@ -294,7 +294,7 @@ def answer_in_brief(record: Record) -> str | None:
     return shortened(canonical_json(record.answer), MAX_SHOWN) if record.status == "scored" else None
 
 
-def measured(record: Record, metric: str) -> float | None:
+def stored_value(record: Record, metric: str) -> float | None:
     """Return a metric's value as stored in a baseline; None if it is unknown or the trial is not scored."""
     value = METRICS[metric](record) if record.status == "scored" else None
     if value is None or not _known(value):
@@ -322,7 +322,7 @@ def _task_lines(folder: Path, records: Sequence[Record], repeats: int, metrics: 
 def _task_line(traces: Traces, records: Sequence[Record | None], metrics: Sequence[str]) -> TaskLine:
     """Return what a task's repeats gave; None stands for one that an imported run does not have of this task."""
     courses = [None if record is None else _signatures(traces, record) for record in records]
-    values = {name: tuple(None if record is None else measured(record, name) for record in records) for name in metrics}
+    values = {name: tuple(None if record is None else stored_value(record, name) for record in records) for name in metrics}
     return TaskLine(
         **{
             name: of_repeats
@@ -414,7 +414,7 @@ def read_baseline(path: Path) -> Baseline:
     if not isinstance(data, dict) or "loopbench_baseline" not in data:
         raise ValueError(f"{path}: not a baseline: it does not begin with loopbench_baseline")
     if data["loopbench_baseline"] != VERSION:
-        version = _short(data["loopbench_baseline"])
+        version = _short_repr(data["loopbench_baseline"])
         raise DamagedBaseline(path, f"a baseline of version {version}, this loopbench reads {VERSION}")
     try:
         return Baseline.model_validate_json(json.dumps(data))
@@ -422,10 +422,10 @@ def read_baseline(path: Path) -> Baseline:
         first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     reason = first["msg"].removeprefix("Value error, ")
-    value = f", got {_short(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
+    value = f", got {_short_repr(first['input'])}" if first["type"] not in ("missing", "value_error") else ""
     raise DamagedBaseline(path, f"{f'{field}: ' if field else ''}{reason}{value}", cure_of(path, text))
 
 
-def _short(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

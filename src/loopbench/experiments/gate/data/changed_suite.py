@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TaskSets:
 
     def named(self) -> str:
         """Return `2 tasks changed (a and b), 1 task added (c)`; empty where all are the same."""
-        return ", ".join(f"{counted(len(tasks), 'task')} {word} ({listed(tasks)})" for word, tasks in self.others)
+        return ", ".join(f"{counted(len(tasks), 'task')} {word} ({listed_names(tasks)})" for word, tasks in self.others)
 
     def left_out(self) -> str:
         """Return `on the 117 tasks that are the same in both (2 changed, 1 added)`, for an outcome that rests on these alone."""

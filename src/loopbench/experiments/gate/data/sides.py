@@ -11,10 +11,10 @@ from pathlib import Path
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.record import Record
-from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars
+from loopbench.metrics.summary import GAINS, PRIMARY, TaskValues, dollars_of_trial
 from loopbench.protocol import StopReason
 
-from .baseline import NO_TRIAL, Baseline, TaskLine, answer_in_brief, measured, outcome_of
+from .baseline import NO_TRIAL, Baseline, TaskLine, answer_in_brief, outcome_of, stored_value
 from .hangs import all_hung
 from .names import short_arm
 
@@ -48,7 +48,7 @@ class TrialPair:
         return was, answer_in_brief(self.record)
 
     def same_value(self, metric: str) -> bool:
-        return self.line.values(metric)[self.record.repeat] == measured(self.record, metric)
+        return self.line.values(metric)[self.record.repeat] == stored_value(self.record, metric)
 
     @property
     def is_scored(self) -> bool:
@@ -57,7 +57,7 @@ class TrialPair:
 
     def no_worse(self, metric: str) -> bool:
         """Whether the metric is known on both sides, or on neither, and not worse than in the baseline."""
-        was, now = self.line.values(metric)[self.record.repeat], measured(self.record, metric)
+        was, now = self.line.values(metric)[self.record.repeat], stored_value(self.record, metric)
         if was is None or now is None:
             return was is now
         return now >= was if metric in GAINS else now <= was
@@ -100,7 +100,7 @@ class Sides:
     @property
     def cost_usd(self) -> float | None:
         """The mean cost of a trial of the run without cache discounts; None if no price is known."""
-        costs = [value for record in self.records if (value := dollars(record)) is not None]
+        costs = [value for record in self.records if (value := dollars_of_trial(record)) is not None]
         return sum(costs) / len(costs) if costs else None
 
     def troubles(self) -> Iterator[str]:
@@ -119,7 +119,7 @@ class Sides:
         values: dict[str, list[float]] = {}
         clusters: dict[str, str] = {}
         for record in self.records:
-            value = measured(record, metric)
+            value = stored_value(record, metric)
             if value is not None:
                 values.setdefault(record.task, []).append(value)
                 clusters[record.task] = record.cluster

@@ -10,7 +10,7 @@ from loopbench.metrics.comparison import dead_arm_warning
 from loopbench.metrics.left_out import made_failures, most_frequent
 from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
+from loopbench.text.counts import listed_names
 
 from .hangs import HANG_TRIALS, all_hung, hang_words
 from .names import short_arm
@@ -50,7 +50,7 @@ def troubles(run: Results, died: Collection[str] = (), *, short_allowed: bool = 
             reasons.append(dead.removesuffix("."))
     if unasked:
         so = "so its answers are not the model's, and say nothing of the loop"
-        reasons.append(f"{listed(unasked)}: in no trial did the loop ask its model, {so}")
+        reasons.append(f"{listed_names(unasked)}: in no trial did the loop ask its model, {so}")
     return reasons
 
 

@@ -74,7 +74,7 @@ def margins(result: GateResult) -> str:
     return f"margins: {', '.join(each)}{f'; {brackets(result)}' if estimated else ''}"
 
 
-def sentences(result: GateResult) -> list[str]:
+def brief_sentences(result: GateResult) -> list[str]:
     """Return the caveats and what to do next; of a run that passes the first thing alone."""
     steps = next_steps(result)
     return [
@@ -150,7 +150,7 @@ def text(result: GateResult) -> str:
     columns = ["  ".join(row) for row in rows(result, short=False)] if result.lines else []
     bounds = [margins(result)] if result.lines else []
     whole = [f"    {literal(shlex.join(result.advice.review))} # all that changed"] if result.tasks and result.advice.review else []
-    caveats = list(map(_indented, sentences(result)))
+    caveats = list(map(_indented, brief_sentences(result)))
     shown = [*examples(result, ""), *_left_open(result)]
     first_lines = [headline(result, 1), *map(_indented, further_lines(result, 1))]
     return "\n".join([*first_lines, *columns, *changed(result, ""), *shown, *whole, *bounds, *caveats])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loopbench.protocol.own_code import place_in
-from loopbench.text.plain_text import plain
+from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import markdown_item
 
 from ..changes.altered import altered_text, altered_title
@@ -141,4 +141,4 @@ def _in_repository(file: str | Path) -> str:
 
 
 def _escaped(content: str) -> str:
-    return plain(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return terminal_safe(content).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

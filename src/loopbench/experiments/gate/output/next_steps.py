@@ -10,8 +10,8 @@ from typing import Any
 
 from loopbench.metrics.gate import MORE
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import listed
-from loopbench.text.numbers import chance_in_words, dollars
+from loopbench.text.counts import listed_names
+from loopbench.text.numbers import chance_in_words, dollars_text
 
 from ..changes.altered import ALTERED
 from ..data.advice import DRAWS, Advice, Larger
@@ -53,7 +53,7 @@ def let_through(result: GateResult, on_worse_here: OnWorseHere, on_undecided: st
     by = [result.advice.option("on_worse_here", "pass")] if held != result.outcome else []
     if held == "undecided":
         by = [*by, result.advice.option("on_undecided", "pass")] if on_undecided == "pass" else []
-    return replace(result, advice=replace(result.advice, let_through=listed(by)))
+    return replace(result, advice=replace(result.advice, let_through=listed_names(by)))
 
 
 def next_steps(result: GateResult) -> list[NextStep]:
@@ -81,7 +81,7 @@ def more_steps(result: GateResult) -> list[NextStep]:
     if result.outcome in LET_THROUGH and result.advice.asker == "shell" and not result.advice.let_through:
         outcomes = {line.outcome for line in result.lines}
         flags = [result.advice.option(name, "pass") for outcome, name in LET_THROUGH.items() if outcome in outcomes]
-        steps.append(NextStep(f"{listed(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
+        steps.append(NextStep(f"{listed_names(flags)} {'let' if len(flags) > 1 else 'lets'} it through all the same."))
     return steps
 
 
@@ -152,9 +152,9 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
 def _same_draws(result: GateResult) -> NextStep:
     """Return the step to the baseline's own seed and repeats, under which every trial has its counterpart."""
     advice = result.advice
-    names = listed([DRAWS[name] for name, _, _ in advice.differs])
+    names = listed_names([DRAWS[name] for name, _, _ in advice.differs])
     values = ", ".join(f"{now}, not {then}" for _, now, then in advice.differs)
-    as_blessed = listed([advice.option(name, then) for name, _, then in advice.differs])
+    as_blessed = listed_names([advice.option(name, then) for name, _, then in advice.differs])
     under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {as_blessed}, as in the baseline,"
     if advice.only_the_seed:
         sentence = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
@@ -171,7 +171,7 @@ def _commanded(say: str, command: tuple[str, ...]) -> NextStep:
 
 
 def _decides(larger: Larger) -> str:
-    cost = "" if larger.cost_usd is None else f" (about ${dollars(larger.cost_usd)} a run)"
+    cost = "" if larger.cost_usd is None else f" (about ${dollars_text(larger.cost_usd)} a run)"
     chance = f"decides it with a chance of about {chance_in_words(larger.chance)}"
     return f"a baseline of {counted(larger.tasks, 'task')}{cost} {chance}{'' if larger.whole else ', though not all of it'}"
 
@@ -199,7 +199,7 @@ def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     elif result.bless:
         yield NextStep("", (f"{result.bless} # {_why_bless(result)}",))
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
-        yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")
+        yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed_names(unjudged)}, too.")
     if result.advice.unseen:
         yield _not_met(result.advice)
 
@@ -213,7 +213,7 @@ def _after_other_answers(result: GateResult) -> NextStep:
 def _why_bless(result: GateResult) -> str:
     """Return when a run that passes is to be blessed: one whose loop altered calls or answers is no better one for that."""
     if result.altered:
-        did = listed([ALTERED[cause] for cause in dict.fromkeys(altered.cause for altered in result.altered)])
+        did = listed_names([ALTERED[cause] for cause in dict.fromkeys(altered.cause for altered in result.altered)])
         return f"only if it is meant that the loop {did}"
     if result.common is not None:
         return "soon: the tasks that changed are not judged"
@@ -222,6 +222,6 @@ def _why_bless(result: GateResult) -> str:
 
 def _not_met(advice: Advice) -> NextStep:
     """Return which faults never struck, and what would have them."""
-    what = listed([what for what, _ in advice.unseen])
+    what = listed_names([what for what, _ in advice.unseen])
     profiles = [advice.option("profile", profile) for profile in dict.fromkeys(profile for _, profile in advice.unseen)]
-    return NextStep(f"In this run {what}; a baseline that is blessed with {listed(profiles)}, too, has the gate judge that.")
+    return NextStep(f"In this run {what}; a baseline that is blessed with {listed_names(profiles)}, too, has the gate judge that.")

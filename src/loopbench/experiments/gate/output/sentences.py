@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import Name, counts, first_of, listed
+from loopbench.text.counts import Name, counts, first_of, listed_names
 
 from ..changes.altered import altered_in_words
 from ..changes.claims import claims_in_words
@@ -238,7 +238,7 @@ def _unchanged_behaviour(result: GateResult) -> Part:
 
 def _files(names: Sequence[str]) -> str:
     """Return the names of a few files, or how many there are."""
-    return listed(list(names)) if len(names) <= MAX_FILES else counted(len(names), "file")
+    return listed_names(list(names)) if len(names) <= MAX_FILES else counted(len(names), "file")
 
 
 def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
@@ -358,7 +358,7 @@ def losses(result: GateResult, lines: Iterable[GateLine]) -> str:
     lost = [change for change in result.tasks if change.arm in arms and change.became == "worse"]
     causes = Counter(change.cause for change in lost if change.cause is not None)
     others_gained = any(change.became == "better" for change in result.tasks)
-    where = f" in {listed([short_arm(arm) for arm in arms])}" if others_gained else ""
+    where = f" in {listed_names([short_arm(arm) for arm in arms])}" if others_gained else ""
     unit = "task" if len(arms) == 1 else result.unit
     return f"{counted(len(lost), unit)} lost, none gained{where}{_by(causes)}"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from loopbench.metrics.trajectory.trajectory import shortened
 from loopbench.protocol.counts import counted
 from loopbench.protocol.own_code import place_in
-from loopbench.text.counts import counts, first_of, listed, trials_of
+from loopbench.text.counts import counts, first_of, listed_names, trials_of
 
 from ..data.names import short_arm
 from ..data.outcome import GateArm, GateResult, StopChange
@@ -66,7 +66,7 @@ def breaks_alone(result: GateResult) -> Iterator[str]:
         ("trial that hangs, where the baseline has none,", [arm for arm in result.arms if arm.hang_alone and not arm.hangs]),
     ):
         if arms:
-            where = f"{listed([short_arm(arm.arm) for arm in arms])}: " if len(arms) < len(result.arms) else ""
+            where = f"{listed_names([short_arm(arm.arm) for arm in arms])}: " if len(arms) < len(result.arms) else ""
             one = "A" if not where else "a"
             yield f"{where}{one} {what} is a regression, whatever the margins say."
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loopbench.experiments.compare.tables import outlook_in_words
 from loopbench.metrics.gate import OPEN, GateLine, agreeing_tasks
 from loopbench.protocol.counts import counted
-from loopbench.text.counts import counts, listed
+from loopbench.text.counts import counts, listed_names
 from loopbench.text.table import Table, markdown_block, markdown_item, markdown_page
 
 from ..data.literal import literal
@@ -201,7 +201,7 @@ def change_counts(result: GateResult) -> tuple[str, str]:
         stops = f", {became['other']} with another stop only" if became["other"] else ""
         tasks = f"{changed_unit(result)}: {became['worse']} worse{causes}, {became['better']} better{stops}."
     if result.same_result:
-        other = listed(result.differs_in) if result.differs_in else "something else"
+        other = listed_names(result.differs_in) if result.differs_in else "something else"
         more = "more " if result.tasks else ""
         one = f"{more}trial has the same score and stop, but differs"
         many = f"{more}trials have the same score and stop, but differ"

@@ -104,7 +104,7 @@ class _Trajectories:
             reason=unscored(NO_SCORE, task) if value is None else "",
             score=value,
             cluster=label_of(cluster, "--map cluster"),
-            **measured(trajectory),
+            **measurements_of(trajectory),
             trace=trace_of(document, trajectory),
         )
         self.fields.add(trial, document)
@@ -128,7 +128,7 @@ def _arm(trajectory: AtifTrajectory, typed: Any) -> ForeignArm:
     )
 
 
-def measured(trajectory: AtifTrajectory) -> dict[str, Any]:
+def measurements_of(trajectory: AtifTrajectory) -> dict[str, Any]:
     """Return what a trajectory says of a trial's measurements and answer, by the fields of a ForeignTrial."""
     tokens = trajectory.totals.tokens or (None, None)
     answer = answer_in(trajectory.items)

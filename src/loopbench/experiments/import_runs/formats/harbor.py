@@ -20,8 +20,20 @@ from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
-from ..values import amount, answer_of, count, located, mapping, name_of, names_in_a_line, object_at, objects_at, one_line, score
-from .atif import measured, trace_of
+from ..values import (
+    answer_of,
+    count,
+    located,
+    mapping,
+    name_of,
+    names_in_a_line,
+    number_from_zero,
+    object_at,
+    objects_at,
+    reason_line,
+    score,
+)
+from .atif import measurements_of, trace_of
 
 RESULT, TRAJECTORY = "result.json", "agent/trajectory.json"
 STOPS: Mapping[str, StopReason] = {
@@ -75,7 +87,7 @@ class _Job:
         error = next(iter(_exceptions(data)), {})
         is_valid = value is not None and data.get("reward_valid", True) is not False
         trajectories = self._trajectories(folder, data)
-        measures = {name: one for name, one in _measured(data, trajectories).items() if one is not None}
+        measures = {name: one for name, one in _measurements_of(data, trajectories).items() if one is not None}
         kind = str(error.get("exception_type", ""))
         measures["stop"] = (
             STOPS.get(kind, StopReason.TERMINATED if is_valid else StopReason.CRASHED) if error else measures.get("stop")
@@ -85,7 +97,7 @@ class _Job:
             task,
             self.log_builder.next_repeat(arm.name, task),
             status="scored" if is_valid else "errored",
-            reason="" if is_valid else one_line(f"{kind}: {error.get('exception_message', '')}" if error else "no reward"),
+            reason="" if is_valid else reason_line(f"{kind}: {error.get('exception_message', '')}" if error else "no reward"),
             score=value if is_valid else None,
             scores=rest,
             trace=_trace(trajectories),
@@ -151,9 +163,9 @@ def _exceptions(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield object_at(holder, "exception_info")
 
 
-def _measured(data: Mapping[str, Any], trajectories: Sequence[_Trajectory]) -> dict[str, Any]:
+def _measurements_of(data: Mapping[str, Any], trajectories: Sequence[_Trajectory]) -> dict[str, Any]:
     """Return what the result says of tokens, cost and time, and else the trajectory."""
-    measures: dict[str, Any] = dict(measured(trajectories[-1][1])) if trajectories else {}
+    measures: dict[str, Any] = dict(measurements_of(trajectories[-1][1])) if trajectories else {}
     if len(trajectories) > 1:  # the last step's totals are not the trial's
         measures = {"answer": measures["answer"], "stop": measures["stop"]}
     agents = [
@@ -164,7 +176,7 @@ def _measured(data: Mapping[str, Any], trajectories: Sequence[_Trajectory]) -> d
         ("input_tokens", "n_input_tokens", count),
         ("output_tokens", "n_output_tokens", count),
         ("cached_tokens", "n_cache_tokens", count),
-        ("cost_usd", "cost_usd", amount),
+        ("cost_usd", "cost_usd", number_from_zero),
     ):
         values = [value for agent in agents if (value := read_value(agent.get(theirs), theirs)) is not None]
         if values:

@@ -23,23 +23,23 @@ from loopbench.protocol.redact import redact
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
 from ..values import (
-    amount,
     answer_of,
     count,
     cut,
+    json_array,
     list_at,
-    listed,
     located,
     mapping,
     metadata_label,
     name_of,
     names_in_a_line,
+    number_from_zero,
     object_at,
     objects_at,
-    one_line,
     other_scores,
+    reason_line,
     score,
-    shown,
+    short_value,
 )
 from ..zip_file import ZipArchive
 
@@ -118,7 +118,7 @@ def _from_chunks(archive: ZipArchive, folder: str, starts: Mapping[tuple[str, st
 
     def parts(kind: str) -> list[Any]:
         members = [f"{folder}/{kind}/{start}.json" for start in sorted(starts.get((folder, kind), ()))]
-        return [item for name in members for item in listed(_parsed(archive, name), name)]
+        return [item for name in members for item in json_array(_parsed(archive, name), name)]
 
     sample = dict(_object_in(archive, f"{folder}{SHELL}"))
     if (name := f"{folder}/metadata.json") in archive:
@@ -169,8 +169,8 @@ def _without_unlogged_calls(trials: Sequence[ForeignTrial]) -> Iterator[ForeignT
 
 def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     """Return the arm: the solver with the arguments that were passed to it and to the task, and the model."""
-    steps = "+".join(_short(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
-    loop = _short(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
+    steps = "+".join(_solver_name(step.get("solver")) for step in objects_at(plan, "steps", "a step of the plan"))
+    loop = _solver_name(name_of(spec.get("solver") or steps or spec.get("task"), "eval.solver"))
     model = name_of(spec.get("model"), "eval.model")
     arguments = _arguments(spec, plan)
     options = {
@@ -191,7 +191,7 @@ def _arguments(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, An
     for number, step in enumerate(objects_at(plan, "steps", "a step of the plan"), 1):
         for name, value in object_at(step, "params" if step.get("params_passed") is None else "params_passed").items():
             if name in arguments and arguments[name] != value:
-                qualified = f"{_short(step.get('solver'))}.{name}"
+                qualified = f"{_solver_name(step.get('solver'))}.{name}"
                 name = qualified if qualified not in arguments else f"{number}.{qualified}"
             arguments[name] = value
     return {name: value for name, value in arguments.items() if value not in (None, [], {})}
@@ -205,7 +205,7 @@ def _label(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     return f"(#{digest(_ADDRESS.sub('', redact(json.dumps(arguments, sort_keys=True))))[:DIGEST_CHARS]})"
 
 
-def _short(name: Any) -> str:
+def _solver_name(name: Any) -> str:
     """Return a solver's name, without the package if it is Inspect's own."""
     return cut(str(name), MAX_LABEL_CHARS).removeprefix("inspect_ai/")
 
@@ -215,7 +215,7 @@ def _short(name: Any) -> str:
 
 def _trial(sample: Mapping[str, Any], key: TrialKey, accuracy: _Accuracy, reading: ReadingOptions) -> ForeignTrial:
     """Return a sample as a trial. Raises ValueError for what is not a sample."""
-    scores = {name: mapping(entry, f"the score {shown(name)}") for name, entry in _scores(sample).items()}
+    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in _scores(sample).items()}
     result = accuracy.of(scores)
     value = score(result.get("value"), reading.scale)
     status, reason = _status(sample, value, result)
@@ -290,7 +290,7 @@ class _Accuracy:
     def name(self) -> str:
         """Return the score's name; empty if no sample has it. Raises ValueError if there are several, or not the wanted one."""
         if self.wanted is not None and self.scorers and not self.names_used:
-            raise ValueError(f"no score by {shown(self.wanted)}; there are scores by {names_in_a_line(sorted(self.scorers))}")
+            raise ValueError(f"no score by {short_value(self.wanted)}; there are scores by {names_in_a_line(sorted(self.scorers))}")
         if len(self.names_used) > 1:
             raise ValueError(_choose(self.names_used))
         return next(iter(self.names_used), "")
@@ -311,12 +311,12 @@ def _status(sample: Mapping[str, Any], value: float | None, result: Mapping[str,
     """Return the status and its reason. An error beside a score (`score_on_error`) is the agent's own failure, and counts."""
     error, invalid = object_at(sample, "error"), object_at(sample, "invalidation")
     if invalid:
-        return "excluded", one_line(f"invalidated: {invalid.get('reason') or 'no reason given'}")
+        return "excluded", reason_line(f"invalidated: {invalid.get('reason') or 'no reason given'}")
     if value is not None:
-        return "scored", one_line(error.get("message") or "")
+        return "scored", reason_line(error.get("message") or "")
     if error:
-        return "errored", one_line(error.get("message") or "an error without a message")
-    return "errored", one_line(f"not scored: {result.get('reason') or 'the log says no more'}")
+        return "errored", reason_line(error.get("message") or "an error without a message")
+    return "errored", reason_line(f"not scored: {result.get('reason') or 'the log says no more'}")
 
 
 def _stop(sample: Mapping[str, Any]) -> str:
@@ -390,7 +390,7 @@ def _sum(usages: Sequence[Mapping[str, Any]]) -> _Usage:
         return sum(count(usage.get(name), name) or 0 for usage in usages)
 
     cached, parsed = total("input_tokens_cache_read"), [inspect_usage(usage) for usage in usages]
-    costs = [amount(usage.get("total_cost"), "total_cost") for usage in usages]
+    costs = [number_from_zero(usage.get("total_cost"), "total_cost") for usage in usages]
     known_costs = [cost for cost in costs if cost is not None]
     return _Usage(
         input_tokens=sum(one.input for one in parsed),
@@ -412,8 +412,8 @@ def _steps(sample: Mapping[str, Any], usage: _Usage) -> int | None:
 
 def _seconds(sample: Mapping[str, Any]) -> float | None:
     """Return the seconds, without waits for limits and retries if that is known."""
-    working = amount(sample.get("working_time"), "working_time")
-    return amount(sample.get("total_time"), "total_time") if working is None else working
+    working = number_from_zero(sample.get("working_time"), "working_time")
+    return number_from_zero(sample.get("total_time"), "total_time") if working is None else working
 
 
 # --- its question ---

@@ -16,7 +16,6 @@ from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions, TrialKey
 from ..values import (
     SeveralScoresError,
-    amount,
     answer_of,
     count,
     located,
@@ -24,14 +23,15 @@ from ..values import (
     metadata_label,
     name_of,
     names_in_a_line,
+    number_from_zero,
     object_at,
     objects_at,
     off_scale,
-    one_line,
     other_scores,
+    reason_line,
     score,
     share,
-    shown,
+    short_value,
     without_floats,
 )
 
@@ -60,19 +60,19 @@ def read_report(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     arm = name_of(data.get("name"), "the report's name")
     cases, failures = objects_at(data, "cases", "a case"), objects_at(data, "failures", "a failure")
     scorer = _scorer(cases, reading.scorer)
-    values_in_cases = ((f"case {shown(case.get('name'))}", _values(case).get(scorer)) for case in cases)
-    if reading.scale is None and (off := off_scale(values_in_cases, f"evaluator {shown(scorer)}")):
+    values_in_cases = ((f"case {short_value(case.get('name'))}", _values(case).get(scorer)) for case in cases)
+    if reading.scale is None and (off := off_scale(values_in_cases, f"evaluator {short_value(scorer)}")):
         raise ValueError(off)
     trials: list[ForeignTrial] = []
     questions: dict[str, str] = {}
     for case in (*cases, *failures):
         task, repeat = _task(case)
-        with located(f"case {shown(case.get('name'))}"):
+        with located(f"case {short_value(case.get('name'))}"):
             key = (arm, task, repeat)
             trials.append(_failed(case, key, reading) if "error_message" in case else _completed(case, key, scorer, reading))
             digested = digest([without_floats(case.get("inputs")), without_floats(case.get("expected_output"))])
             if questions.setdefault(task, digested) != digested:
-                raise ValueError(f"two cases of the name {shown(task)} ask different things")
+                raise ValueError(f"two cases of the name {short_value(task)} ask different things")
     suite = name_of(data.get("dataset_name") or "dataset", "dataset_name")  # reports of earlier versions lack it
     return ForeignLog(suite, (ForeignArm(arm, model=_model(data)),), tuple(trials), questions, scorer=scorer)
 
@@ -102,7 +102,7 @@ def _scorer(cases: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
     failed = sorted({str(failure.get("name")) for case in cases for failure in _evaluator_failures(case)})
     if wanted is not None:
         if cases and wanted not in {*evaluators, *labels, *failed, ALL_ASSERTIONS}:
-            raise ValueError(f"no evaluator {shown(wanted)}; there are {names_in_a_line([*evaluators, *labels]) or 'none'}")
+            raise ValueError(f"no evaluator {short_value(wanted)}; there are {names_in_a_line([*evaluators, *labels]) or 'none'}")
         return wanted
     if len(evaluators) > 1:
         hint = f"--scorer {evaluators[0]}, or --scorer {ALL_ASSERTIONS} where all assertions are to hold"
@@ -131,15 +131,15 @@ def _completed(case: Mapping[str, Any], key: TrialKey, scorer: str, reading: Rea
         answer=answer_of(case.get("output")),
         steps=counts["lm_calls"] if steps is None else steps,
         **counts,
-        cost_usd=amount(metrics.get("cost"), "cost"),
-        seconds=amount(case.get("task_duration"), "task_duration"),
+        cost_usd=number_from_zero(metrics.get("cost"), "cost"),
+        seconds=number_from_zero(case.get("task_duration"), "task_duration"),
         confidence=share(metrics.get("confidence"), "confidence"),
         cluster=metadata_label(case.get("metadata"), reading.cluster),
     )
 
 
 def _failed(case: Mapping[str, Any], key: TrialKey, reading: ReadingOptions) -> ForeignTrial:
-    reason = one_line(case.get("error_message") or "an error without a message")
+    reason = reason_line(case.get("error_message") or "an error without a message")
     cluster = metadata_label(case.get("metadata"), reading.cluster)
     return ForeignTrial(*key, status="errored", reason=reason, stop=StopReason.CRASHED, cluster=cluster)
 
@@ -147,7 +147,7 @@ def _failed(case: Mapping[str, Any], key: TrialKey, reading: ReadingOptions) -> 
 def _values(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of all evaluators: numbers, truth values and labels."""
     return {
-        name: mapping(result, f"the result {shown(name)}").get("value")
+        name: mapping(result, f"the result {short_value(name)}").get("value")
         for kind in ("labels", "scores", "assertions")
         for name, result in object_at(case, kind).items()
     }
@@ -161,4 +161,4 @@ def _all_hold(case: Mapping[str, Any]) -> bool | None:
 
 def _reason(case: Mapping[str, Any], scorer: str) -> str:
     failures = [item for item in _evaluator_failures(case) if scorer in (item.get("name"), ALL_ASSERTIONS)]
-    return one_line(f"not scored: {failures[0].get('error_message')}" if failures else f"not scored by {scorer}")
+    return reason_line(f"not scored: {failures[0].get('error_message')}" if failures else f"not scored by {scorer}")

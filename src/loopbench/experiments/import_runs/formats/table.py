@@ -34,7 +34,6 @@ from ..table_rows import Row, rows_of
 from ..token_counts import ToldTotal, total_is_less, total_is_more
 from ..units import unit_in
 from ..values import (
-    amount,
     answer_of,
     count,
     is_nothing,
@@ -42,11 +41,12 @@ from ..values import (
     located,
     name_of,
     names_in_a_line,
+    number_from_zero,
     off_scale,
-    one_line,
+    reason_line,
     score,
     share,
-    shown,
+    short_value,
 )
 from ..wide_table import melt_hint
 from ..written_numbers import NUMERIC, WHOLE, NumberColumn, NumbersRead, read_numbers
@@ -214,10 +214,10 @@ def _totals(rows: Sequence[Row], trials: Sequence[ForeignTrial], columns: Mappin
     name, of = columns.get("tokens", ""), counted(len(rows), "row")
     if less:
         parts_left_out = ",".join(f"{meaning}=" for meaning in ("input_tokens", "output_tokens") if meaning in columns)
-        cures = f"to count input + output: --map tokens=; to count {shown(name)}: --map {parts_left_out}"
-        raise ValueError(f"{total_is_less(shown(name), less, of)}; {cures}")
+        cures = f"to count input + output: --map tokens=; to count {short_value(name)}: --map {parts_left_out}"
+        raise ValueError(f"{total_is_less(short_value(name), less, of)}; {cures}")
     if more:
-        yield total_is_more(shown(name), more, of)
+        yield total_is_more(short_value(name), more, of)
 
 
 def _with_values(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[list[Row], list[str]]:
@@ -236,7 +236,7 @@ def _inside(file: ForeignFile, reading: ReadingOptions) -> Iterator[str]:
     """Yield which list of a JSON object the rows are."""
     place = list_of_rows(file.json_value, reading).place if file.suffix == ".json" else ""
     if place:
-        yield f"rows read: those of {shown(place)}"
+        yield f"rows read: those of {short_value(place)}"
 
 
 def _number_columns(columns: Mapping[str, str], reading: ReadingOptions) -> list[NumberColumn]:
@@ -296,14 +296,14 @@ def _cure_of_copies(columns: Mapping[str, str], pooled: PooledBy | None) -> str:
     remove = "remove one of the two rows if it is a copy"
     if "arm" not in columns or "repeat" not in columns or pooled is not None:
         return f"if the rows are of several arms: {'--map arm=COLUMN' if pooled is None else pooled.cure}; otherwise {remove}"
-    repeat = shown(columns["repeat"])
+    repeat = short_value(columns["repeat"])
     return f"{remove}; if it is another repeat, number it in column {repeat}, or count the rows of each task: --map repeat="
 
 
 def _check_scale(rows: Sequence[Row], column: str, reading: ReadingOptions) -> None:
     """Raise ValueError for scores off the scale that counts where the user names none."""
     if reading.scale is None and (
-        problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {shown(column)}")
+        problem := off_scale([(row.place, row.cells["score"]) for row in rows], f"column {short_value(column)}")
     ):
         raise ValueError(problem)
 
@@ -323,7 +323,7 @@ def _note_question(questions: dict[str, str], task: str, question: Any) -> None:
     question_digest = "" if is_nothing(question) else digest(str(question))
     previous = questions.get(task) or question_digest
     if question_digest and previous != question_digest:
-        raise ValueError(f"task {shown(task)} asks something else than in an earlier row")
+        raise ValueError(f"task {short_value(task)} asks something else than in an earlier row")
     questions[task] = previous
 
 
@@ -378,7 +378,7 @@ def _reason(cell: Any, columns: Mapping[str, str]) -> str:
     """Return why a trial ended as it did; of a column that is called as errors are, its error."""
     if is_nothing(cell):
         return ""
-    return error_in(cell) if names_errors(columns["reason"]) else one_line(cell)
+    return error_in(cell) if names_errors(columns["reason"]) else reason_line(cell)
 
 
 def _measures(cells: Mapping[str, Any], columns: Mapping[str, str], reading: ReadingOptions) -> dict[str, Any]:
@@ -397,7 +397,7 @@ def _unscored(cell: Any, score_status: Status | None) -> str:
     """Return why a trial has no score: its cell is blank, or is a status."""
     if score_status is None:
         return blank_score(cell.strip() if isinstance(cell, str) else "")
-    return f"the score is {one_line(cell)}"
+    return f"the score is {reason_line(cell)}"
 
 
 def _stop(status: str, *, ended_by_error: bool, answered: bool) -> str | None:
@@ -413,12 +413,12 @@ def _stop_in(text: Any, _: str) -> str | None:
     try:
         return StopReason(str(text).strip().lower())
     except ValueError:
-        raise ValueError(f"stop {shown(text)} is none of {', '.join(StopReason)}") from None
+        raise ValueError(f"stop {short_value(text)} is none of {', '.join(StopReason)}") from None
 
 
 _MEASURES: Mapping[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(WHOLE, count),
-    **dict.fromkeys(("cost_usd", "seconds"), amount),
+    **dict.fromkeys(("cost_usd", "seconds"), number_from_zero),
     "confidence": share,
     "stop": _stop_in,
 }

@@ -25,7 +25,7 @@ from loopbench.protocol.digest import digest
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
 from ..token_counts import usage_in
-from ..values import amount, count, located, mapping, name_of, object_at, objects_at, score, without_floats
+from ..values import count, located, mapping, name_of, number_from_zero, object_at, objects_at, score, without_floats
 
 STOPS: Mapping[str, StopReason] = {
     "user_stop": StopReason.FINISHED,
@@ -81,8 +81,8 @@ def _trial(run: Mapping[str, Any], arm: str, reading: ReadingOptions) -> Foreign
         reason=f"no reward: {name_of(reason, 'termination_reason')}" if reward is None else "",
         score=reward,
         stop=stop if reason is not None else None,
-        cost_usd=amount(run.get("agent_cost"), "agent_cost"),
-        seconds=amount(run.get("duration"), "duration"),
+        cost_usd=number_from_zero(run.get("agent_cost"), "agent_cost"),
+        seconds=number_from_zero(run.get("duration"), "duration"),
         beyond_parts=beyond_parts_in(items),
         trace=ForeignTrace(events_of(items), query, untold=("provider", "wire")),
     )
@@ -97,7 +97,7 @@ def _items(run: Mapping[str, Any]) -> Iterator[ConversationItem]:
     messages = [message for message in objects_at(run, "messages", "a message") if _is_the_agents(message)]
     for message, item in zip(messages, items_of(messages, _result), strict=True):
         if isinstance(item, ModelTurn):
-            seconds = amount(message.get("generation_time_seconds"), "generation_time_seconds")
+            seconds = number_from_zero(message.get("generation_time_seconds"), "generation_time_seconds")
             yield replace(item, tokens=usage_in(object_at(message, "usage")), seconds=seconds or 0.0)
         else:
             yield item

@@ -26,7 +26,7 @@ from loopbench.protocol.wire import from_json
 
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions
-from ..values import answer_of, count, list_at, located, mapping, name_of, object_at, one_line, score, without_floats
+from ..values import answer_of, count, list_at, located, mapping, name_of, object_at, reason_line, score, without_floats
 
 SUITE = "tau-bench"
 ACTION, OUTPUT = "Action:", "API output: "
@@ -62,7 +62,7 @@ FORMAT = Format("tau-bench", recognizes, read)
 def _trial(run: Mapping[str, Any], arm: str, task: str, repeat: int, reading: ReadingOptions) -> ForeignTrial:
     messages, info = list_at(run, "traj"), object_at(run, "info")
     if not messages and info.get("error") is not None:
-        return ForeignTrial(arm, task, repeat, status="errored", reason=one_line(info["error"]), stop=StopReason.CRASHED)
+        return ForeignTrial(arm, task, repeat, status="errored", reason=reason_line(info["error"]), stop=StopReason.CRASHED)
     reward = score(run.get("reward"), reading.scale)
     items = tuple(_with_actions(list(items_of(messages, read_result))))
     query = next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")

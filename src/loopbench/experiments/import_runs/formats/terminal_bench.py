@@ -19,7 +19,7 @@ from ..folder_tree import FileTree
 from ..foreign_file import ForeignFile, parse_json
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrial, Format, ReadingOptions
 from ..log_builder import LogBuilder
-from ..values import count, listed, located, mapping, name_of, one_line
+from ..values import count, json_array, located, mapping, name_of, reason_line
 
 METADATA = "run_metadata.json"
 STOPS: Mapping[str, StopReason] = {
@@ -46,7 +46,7 @@ def recognizes(file: ForeignFile) -> bool:
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read the trials of a run, or of several below one folder. Raises ValueError that names the file."""
     log_builder, unjudged = LogBuilder("terminal-bench"), 0
-    for where, run, data in _in_folder(file.tree) if file.tree else _listed("", {}, file.json_object):
+    for where, run, data in _in_folder(file.tree) if file.tree else _listed_trials("", {}, file.json_object):
         with located(where):
             arm = _arm(run, file.path.stem if file.suffix else file.path.name)
             task = name_of(data.get("task_id"), "task_id")
@@ -72,17 +72,17 @@ def _in_folder(tree: FileTree) -> Iterator[_FoundTrial]:
     for name in sorted(results, key=lambda name: name not in of_trials):
         run = metadata.get(max((folder for folder in metadata if name.startswith(folder)), key=len, default=""), {})
         has_files = any(trial.startswith(_folder(name)) for trial in of_trials)
-        for where, _, data in [(name, run, results[name])] if name in of_trials else _listed(name, run, results[name]):
+        for where, _, data in [(name, run, results[name])] if name in of_trials else _listed_trials(name, run, results[name]):
             identity = str(data["id"]) if "id" in data else (where if name in of_trials or not has_files else None)
             if identity is not None and identity not in identities:
                 identities.add(identity)
                 yield where, run, data
 
 
-def _listed(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[_FoundTrial]:
+def _listed_trials(name: str, run: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[_FoundTrial]:
     """Yield the trials that a run's own results list."""
     with located(name or "the file"):
-        trials = listed(data.get("results", ()), "results")
+        trials = json_array(data.get("results", ()), "results")
     for number, trial in enumerate(trials):
         where = f"{name}: results[{number}]" if name else f"results[{number}]"
         yield where, run, mapping(trial, where)
@@ -116,7 +116,7 @@ def _trial(data: Mapping[str, Any], arm: str, task: str, repeat: int) -> Foreign
         task,
         repeat,
         status="scored" if is_scored else "errored",
-        reason="" if is_scored else one_line(f"not judged: {mode}"),
+        reason="" if is_scored else reason_line(f"not judged: {mode}"),
         score=float(resolved) if isinstance(resolved, bool) else None,
         counts_as_failure=not is_scored,
         stop=STOPS.get(mode, StopReason.TERMINATED),
