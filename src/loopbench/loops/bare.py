@@ -7,7 +7,8 @@ functions.
 Follow a run, from the top:
 
 - `Bare.run` (bare.py) is the whole loop: each step asks once, and ends the run or adds an observation to the conversation.
-- `Bare._opening` (bare.py) makes the system text and the demonstrations that every request begins with.
+- `Bare._asking` (bare.py) makes the system text and the demonstrations that every request begins with.
+- `_Asking.request` (bare.py) makes each request.
 - `Bare._read` (bare.py) reads a reply by the codec of the format, such as `BareCodec.read` (bare_codecs.py).
 - `Bare._act` (bare.py) checks and makes the call that a reply states.
 - `Bare._refuse` (bare.py) tells the model why the query's type does not take its answer.
@@ -17,6 +18,7 @@ Follow a run, from the top:
 from __future__ import annotations
 
 import runpy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -44,6 +46,7 @@ from loopbench.protocol import (
     TakesProgram,
     Toolbox,
     ToolCall,
+    ToolSpec,
     WireError,
     in_own_format,
     own_prompt,
@@ -160,11 +163,9 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop; `details` of the outcome hold the seed's `history` (row S4-7). Raises TypeError for wrong arguments."""
-        tools, codec, prompt = self.configured_tools(tools), self._codec_for(query), self.predictors[DECIDE]
-        offered = tools.specs if self.decision_format == "native" else ()
-        opening, examples = self._opening(prompt, tools, query)
-        asked = Message("user", query.full_text, images=query.images)
-        talk = _Conversation([*opening, asked], [{"role": "user", "content": query.full_text}])
+        tools, codec = self.configured_tools(tools), self._codec_for(query)
+        asking = self._asking(tools, query, codec)
+        talk = asking.conversation(query)
         steps, errors, refused = 0, 0, list[WireError]()  # refused: why the query's type did not take the last answers
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
@@ -178,17 +179,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
             if self.max_consecutive_errors is not None and errors >= self.max_consecutive_errors:
                 return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, *refused[-1:])
             status = "error"  # unless an answer is refused, or a call gives a result
-            request = Request(
-                tuple(talk.messages),
-                offered,
-                parallel_calls=not offered,
-                role=Role.DECIDE,
-                codec=codec,
-                examples=examples,
-                prompted=prompted(DECIDE, prompt, talk.messages[len(opening) :]),
-            )
             try:
-                reply = await model.complete(request)
+                reply = await model.complete(asking.request(talk.messages))
             except ContextOverflow as error:
                 return ended(None, StopReason.CONTEXT_OVERFLOW, error)
             except ProviderError as error:
@@ -236,9 +228,9 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         talk.observe("error", problem)
         return len(refused) > self.answer_retries
 
-    def _opening(self, prompt: Prompt, tools: Toolbox, query: Query[Any]) -> tuple[list[Message], int]:
-        """Return what every request begins with, a system message if any and demonstrations, and how many the latter are."""
-        codec = self._codec
+    def _asking(self, tools: Toolbox, query: Query[Any], codec: BareCodec | FieldsCodec | NativeCallCodec) -> _Asking:
+        """Return what all requests of a run have in common: they begin with a system message, if any, and demonstrations."""
+        prompt = self.predictors[DECIDE]
         shown = in_own_format(prompt)
         text = shown.text
         if self.instructions == INSTRUCTIONS:
@@ -248,7 +240,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         if query.schema is not None:
             text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         system = [Message("system", text)] if text or self.instructions is not None else []
-        return [*system, *shown.turns], len(shown.turns)
+        offered = tools.specs if self.decision_format == "native" else ()
+        return _Asking(prompt, (*system, *shown.turns), len(shown.turns), offered, codec)
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
         """Check and run one call; return the observation's status and data."""
@@ -268,6 +261,37 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
             return seen.data
         between = " - " if seen.error_type == "ValueError" else ": "  # the seed words the two in two ways
         return f"{seen.error_type}{between}{seen.data}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What all requests of a run have in common."""
+
+    prompt: Prompt
+    opening: tuple[Message, ...]
+    """What every request begins with."""
+    examples: int
+    """How many messages of it are demonstrations."""
+    tools: tuple[ToolSpec, ...]
+    """The tools that are offered for native calls."""
+    codec: BareCodec | FieldsCodec | NativeCallCodec
+
+    def conversation(self, query: Query[Any]) -> _Conversation:
+        """Return the conversation of a run that is about to start."""
+        asked = Message("user", query.full_text, images=query.images)
+        return _Conversation([*self.opening, asked], [{"role": "user", "content": query.full_text}])
+
+    def request(self, messages: Sequence[Message]) -> Request:
+        """Return the request that shows a conversation, which begins with the opening."""
+        return Request(
+            tuple(messages),
+            self.tools,
+            parallel_calls=not self.tools,
+            role=Role.DECIDE,
+            codec=self.codec,
+            examples=self.examples,
+            prompted=prompted(DECIDE, self.prompt, messages[len(self.opening) :]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

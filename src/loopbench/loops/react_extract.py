@@ -12,7 +12,8 @@ Standalone use:
 Follow a run, from the top:
 
 - `ReactExtract.run` (react_extract.py) is the loop: each iteration adds a choice and its observation to the trajectory.
-- `ReactAgent.decide` (react_extract.py) asks for the choice, which `ReactCodec.move` (react_extract_codecs.py) reads.
+- `ReactExtract._decide` (react_extract.py) asks for the choice by `ReactAgent.decide`, again after an overflow;
+  `ReactCodec.move` (react_extract_codecs.py) reads it.
 - `ReactExtract._act` (react_extract.py) makes the call.
 - `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow, by
   `ExtractAgent.answer` (react_extract.py); `ExtractCodec.move` (react_extract_codecs.py) reads it.
@@ -128,11 +129,9 @@ class ReactExtract(ToolSettings, RunsSync):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         refuse_reserved(tools)
         tools = self.configured_tools(tools)
-        program = self.program or _default_program()
-        agent = ReactAgent(program.react, extract=self.extract)
-        trajectory: Trajectory = {}
-        texts: list[str] = []  # one per iteration; joined, they are the prompt's trajectory
-        calls, overflows = 0, 0
+        agent = ReactAgent((self.program or _default_program()).react, extract=self.extract)
+        course = _Course()
+        calls = 0
         stop = StopReason.FORCED
         answer: Any = None
 
@@ -141,16 +140,12 @@ class ReactExtract(ToolSettings, RunsSync):
             move: Act | Answer | None = None
             problem = ""
             try:
-                move = await agent.decide(query, tools, "\n\n".join(texts), model)
+                move = await self._decide(agent, query, tools, course, model, observer)
             except ContextOverflow:
-                if overflows >= self.overflow_attempts or not texts:
-                    stop = StopReason.CONTEXT_OVERFLOW
-                    break
-                overflows += 1
-                observer.note("trimmed", oldest=texts.pop(0)[:80])
-                continue
+                stop = StopReason.CONTEXT_OVERFLOW
+                break
             except ProviderError as error:
-                return _outcome(None, StopReason.PROVIDER_ERROR, calls, trajectory, error=str(error))
+                return _outcome(None, StopReason.PROVIDER_ERROR, calls, course.trajectory, error=str(error))
             except WireError as error:
                 problem = str(error)
             calls += 1
@@ -158,30 +153,39 @@ class ReactExtract(ToolSettings, RunsSync):
             if isinstance(move, Act):
                 call = move.calls[0]
                 if call.name in tools or self.on_unknown_tool == "observe":
-                    trajectory |= _choice_keys(k, move.thought, call.name, call.arguments)
-                    trajectory[f"observation_{k}"], text = await self._act(call, tools)
-                    texts.append(render_iteration(trajectory, k, text))
+                    course.add_choice(k, move, *await self._act(call, tools))
                     continue
                 problem = f"Unknown tool {call.name}"
             elif move is not None:
-                trajectory |= _choice_keys(k, move.thought, *_choice(move))
-                trajectory[f"observation_{k}"] = COMPLETED
-                texts.append(render_iteration(trajectory, k))
+                course.add_choice(k, move, COMPLETED, COMPLETED)
                 answer, stop = move.value, StopReason.FINISHED
                 break
 
-            logger.info("iteration %d: %s", k, problem)
             observer.note("unreadable", error=problem)
-            trajectory[f"error_{k}"] = problem
-            texts.append(render_iteration(trajectory, k))
+            course.add_problem(k, problem)
             calls_unknown_tool = isinstance(move, Act)  # one of a known tool, or of any where that is observed, went on above
             if calls_unknown_tool or self.on_parse_error == "finish":
                 stop = StopReason.PARSE_FAILED
                 break
 
         if not self.extract:
-            return self._without_extract(answer, stop, calls, trajectory)
-        return await self._extract(query, model, stop, calls, trajectory, texts)
+            return self._without_extract(answer, stop, calls, course.trajectory)
+        return await self._extract(query, model, stop, calls, course)
+
+    async def _decide(
+        self, agent: ReactAgent, query: Query, tools: Toolbox, course: _Course, model: Model, observer: Observer
+    ) -> Act | Answer:
+        """Ask for the next choice, without the oldest iterations once the context has overflowed.
+
+        Raises ContextOverflow where that has happened too often, and as `ReactAgent.decide` does.
+        """
+        while True:
+            try:
+                return await agent.decide(query, tools, course.shown, model)
+            except ContextOverflow:
+                if course.overflows >= self.overflow_attempts or not course.texts:
+                    raise
+                observer.note("trimmed", oldest=course.trim()[:80])
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[Any, str]:
         """Run the tool; return the observation as the tool gave it, and as the prompt shows it (rows B2-2, B2-3, S2-17)."""
@@ -198,12 +202,11 @@ class ReactExtract(ToolSettings, RunsSync):
         answer = answer if answer is not None else (thoughts[-1] if thoughts else None)
         return _outcome(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop, calls, trajectory)
 
-    async def _extract(
-        self, query: Query, model: Model, stop: StopReason, calls: int, trajectory: Trajectory, texts: list[str]
-    ) -> Outcome:
+    async def _extract(self, query: Query, model: Model, stop: StopReason, calls: int, course: _Course) -> Outcome:
         program = self.program or _default_program()
         agent = ExtractAgent(program.extract)
         notes = [f"[[ ## note ## ]]\n{_CUT_OFF[stop]}"] if self.tell_extract and stop in _CUT_OFF else []
+        trajectory, texts = course.trajectory, course.texts
         retries, overflows = 0, 0
         while True:
             try:
@@ -224,6 +227,38 @@ class ReactExtract(ToolSettings, RunsSync):
                 notes.append(f"[[ ## error_{retries} ## ]]\nYour last reply could not be read: {error}")
             else:
                 return _outcome(move.value, stop, calls, trajectory, reasoning=move.thought)
+
+
+@dataclass(slots=True)
+class _Course:
+    """A run so far: its trajectory, and what the prompt shows of it."""
+
+    trajectory: Trajectory = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    """One for each iteration that the prompt shows."""
+    overflows: int = 0
+    """How often the context has overflowed."""
+
+    @property
+    def shown(self) -> str:
+        """The trajectory as the prompt shows it."""
+        return "\n\n".join(self.texts)
+
+    def add_choice(self, k: int, move: Act | Answer, observation: Any, text: str) -> None:
+        """Add an iteration with a choice and what came of it. `text`: how the prompt shows the observation."""
+        self.trajectory |= _choice_keys(k, move.thought, *_choice(move)) | {f"observation_{k}": observation}
+        self.texts.append(render_iteration(self.trajectory, k, text))
+
+    def add_problem(self, k: int, problem: str) -> None:
+        """Add an iteration without a choice, and why there is none."""
+        logger.info("iteration %d: %s", k, problem)
+        self.trajectory[f"error_{k}"] = problem
+        self.texts.append(render_iteration(self.trajectory, k))
+
+    def trim(self) -> str:
+        """Leave the oldest iteration out of the prompt after an overflow; return its text."""
+        self.overflows += 1
+        return self.texts.pop(0)
 
 
 _CUT_OFF = {

@@ -86,7 +86,7 @@ def measure_text(value: Interval | None, measure: Measure) -> str:
 
 
 def measured_difference(value: Interval, measure: Measure) -> str:
-    """Return a difference of means of a measure with its interval, as `measure_text`; an end at 0 is told as `difference_text` tells it."""
+    """Return a difference of means of a measure with its interval as `measure_text`, an end at 0 as `difference_text` tells it."""
     return measure_text(value, measure) if measure.in_dollars else difference_text(value, measure.digits)
 
 
