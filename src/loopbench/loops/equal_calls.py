@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -21,20 +21,19 @@ NEW_EACH_TIME = "new each time"
 """In the place of an id or a time that the tool's types make: calls that differ in these alone are equal."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EqualCall:
-    """What has become of a call that equals another one."""
+    """What has become of a call that equals another one, by the entries of it so far."""
 
     call_id: str
-    keys: set[str] = field(default_factory=set)
+    keys: frozenset[str]
     """Equality keys: of the call as the model has written it, and of what has run."""
     shown_key: str = ""
     """The equality key of what a person was last shown of it."""
+    begun: Entry | None = None
+    """The last entry that notes that it began; None if it has not."""
     waits: bool = False
     """It waits for a decision."""
-    has_begun: bool = False
-    has_old_begun: bool = False
-    """An earlier version noted that it began, and not with what."""
     is_answered: bool = False
     """A person has given its result."""
     is_unsure: bool = False
@@ -43,35 +42,46 @@ class EqualCall:
     """The entry of its result; None if it has none, or was never made."""
 
     @property
-    def keys_now(self) -> set[str]:
+    def keys_now(self) -> frozenset[str]:
         """The keys by which it is equal to others now: while it waits, what a person is shown counts, too."""
-        return self.keys | ({self.shown_key} if self.waits else set())
+        return self.keys | {self.shown_key} if self.waits else self.keys
 
     @property
     def read(self) -> str:
         """What the model read of its result."""
         return "" if self.result is None else Observation(**self.result["result"]).as_dict()["data"]
 
-    def take(self, entry: Entry) -> None:
-        """Take up what an entry of the call says of it."""
-        kind = entry["kind"]
-        if kind == "begun":
-            self.has_begun = True
-            self.has_old_begun = "like" not in entry
-            self.keys.add(entry.get("like", self.shown_key))
-        elif kind == "pending":
-            self.waits, self.is_unsure = True, self.is_unsure or self.has_begun
-            arguments = entry["received"] if "received" in entry else entry["arguments"]  # all that an earlier version has noted
-            self.shown_key = entry["like"] if "like" in entry else _key_of_values(entry["tool"], arguments, arguments)
-            if self.has_old_begun:  # what had begun is what is shown
-                self.keys.add(self.shown_key)
-        elif kind == "decision":
-            self.waits = False
-            if "result" in entry:
-                self.is_answered, self.is_unsure = True, False
-                self.keys.add(self.shown_key)
-        elif kind == "result" and (self.has_begun or self.is_answered):
-            self.result = entry
+    def after(self, entry: Entry) -> EqualCall:
+        """Return what has become of it once this entry of it is there, too."""
+        match entry["kind"]:
+            case "begun":
+                return replace(self, begun=entry, keys=self.keys | {entry.get("like", self.shown_key)})
+            case "pending":
+                return self._shown(entry)
+            case "decision":
+                return self._decided(entry)
+            case "result" if self.begun is not None or self.is_answered:
+                return replace(self, result=entry)
+        return self
+
+    def _shown(self, asked: Entry) -> EqualCall:
+        """Return it as it waits for a person, who has been shown it."""
+        arguments = asked["received"] if "received" in asked else asked["arguments"]  # all that an earlier version has noted
+        shown_key = asked["like"] if "like" in asked else _key_of_values(asked["tool"], arguments, arguments)
+        began_as_shown = self.begun is not None and "like" not in self.begun  # an earlier version did not note with what it began
+        return replace(
+            self,
+            keys=self.keys | {shown_key} if began_as_shown else self.keys,
+            shown_key=shown_key,
+            waits=True,
+            is_unsure=self.is_unsure or self.begun is not None,
+        )
+
+    def _decided(self, decision: Entry) -> EqualCall:
+        """Return it as a person has decided about it, who may have given its result."""
+        if "result" not in decision:
+            return replace(self, waits=False)
+        return replace(self, waits=False, is_answered=True, is_unsure=False, keys=self.keys | {self.shown_key})
 
 
 def equal_calls(entries: Iterable[Entry], call_id: str, keys: Collection[str]) -> list[EqualCall]:
@@ -81,9 +91,8 @@ def equal_calls(entries: Iterable[Entry], call_id: str, keys: Collection[str]) -
         other = entry.get("call")
         if other is None or other == call_id:
             continue
-        if other not in others:
-            others[other] = EqualCall(other, {spelling(other)})
-        others[other].take(entry)
+        known = others.get(other) or EqualCall(other, frozenset({spelling(other)}))
+        others[other] = known.after(entry)
     return [one for one in others.values() if not one.keys_now.isdisjoint(keys)]
 
 
