@@ -12,7 +12,13 @@ from loopbench.text.numbers import RELATIONS, difference_text, interval, narrowl
 
 from .air import every_profile
 from .matrix import AnswerMatrix, AnswerRow
-from .sentence import AnswerSentence, Wording
+from .sentence import AnswerSentence, Wording, alike
+
+ADOPT_OVER_ALL = Wording(
+    "Adopt {loop}{harm}: over {profiles} together it is better than {others}{by}",
+    "Adopt {loop}{harm}: better than {others} over {profiles} together",
+)
+"""The sentence that says to adopt a loop for all profiles together. `harm` and `by` are empty or begin with their own space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +74,9 @@ class OverAllSentences:
         nearest = pairs[0] if is_best else next(pair for pair in pairs if pair.b in names)
         gap = interval(nearest.difference, 3)
         by = f", the next being {nearest.b} by {gap}" if is_best else f" by {gap}" if len(rivals) == 1 else ""
-        together, adopt = f"over {every_profile(self.matrix)} together", f"Adopt {loop}{harm}"
-        beaten = f"every other {self.matrix.subject}" if is_best else listed_names(names)
-        return Wording(
-            f"{adopt}: {together} it is better than {beaten}{by}",
-            f"{adopt}: better than {'all others' if is_best else listed_names(names)} {together}",
-        )
+        beaten = listed_names(names)
+        others = Wording(f"every other {self.matrix.subject}", "all others") if is_best else alike(beaten)
+        return ADOPT_OVER_ALL.filled(loop=loop, harm=harm, profiles=every_profile(self.matrix), others=others, by=by)
 
     def sentences(self) -> Iterator[AnswerSentence]:
         """Yield how it stands to the others, where it is not that which decides."""

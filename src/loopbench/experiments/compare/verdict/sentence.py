@@ -46,22 +46,28 @@ class AnswerSentence:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A part of a sentence in full, and the same in few words for a narrow terminal."""
+    """A sentence or a part of one in full, and the same in few words for a narrow terminal."""
 
     full: str
     brief: str
 
     def __add__(self, after: Wording | str) -> Wording:
         """Return this part with another one, or the same words in both forms, behind it."""
-        more = after if isinstance(after, Wording) else Wording(after, after)
+        more = after if isinstance(after, Wording) else alike(after)
         return Wording(f"{self.full}{more.full}", f"{self.brief}{more.brief}")
 
     def __radd__(self, before: str) -> Wording:
-        return Wording(before, before) + self
+        return alike(before) + self
 
     def __bool__(self) -> bool:
         """Whether there are any words."""
         return bool(self.full)
+
+    def filled(self, **parts: Wording | str) -> Wording:
+        """Return both forms with each part in the place that has its name in braces; a form need not have a place for each."""
+        full = {name: part.full if isinstance(part, Wording) else part for name, part in parts.items()}
+        brief = {name: part.brief if isinstance(part, Wording) else part for name, part in parts.items()}
+        return Wording(self.full.format(**full), self.brief.format(**brief))
 
     def sentence(self, adopts: str = "", or_else: tuple[str, ...] = ()) -> AnswerSentence:
         """Return the whole sentence. `adopts`, `or_else`: the loops that it says to adopt."""
@@ -69,6 +75,11 @@ class Wording:
 
 
 NO_WORDS = Wording("", "")
+
+
+def alike(words: str) -> Wording:
+    """Return words that are the same in full and in brief."""
+    return Wording(words, words)
 
 
 def leading(sentences: Sequence[AnswerSentence]) -> Sequence[AnswerSentence]:

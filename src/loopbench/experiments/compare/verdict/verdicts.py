@@ -25,10 +25,32 @@ from .few_tasks_verdict import FewTasksVerdict, nothing_of_others
 from .matrix import AGENT, BEST, AnswerMatrix, AnswerRow, pairs_of, place_in_column
 from .over_all import OverAllSentences, is_clear, over_all
 from .prices import Prices, cheapest_below, crashes, is_shown_cheaper
-from .sentence import NO_WORDS, AnswerSentence, Wording
+from .sentence import NO_WORDS, AnswerSentence, Wording, alike
 from .thrift import Thrift, ThriftSearch
 from .ties import TieBreaks
 from .undecided import UndecidedPairs
+
+# The sentences, with a place for each part that differs. A part behind a word without a space is empty, or begins with its own.
+
+NOTHING_DECIDED = Wording(
+    "Nothing is decided: no {subject} is told apart from another{under}{least}{by_other_counts}{ends}",
+    "No {subject} is told apart from another{under}{least}{by_other_counts}{ends}",
+)
+NOTHING_DECIDED_AMONG = alike("Nothing is decided {among} {loops}: no {subject} is shown to beat them{under}{costs}{ends}")
+ADOPT_CHEAPER = Wording(
+    "Adopt {loop}{harm}: {best} is more accurate by {difference}, which is within the margin of {margin}; "
+    "{loop} costs {percent} % less ({costs}){crashes}",
+    "Adopt {loop}{harm}: {best} is more accurate, but within the margin of {margin}; {loop} costs {percent} % less{crashes}",
+)
+ADOPT_BEST = alike("Adopt {loop}{narrowly}{harm}: better than every other {subject}{under}{costs}{ends}")
+ADOPT_UNBEATEN = alike(
+    "Adopt {loop}{narrowly}{harm}: every other {subject} is worse than the best under some {profile}{costs}{ends}"
+)
+ADOPT_AMONG = alike("Adopt {loops}{harm}: no {subject} is shown to beat {them}{under}{equals}{costs}{ends}")
+NONE_BEST_EVERYWHERE = Wording(
+    "No {subject} is among the best under every profile: {leaders}{least}",
+    "No {subject} is among the best under every profile: {leaders}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +164,22 @@ class Verdicts:
     def _adopt_cheaper(self, thrift: Thrift) -> AnswerSentence:
         """Say that a loop is adopted though another one is more accurate: by less than the margin, and at a higher price."""
         gap, cheaper, prices = thrift.gap, thrift.cheaper, self.prices
-        most = self.matrix.under(gap) if not thrift.is_pooled else f" over {every_profile(self.matrix)} together"
-        at_most = " at most" if most and not thrift.is_pooled else ""
-        advantage = f"{thrift.best.loop} is more accurate by {interval(gap.difference, 3)}{at_most}{most}"
-        margin = f"within the margin of {gap.margin:g}"
-        saved = f"{cheaper.loop} costs {100 * thrift.saving:.0f} % less"
-        costs = f"({prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)})"
-        reason = Wording(
-            f"{advantage}, which is {margin}; {saved} {costs}", f"{thrift.best.loop} is more accurate, but {margin}; {saved}"
+        difference = interval(gap.difference, 3)
+        if thrift.is_pooled:
+            difference += f" over {every_profile(self.matrix)} together"
+        elif under := self.matrix.under(gap):
+            difference += f" at most{under}"
+        told = ADOPT_CHEAPER.filled(
+            loop=cheaper.loop,
+            harm=self.ties.harm(cheaper),
+            best=thrift.best.loop,
+            difference=difference,
+            margin=f"{gap.margin:g}",
+            percent=f"{100 * thrift.saving:.0f}",
+            costs=f"{prices.per_trial(cheaper)} against {prices.price(thrift.best)}{prices.paired_saving(cheaper, thrift.best)}",
+            crashes=crashes(cheaper),
         )
-        adopt = f"Adopt {cheaper.loop}{self.ties.harm(cheaper)}: "
-        return (adopt + reason + crashes(cheaper)).sentence(adopts=cheaper.loop)
+        return told.sentence(adopts=cheaper.loop)
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
         """Say which of the candidates to adopt, or that nothing is decided among them."""
@@ -175,15 +202,20 @@ class Verdicts:
         """
         others = [row for row in self.matrix.rows if row is not best]
         pairs = [pair for row in others for pair in pairs_of(self.accuracy, best, row)]
-        reason = f"every other {self.matrix.subject} is worse than the best under some {air(self.matrix)}"
-        if all(standing(pair) == "better" for pair in pairs):
-            every = f" under every {air(self.matrix)}" if len(self.matrix.compared) > 1 else ""
-            reason = f"better than every other {self.matrix.subject}{every}"
+        is_best = all(standing(pair) == "better" for pair in pairs)
+        profile = air(self.matrix)
         evidence = AdoptionEvidence(self.matrix, best, self.accuracy, self.pooled)
-        name = Wording(self.prices.with_cost(best, has_unit=True), best.loop)
-        costs = Wording(f"{evidence.surely()}{self.prices.cheaper_than(best)}", self.prices.saved(best))
-        reason = f"{evidence.narrowly()}{self.ties.harm(best)}: {reason}"
-        return ("Adopt " + name + reason + costs + ends).sentence(best.loop)
+        told = (ADOPT_BEST if is_best else ADOPT_UNBEATEN).filled(
+            loop=Wording(self.prices.with_cost(best, has_unit=True), best.loop),
+            narrowly=evidence.narrowly(),
+            harm=self.ties.harm(best),
+            subject=self.matrix.subject,
+            under=f" under every {profile}" if len(self.matrix.compared) > 1 else "",
+            profile=profile,
+            costs=Wording(f"{evidence.surely()}{self.prices.cheaper_than(best)}", self.prices.saved(best)),
+            ends=ends,
+        )
+        return told.sentence(best.loop)
 
     def _is_open(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> bool:
         """Whether nothing is shown by which to choose among the loops that none is shown to beat: neither accuracy nor cost.
@@ -210,18 +242,26 @@ class Verdicts:
 
     def _nothing_decided(self, cheapest: AnswerRow, under: str) -> AnswerSentence:
         """Say that no loop of all is told apart from another, and which cost the least. `cheapest`: by the solved task."""
-        prices, apart = self.prices, f"o {self.matrix.subject} is told apart from another{under}"
-        least, ends = prices.least(cheapest), f"{prices.unknown()}{what_disturbs(self.matrix)}"
-        start = Wording("Nothing is decided: n", "N") + f"{apart}{least}"
-        return (start + self.ties.in_words(cheapest, self.matrix.rows) + ends).sentence()
+        told = NOTHING_DECIDED.filled(
+            subject=self.matrix.subject,
+            under=under,
+            least=self.prices.least(cheapest),
+            by_other_counts=self.ties.in_words(cheapest, self.matrix.rows),
+            ends=f"{self.prices.unknown()}{what_disturbs(self.matrix)}",
+        )
+        return told.sentence()
 
     def _none_among(self, equals: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say that nothing is decided among several loops, of which others are shown to be worse; the rest as `_adopt_among`."""
-        among = "between" if len(equals) == 2 else "among"
-        names = Wording(listed_names(self._with_costs(equals)), listed_names([row.loop for row in equals]))
-        beaten = f": no {self.matrix.subject} is shown to beat them{under}"
-        costs = self._by_cost(equals, equals) + self._cheaper(equals[0], equals)
-        return (f"Nothing is decided {among} " + names + beaten + costs + ends).sentence()
+        told = NOTHING_DECIDED_AMONG.filled(
+            among="between" if len(equals) == 2 else "among",
+            loops=Wording(listed_names(self._with_costs(equals)), listed_names([row.loop for row in equals])),
+            subject=self.matrix.subject,
+            under=under,
+            costs=self._by_cost(equals, equals) + self._cheaper(equals[0], equals),
+            ends=ends,
+        )
+        return told.sentence()
 
     def _adopt_among(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow], under: str, ends: str) -> AnswerSentence:
         """Say which of several loops to adopt that none is shown to beat: by cost, and by what else tells equals apart.
@@ -231,16 +271,22 @@ class Verdicts:
         first = named[0]
         split = self.ties.split(first, candidates) if len(named) == 1 else NO_WORDS
         if split:
-            names, them, rivals = first.loop + split, "them", self.ties.rivals(first, candidates)
-            stand = NO_WORDS + self._equals(named, candidates, first.loop)
+            loops, rivals, costs = first.loop + split, self.ties.rivals(first, candidates), NO_WORDS
         else:
-            names = Wording(joined(self._with_costs(named), "or"), joined([row.loop for row in named], "or"))
-            them, rivals = "it" if len(named) == 1 else "them", [*named[1:]]
-            stand = self._equals(named, candidates, "it") + self._by_cost(named, candidates)
-        harm = "" if split or len(named) > 1 else self.ties.harm(first)
-        beaten = f"{harm}: no {self.matrix.subject} is shown to beat {them}{under}"
-        whole = "Adopt " + names + beaten + stand + self._cheaper(first, candidates) + ends
-        return whole.sentence(first.loop, tuple(row.loop for row in rivals))
+            loops = Wording(joined(self._with_costs(named), "or"), joined([row.loop for row in named], "or"))
+            rivals, costs = [*named[1:]], self._by_cost(named, candidates)
+        is_one = not split and len(named) == 1
+        told = ADOPT_AMONG.filled(
+            loops=loops,
+            harm=self.ties.harm(first) if is_one else "",
+            subject=self.matrix.subject,
+            them="it" if is_one else "them",
+            under=under,
+            equals=self._equals(named, candidates, first.loop if split else "it"),
+            costs=costs + self._cheaper(first, candidates),
+            ends=ends,
+        )
+        return told.sentence(first.loop, tuple(row.loop for row in rivals))
 
     def _with_costs(self, rows: Sequence[AnswerRow]) -> list[str]:
         """Return the loops with what a trial of each costs, the unit behind the first."""
@@ -290,13 +336,13 @@ class Verdicts:
         for n in compared:
             loops = tuple(row.loop for row in self.matrix.rows if place_in_column(row, n) == "highest")
             leaders.setdefault(loops, []).append(self.matrix.heading(self.matrix.columns[n]))
-        each = "; ".join(
+        all_leaders = "; ".join(
             f"{listed_names(loops)} {'leads' if len(loops) == 1 else 'lead'} under {listed_names(profiles)}"
             for loops, profiles in leaders.items()
         )
         cheapest = min(self.matrix.rows, key=lambda row: row.solved_cost)
-        text = f"No {self.matrix.subject} is among the best under every profile: {each}"
-        return AnswerSentence(f"{text}{self.prices.least(cheapest)}", text)
+        least = self.prices.least(cheapest)
+        return NONE_BEST_EVERYWHERE.filled(subject=self.matrix.subject, leaders=all_leaders, least=least).sentence()
 
     # What is open, and what is worse
 
