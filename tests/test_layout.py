@@ -402,7 +402,9 @@ def measured() -> dict[str, int]:
         "files of tests over 450 lines": sum(lines(path) > 450 for path in tests),
         "files of tests over 800 lines": sum(lines(path) > 800 for path in tests),
         "functions over 60 lines": sum(length(function) > 60 for function in every),
-        "run methods of loops over 45 lines": sum(length(function) > 45 for function in runs_of_loops),
+        "run methods of loops over 45 lines": sum(
+            length(function) - len(function.decorator_list) > 45 for function in runs_of_loops
+        ),
         "functions of more than 7 parameters": sum(parameters(function) > 7 for function in every),
         "imports inside functions": sum(imports_inside(parsed(path)) for path in MODULES),
     }

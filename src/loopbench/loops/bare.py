@@ -10,9 +10,11 @@ Follow a run, from the top:
 - `Bare._asking` (bare.py) makes the system text and the demonstrations that every request begins with.
 - `_Asking.request` (bare.py) makes each request.
 - `Bare._read` (bare.py) reads a reply by the codec of the format, such as `BareCodec.read` (bare_codecs.py).
-- `Bare._act` (bare.py) checks and makes the call that a reply states.
+- `Bare._act` (bare.py) checks and makes the call that a reply states, and tells the model what came of it.
 - `Bare._refuse` (bare.py) tells the model why the query's type does not take its answer.
 - `_Conversation.observe` (bare.py) adds what the model sees next.
+
+Rows such as B4-6 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -162,7 +164,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        """Run the loop; `details` of the outcome hold the seed's `history` (row S4-7). Raises TypeError for wrong arguments."""
+        """Run the loop; `details` hold the `history`: query, replies and observations (row S4-7). Raises TypeError."""
         tools, codec = self.configured_tools(tools), self._codec_for(query)
         asking = self._asking(tools, query, codec)
         talk = asking.conversation(query)
@@ -199,8 +201,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
                     if self._refuse(problem, refused, talk, observer):
                         return ended(None, StopReason.PARSE_FAILED, refused[-1])
                 elif move is not None:
-                    status, text = await self._act(move.calls[0], tools)
-                    talk.observe(status, text, move.calls[0].name)
+                    status = await self._act(move.calls[0], tools, talk)
             errors += status == "error"
             if status == "success":
                 errors, refused = 0, []
@@ -243,7 +244,13 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         offered = tools.specs if self.decision_format == "native" else ()
         return _Asking(prompt, (*system, *shown.turns), len(shown.turns), offered, codec)
 
-    async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
+    async def _act(self, call: ToolCall, tools: Toolbox, talk: _Conversation) -> str:
+        """Check and run one call, and show the model what came of it; return the observation's status."""
+        status, text = await self._result_of(call, tools)
+        talk.observe(status, text, call.name)
+        return status
+
+    async def _result_of(self, call: ToolCall, tools: Toolbox) -> tuple[str, str]:
         """Check and run one call; return the observation's status and data."""
         tool = tools.get(call.name)
         if tool is None:
@@ -307,7 +314,7 @@ class _Conversation:
         self.messages.append(Message("assistant", reply.text[:most], reply.calls))
 
     def keep_unread(self, reply: Reply, error: WireError, keep_bad: bool) -> None:
-        """Add a reply that could not be read, if it is legible, as any reply is (row S4-7), or to be kept although it is not."""
+        """Add a reply that could not be read: whole if it is legible, as every raw reply (row S4-7), else cut, if such are kept."""
         if isinstance(error, BadMove):
             self.keep(reply)
         elif keep_bad:
