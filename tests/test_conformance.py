@@ -21,6 +21,7 @@ from tests.rows import row
 from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "conformance.md"
 
@@ -29,6 +30,8 @@ TEST_LINE = re.compile(r"^  - \[`(?P<name>test_\w+)`\]\((?P<path>[^)]+)\)$")
 WITHOUT_TEST = re.compile(r"\*No test\b[^*]*\*$")
 DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
 STARTS_WITH_ID = re.compile(r"test_(G|X|[SB]\d)_\d")
+NAMED = re.compile(r"\brows? ((?:[GXSB]\d?-\d+(?:, | and | to )?)+)")
+ROW_ID = re.compile(r"[GXSB]\d?-\d+")
 MAX_NAME = 85
 """Characters of a test's name."""
 RANGE = re.compile(r"\b(G|X|[SB]\d)-1 to \1-(\d+)")
@@ -159,6 +162,25 @@ def test_rows_are_named_by_marks_alone_and_names_stay_short(tests: list[Found]) 
 @row("G-7")
 def test_names_of_tests_are_unique_within_their_file(tests: list[Found]) -> None:
     assert not [name for name, count in Counter((test.path, test.name) for test in tests).items() if count > 1]
+
+
+@row("G-7")
+def test_every_row_that_the_sources_name_is_on_the_page_which_the_module_names(page: str) -> None:
+    known = rows(page)
+    for path in sorted(SOURCE.rglob("*.py")):
+        named = {row_id for codes in NAMED.findall(path.read_text("utf-8")) for row_id in ROW_ID.findall(codes)}
+        assert named <= known.keys(), f"{path}: no row {', '.join(sorted(named - known.keys()))}"
+        if named:
+            assert "docs/conformance.md" in (ast.get_docstring(parsed(path)) or ""), f"{path}: says not where {named} stand"
+
+
+@row("G-7")
+def test_a_row_is_named_behind_the_words_that_say_what_it_asks() -> None:
+    """Beside codes alone a reader would need the page."""
+    bare_codes = re.compile(r"\"\"\"\W*\(?rows? [GXSB]\d?-\d+|# \(?rows? [GXSB]\d?-\d+")
+    assert bare_codes.search('"""(row B4-6)."""')
+    assert bare_codes.search("x = 1  # rows B4-6 and B4-7")
+    assert not [path for path in sorted(SOURCE.rglob("*.py")) if bare_codes.search(path.read_text("utf-8"))]
 
 
 def test_every_option_of_a_design_is_a_row(page: str) -> None:

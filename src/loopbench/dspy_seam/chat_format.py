@@ -1,4 +1,7 @@
-"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format."""
+"""DSPy's chat format, rendered and parsed as DSPy does, and codecs in this format.
+
+Rows such as S2-12 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ Follow a run, from the top:
 - `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow, by
   `ExtractAgent.answer` (react_extract.py); `ExtractCodec.move` (react_extract_codecs.py) reads it.
 - `ReactExtract._without_extract` (react_extract.py) takes the answer from the trajectory where that call is switched off.
+
+Rows such as S2-17 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -188,7 +190,10 @@ class ReactExtract(ToolSettings, RunsSync):
                 observer.note("trimmed", oldest=course.trim()[:80])
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[Any, str]:
-        """Run the tool; return the observation as the tool gave it, and as the prompt shows it (rows B2-2, B2-3, S2-17)."""
+        """Run the tool; return the observation as the tool gave it, and as the prompt shows it (row S2-17).
+
+        What a tool raises, and a call of an unknown tool, are observations that begin with `Error:` (rows B2-2, B2-3).
+        """
         if call.name not in tools:
             error = f"Error: Unknown tool {call.name}"
             return error, error

@@ -1,4 +1,7 @@
-"""The signatures and wire formats of design 2, in DSPy's chat format: react's, whose instructions list the tools, and extract's."""
+"""The signatures and wire formats of design 2, in DSPy's chat format: react's, whose instructions list the tools, and extract's.
+
+Rows such as S2-3 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the functions behind tools take, by `inspect`: for the prompt, and for a check before a call. Standard library only."""
+"""What the functions behind tools take, by `inspect`: for the prompt, and for a check before a call. Standard library only.
+
+Rows such as S4-9 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

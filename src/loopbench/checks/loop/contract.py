@@ -1,4 +1,7 @@
-"""Laws on a run: the contract, the step limit, the state, tool errors, the end, the gold answer and the conversation."""
+"""Laws on a run: the contract, the step limit, the state, tool errors, the end, the gold answer and the conversation.
+
+Rows such as G-8 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Calling the user's hooks: an async hook in place, a plain one off the event loop."""
+"""Calling the user's hooks: an async hook in place, a plain one off the event loop.
+
+Rows such as S3-17 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The loop of design 3: its configuration, `run`, and the core that both faces share.
 
 The docstring of the package (`__init__.py`) follows a run from the top.
+
+Rows such as B3-5 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The state of one run of the loop, its results and its ending."""
+"""The state of one run of the loop, its results and its ending.
+
+Rows such as B3-2 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ class Run:
         return self.shown
 
     def mended(self, count: int) -> None:
-        """Say once that the history had calls and results without each other (row B3-15)."""
+        """Say once that the history had results without calls, now left out, or calls without results (row B3-15)."""
         if not self.is_mended:
             logger.warning("history: %d results without call, or calls without result, were mended", count)
             self.observer.note("history_mended", count=count)

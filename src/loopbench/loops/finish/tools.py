@@ -1,4 +1,7 @@
-"""The tools of one run: those that it was given, with what `on_step` adds and removes."""
+"""The tools of one run: those that it was given, with what `on_step` adds and removes.
+
+Rows such as G-6 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

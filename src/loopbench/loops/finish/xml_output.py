@@ -2,6 +2,8 @@
 
 The reader knows the names that it looks for, and takes all other markup as text. It is not an XML parser: it expands the five
 predefined entities and character references only, fetches nothing and cannot be made to grow.
+
+Rows such as S3-22 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ def _attribute(description: str) -> str:
 
 
 def instruction(parameters: Mapping[str, Any]) -> str:
-    """Return the message that asks for the answer in XML (row S3-22)."""
+    """Return the message that asks for the answer in XML: an element for each field, described by an attribute (row S3-22)."""
     lines = [INDENT + line for line in _template(parameters, parameters, ())]
     return INSTRUCTION.format(template="\n".join(["<output>", *lines, "</output>"]))
 

@@ -1,4 +1,7 @@
-"""The Agent of the document's refactor plan: tools, phases and tool calls in one object."""
+"""The Agent of the document's refactor plan: tools, phases and tool calls in one object.
+
+Rows such as S1-39 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The layout without executor: the agent itself picks, runs and summarizes tool calls, one after the other (S1-37 to S1-41)."""
+"""The layout without executor: the agent itself picks, runs and summarizes tool calls, one after the other (rows S1-37 to S1-41).
+
+Rows such as S1-37 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

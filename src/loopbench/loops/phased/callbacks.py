@@ -1,4 +1,7 @@
-"""The callbacks of a run. A method does nothing until it is overridden; its exceptions are logged and do no harm."""
+"""The callbacks of a run. A method does nothing until it is overridden; its exceptions are logged and do no harm.
+
+Rows such as S1-28 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a run ends early: its cancellation token, the first failure of concurrent work, and nothing left running."""
+"""How a run ends early: its cancellation token, the first failure of concurrent work, and nothing left running.
+
+Rows such as S1-10 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TOKEN_SET = "the cancellation token is set"  # noqa: S105  (no password)
 
 
 def checkpoint(token: asyncio.Event | None) -> None:
-    """Raise CancelledError once the token is set (row S1-10)."""
+    """Raise CancelledError once the token is set: it is looked at before all calls, before each and after each (row S1-10)."""
     if token is not None and token.is_set():
         raise asyncio.CancelledError(TOKEN_SET)
 

@@ -1,4 +1,7 @@
-"""The ToolExecutor: the model picks a task's tools just in time, and they run together (rows S1-6 to S1-15)."""
+"""The ToolExecutor: the model picks a task's tools just in time, and they run together (rows S1-6 to S1-15).
+
+Rows such as S1-6 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ logger = logger_of(__name__)
 
 
 class Executor(Protocol):
-    """The executor that the phases need (row S1-34). The token is passed only if the run has one."""
+    """What the phases need of an executor, which may be any object (row S1-34). The token is passed only if the run has one."""
 
     async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]: ...
 

@@ -1,4 +1,7 @@
-"""The parts of a phased run: phases, tasks, tool calls, and the model's understanding and judgement (rows S1-1 to S1-4)."""
+"""The parts of a phased run: phases, tasks, tool calls, and the model's understanding and judgement (rows S1-1 to S1-4).
+
+Rows such as S1-1 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

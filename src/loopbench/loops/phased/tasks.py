@@ -1,4 +1,7 @@
-"""One round's tasks: their ids and their order, and running each once what it depends on has ended."""
+"""One round's tasks: their ids and their order, and running each once what it depends on has ended.
+
+Rows such as S1-20 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

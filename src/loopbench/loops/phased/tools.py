@@ -1,4 +1,7 @@
-"""Tools in whatever form they come: a toolbox, tools, typed functions, or objects as langchain makes them (row S1-32)."""
+"""Tools in whatever form they come: a toolbox, tools, typed functions, or objects as langchain makes them (row S1-32).
+
+Rows such as S1-32 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The stateless agent: a conversation's state in, one decision out."""
+"""The stateless agent: a conversation's state in, one decision out.
+
+Rows such as S0-28 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -190,13 +193,17 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self.agent_reasoner.decide(question, names, caller, self.observer), summary
 
     def _limit_to_tell(self, state: ConversationState) -> int:
-        """Return the limit that the model is told (row B0-12)."""
+        """Return the limit that the model is told: the state's, which is the one that holds (row B0-12)."""
         if self.options.told_max_iterations is not None:
             return self.options.told_max_iterations
         return state.max_iterations if state.max_iterations is not None else self.agent_reasoner.max_iterations
 
     async def _as_decision(self, state: ConversationState, output: ReasoningOutput, caller: Caller) -> ActionDecision:
-        """Turn the output into a decision (rows S0-25 to S0-27, B0-14)."""
+        """Turn the output into a decision.
+
+        To stop is a final response, and to go on without tools executes nothing (rows S0-25 to S0-27). Calls beside a final
+        response are dropped and noted, or run before it (row B0-14).
+        """
         calls = output.calls
         stops = not output.should_continue
         must_ask = needs_approval(self.observer, [call.tool_name for call in calls])
@@ -278,7 +285,10 @@ class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         return await self._formatted(decision, text, state, 0.5, caller)
 
     async def _strategy_for(self, error: ToolResult, state: ConversationState, caller: Caller) -> ErrorRecoveryStrategy | None:
-        """Return what to do about one error; None if nothing can be done, or if the planner fails (row B0-33)."""
+        """Return what to do about one error; None if nothing can be done, or if the planner fails.
+
+        The planner is shown what all tools do, the failed one marked (row B0-33).
+        """
         planner = self.error_recovery
         assert planner is not None  # recovery is on: see `_may_recover`
         try:
@@ -322,7 +332,7 @@ def _is_open_error(result: ToolResult) -> bool:
 
 
 def _recovery_call(strategy: ErrorRecoveryStrategy, error: ToolResult) -> ToolCall:
-    """Return the call that a strategy proposes (rows S0-32 and S0-33)."""
+    """Return the call that a strategy proposes: of another tool, or of the same one again (rows S0-32 and S0-33)."""
     if strategy.strategy_type == "alternative_tool":
         return ToolCall(
             tool_name=strategy.alternative_tool or "",

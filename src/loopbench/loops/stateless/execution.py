@@ -1,4 +1,7 @@
-"""The execution of tools: one call or several, in the order that the mode asks for, each under a time limit."""
+"""The execution of tools: one call or several, in the order that the mode asks for, each under a time limit.
+
+Rows such as B0-11 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,7 @@ class ToolExecution:
         logger.info("call of %s refused by validation", tool_call.tool_name)
 
     def _search_satisfied(self, result: ToolResult) -> Any:
-        """Return whether a search's result says that something was found (row B0-25)."""
+        """Return whether a search's result says that something was found, which "not found" does not (row B0-25)."""
         text = str(result.get("result", "")).lower()
         return "found" in text and not _NOT_FOUND.search(text)
 

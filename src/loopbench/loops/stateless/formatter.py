@@ -1,4 +1,7 @@
-"""The last word: how a response is put to the user."""
+"""The last word: how a response is put to the user.
+
+Rows such as B0-15 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The texts of results and history, and the manager that keeps a history short."""
+"""The texts of results and history, and the manager that keeps a history short.
+
+Rows such as B0-28 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def render_entry(entry: ConversationEntry) -> str:
 
 
 def render_history(entries: Sequence[ConversationEntry]) -> str:
-    """Return all entries as the prompt shows them (rows S0-40, B0-31)."""
+    """Return all entries in their one form for prompts: `Iteration n:`, reasoning, tools and results (rows S0-40, B0-31)."""
     return "\n".join(render_entry(entry) for entry in entries) or NO_HISTORY
 
 

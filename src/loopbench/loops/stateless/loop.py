@@ -1,6 +1,8 @@
 """The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model.
 
 The docstring of the package (`__init__.py`) follows a run from the top.
+
+Rows such as G-3 are those of docs/conformance.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The external controller: it owns the loop, the counter, the end, and every execution of a tool."""
+"""The external controller: it owns the loop, the counter, the end, and every execution of a tool.
+
+Rows such as B0-35 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +140,7 @@ class ActivityManager(ToolExecution):
                 state.history_summary = action.history_summary
             try:
                 ended = await self._act_on(state, action)
-            except ModelError as error:  # the history could not be summarised (row G-3)
+            except ModelError as error:  # the history could not be summarised: the run ends without an answer (row G-3)
                 stop = StopReason.CONTEXT_OVERFLOW if isinstance(error, ContextOverflow) else StopReason.PROVIDER_ERROR
                 return Activity("error_recovery", None, stop, state, error)
             problem = "" if ended is None else self._problem_of(ended)
@@ -207,7 +210,11 @@ class ActivityManager(ToolExecution):
         return text
 
     async def _execute_decision(self, state: ConversationState, action: ActionDecision, calls: list[ToolCall]) -> None:
-        """Run the calls and bring the state up to date (rows S0-46, B0-8, B0-22, B0-36)."""
+        """Run the calls, and add their results, their errors, the number that ran and one entry to the state (rows S0-46, B0-8).
+
+        The results of a recovery stand beside those that it did not replace (row B0-22); two recoveries in a row without a success
+        end the run (row B0-36).
+        """
         made = await settled(self._execute_tools(calls, mode=self.execution_mode, parallel_safe=action.parallel_safe))
         results: list[ToolResult] = list(await settled(self._process_results(state, made)))
         run = [result["tool_name"] for result in made if result["status"] != "skipped"]

@@ -1,4 +1,7 @@
-"""The core decision: tools and continuation in one call, over a history that is summarised when it grows long."""
+"""The core decision: tools and continuation in one call, over a history that is summarised when it grows long.
+
+Rows such as S0-20 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

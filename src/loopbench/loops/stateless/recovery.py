@@ -1,4 +1,7 @@
-"""Recovery from failed tools: one planner call per failure."""
+"""Recovery from failed tools: one planner call per failure.
+
+Rows such as B0-7 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no t
         return strategy
 
     def is_recoverable(self, strategy: ErrorRecoveryStrategy) -> bool:
-        """Return whether anything can be done by this strategy (row B0-7)."""
+        """Return whether this strategy does anything: "fail" does not, nor does an alternative without a tool (row B0-7)."""
         if strategy.strategy_type == "fail" or strategy.strategy_type not in self.allowed or not strategy.can_recover:
             return False
         return strategy.strategy_type != "alternative_tool" or bool(strategy.alternative_tool)

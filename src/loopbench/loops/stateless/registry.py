@@ -1,4 +1,7 @@
-"""The source of tools that agent and manager share, and adapters to it."""
+"""The source of tools that agent and manager share, and adapters to it.
+
+Rows such as S0-65 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

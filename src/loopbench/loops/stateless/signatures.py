@@ -1,4 +1,7 @@
-"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves."""
+"""The requests to the model: one signature per predictor, and the codec that reads its replies as moves.
+
+Rows such as B0-16 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The data that pass between agent and manager: plain, so that a run can be carried on from a state dumped as JSON."""
+"""The data that pass between agent and manager: plain, so that a run can be carried on from a state dumped as JSON.
+
+Rows such as S0-16 are those of docs/conformance.md.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,7 @@ class ActionDecision(BaseModel):
     error_kind: ErrorKind | None = None
     """Why no decision could be made (row S0-28)."""
     is_recovery: bool = False
-    """True: it answers failed calls, not the question (row B0-22)."""
+    """True: it answers failed calls, not the question, and the results that it does not replace stay (row B0-22)."""
     kept_results: list[int] | None = None
     """Places in the state's last results that stand beside those of a recovery."""
     history_summary: HistorySummary | None = None
