@@ -164,7 +164,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        """Run the loop; `details` hold the `history`: query, replies and observations (row S4-7). Raises TypeError."""
+        """Run the loop; `details["history"]` has query, replies, observations (row S4-7). Raises TypeError for wrong arguments."""
         tools, codec = self.configured_tools(tools), self._codec_for(query)
         asking = self._asking(tools, query, codec)
         talk = asking.conversation(query)

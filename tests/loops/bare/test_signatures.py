@@ -196,4 +196,4 @@ def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:
 
 def seen_by(tool: Tool, arguments: dict[str, Any]) -> tuple[str, str]:
     """Status and data of the observation that bare makes of one call."""
-    return run_sync(Bare()._act(ToolCall(tool.name, arguments), Toolbox([tool])))
+    return run_sync(Bare()._result_of(ToolCall(tool.name, arguments), Toolbox([tool])))
