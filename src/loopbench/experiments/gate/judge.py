@@ -25,6 +25,7 @@ from .changes.own_limits import held_open, old_and_new, other_loops, tested_line
 from .changes.slower import time_sentences
 from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
+from .changes.worst_trials import worst_trials
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .data.advice import DRAWS, Advice
@@ -93,6 +94,7 @@ def _judged(case: GateCase) -> GateResult:
         details=details,
         ended=_ended(run) if hung else "",
         altered=altered_trials(traced, compared, paired=case.paired),
+        worst=worst_trials(traced, baseline, sides, arms, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
         run=run.folder,

@@ -19,7 +19,7 @@ from loopbench.text.table import Table, markdown_block, markdown_item, markdown_
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import GateResult, Side, StopChange, TaskChange
-from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
+from .line_words import effect_in_words, in_clusters, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .next_steps import more_steps, next_steps
 from .sentences import further_lines, headline
 from .stop_words import beside_losses, breaks_alone, stop_lines, stops_alone
@@ -161,7 +161,7 @@ def _row(result: GateResult, line: GateLine) -> tuple[str, ...]:
         effect_in_words(line),
         "" if line.typical is None else f"×{number_in_words(line, line.typical, sign=False)}",
         margin_in_words(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'cluster')}",
+        f"{line.tasks}{in_clusters(line)}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(result, line, worse="worse within the margin"),
     )
