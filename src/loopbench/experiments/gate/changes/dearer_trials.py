@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import ToolRun
+from loopbench.metrics.trajectory.failure_text import times
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.own_calls import OwnRun, RequestCounts, own_runs
 from loopbench.metrics.trajectory.trajectory import TracedStep, call_text, unmatched
@@ -57,9 +58,9 @@ def _sent_again(now: RequestCounts, was: RequestCounts | None) -> str:
         return ""
     after = ""
     if now.again_after_error:
-        of_them = "" if now.again_after_error == now.again else f", {_times(now.again_after_error)}"
+        of_them = "" if now.again_after_error == now.again else f", {times(now.again_after_error)}"
         after = f"{of_them} after an error or a reply that it could not read"
-    return f": the loop sent the same request again by itself {_times(now.again)}{after}"
+    return f": the loop sent the same request again by itself {times(now.again)}{after}"
 
 
 def _more_tool_calls(trial: TracedTrial) -> Iterator[str]:
@@ -89,8 +90,8 @@ def _made_again(runs: list[OwnRun]) -> str:
     others = len(often) - 1
     though = "after it had failed" if first.after_failure else "though it had given a result"
     also = f", and {counted(others, 'other call')}, too" if others else ""
-    times = "" if often[first.call.key] == 1 else f" {_times(often[first.call.key])}"
-    return f"the loop made the call {call_text(first.call)} again by itself{times}, {though}{also}"
+    how_often = "" if often[first.call.key] == 1 else f" {times(often[first.call.key])}"
+    return f"the loop made the call {call_text(first.call)} again by itself{how_often}, {though}{also}"
 
 
 def _longer_calls(record: Record, trial: TracedTrial, was: Counterpart) -> Iterator[str]:
@@ -120,7 +121,3 @@ def _parts_longer(now: Record, was: Record | None, calls: int, calls_before: flo
     ):
         if before and tokens / calls >= LONGER * before / calls_before:
             yield f"longer {name} ({tokens / calls:,.0f} tokens a call, not {before / calls_before:,.0f})"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
