@@ -4,8 +4,7 @@ Every cause is read off the loser's own trace: its requests as they were sent, i
 trial the faults of its record. The other course, where there is one, tells what was no obstacle, since it stands there too. The
 rules are asked in this order, and the first that has something to say is believed:
 
- 1. time limit, or     the stop is the trial's time limit
-    budget             the stop is a budget, or a prompt that no longer fits
+ 1. (its limits)       the stop is the trial's time limit (time limit), or a budget or a prompt that no longer fits (budget)
  2. crash              an exception left the loop; one that cancelled itself is a termination
  3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
  4. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`

@@ -126,7 +126,9 @@ def _why_not_bless(result: GateResult) -> str:
     ]
     if ends and sum(change.broke for change in result.stops) < sum(arm.trials for arm in result.arms):
         return f": {' or '.join(ends)} is nothing to hold later changes to"
-    return f"; a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'} cannot be blessed"
+    return (
+        f"; a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'} cannot be blessed"
+    )
 
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:
