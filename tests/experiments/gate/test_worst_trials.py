@@ -20,6 +20,7 @@ from loopbench.experiments.gate import Baseline, bless, github_annotations, head
 from loopbench.experiments.gate.output import brief
 from loopbench.experiments.gate.output.next_steps import to_json
 from loopbench.experiments.gate.output.sentences import further_lines, likewise
+from loopbench.experiments.gate.output.text import paragraphs
 from loopbench.metrics.gate import Bounds, GateLine
 from loopbench.metrics.measure import meaning_of, measures
 from loopbench.metrics.record import Record
@@ -228,7 +229,14 @@ def test_every_output_says_it_in_the_same_words(changed):
             assert command in page
     assert judged.to_json()["worst_trials"] == [worst.to_json() for worst in judged.worst]
     failure = next(case for case in ElementTree.fromstring(to_junit(judged)).iter("testcase") if case.attrib["name"] == line.metric)
-    assert said[1:] in "\n".join(failure.itertext())
+    assert said in "\n".join(failure.itertext())
+
+
+def test_the_long_form_has_the_worst_trial_of_each_metric_and_none_twice(changed):
+    judged = judge(*changed(*ASKED_TWICE), metrics=MARGINS)
+    said = "\n".join([*further_lines(judged), *paragraphs(judged)])
+    for worst in judged.worst:
+        assert said.count(f"Worst in {worst.metric} (") == 1
 
 
 def test_a_call_made_twice_is_shown_once_and_counted(changed):

@@ -18,6 +18,7 @@ from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, Became, GateResult
+from ..data.worst_trial import WorstTrial
 from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of
 from .stop_words import breaks
 from .worst_words import worst_in_words, worst_of
@@ -86,7 +87,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
     answers, limits = [*_forbidden_answers(result)], [*_other_limits(result)]
     broken = [*_hanging_arms(result), *_new_breaks(result)]
     is_loss, is_untested = result.outcome in LOSSES, result.word == UNTESTED_LIMIT
-    worst_parts = [*_worst_trial(result, decisive)]
+    worst_parts = [*_worst_trial(result)]
     shows_added_call = bool(worst_parts) and decisive[0].metric == DOUBLED
     altered = altered_in_words(result, frozenset[AlteredCause]({"added call"} if shows_added_call else ()))
     return [
@@ -118,10 +119,15 @@ def _commands(command: str) -> tuple[str, ...]:
     return (command,) if command else ()
 
 
-def _worst_trial(result: GateResult, decisive: Sequence[GateLine]) -> Iterator[Part]:
+def leading_worst(result: GateResult) -> WorstTrial | None:
+    """Return the worst trial of the metric that the outcome rests on first; None where none is told, as of accuracy."""
+    decisive = _decisive(result)
+    return worst_of(result, decisive[0]) if decisive and result.outcome in ("regression", "undecided") else None
+
+
+def _worst_trial(result: GateResult) -> Iterator[Part]:
     """Yield the worst trial of the metric that the outcome rests on first, and what the metric means."""
-    worst = worst_of(result, decisive[0]) if decisive and result.outcome in ("regression", "undecided") else None
-    if worst is not None:
+    if (worst := leading_worst(result)) is not None:
         yield Part((worst_in_words(worst, paired=result.paired),), worst.commands)
 
 

@@ -29,12 +29,16 @@ def worst_in_words(worst: WorstTrial, *, paired: bool) -> str:
     return f"worst in {worst.metric} ({meaning_of(worst.metric)}): {where}{because}"
 
 
+def worst_lines(worst: WorstTrial, *, paired: bool) -> list[str]:
+    """Return the trial as a sentence, and its commands, a line each."""
+    said = worst_in_words(worst, paired=paired)
+    return [literal(line) for line in (f"{said[:1].upper()}{said[1:]}.", *worst.commands)]
+
+
 def worst_text(result: GateResult, line: GateLine) -> str:
-    """Return the worst trial of a line and its commands, a line each; empty where none is told."""
+    """Return the worst trial of a line and its commands as a text; empty where none is told."""
     worst = worst_of(result, line)
-    if worst is None:
-        return ""
-    return "\n".join(map(literal, (f"{worst_in_words(worst, paired=result.paired)}.", *worst.commands)))
+    return "" if worst is None else "\n".join(worst_lines(worst, paired=result.paired))
 
 
 def _amount(worst: WorstTrial, value: float) -> str:
