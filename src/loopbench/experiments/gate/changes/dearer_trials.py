@@ -67,15 +67,16 @@ def _more_tool_calls(trial: TracedTrial) -> Iterator[str]:
     """Yield the tool calls that the blessed trial lacks: those that the loop made again by itself, else any that are new."""
     if not trial.other:
         return
-    new_places = unmatched(trial.other, [step.signature for step in trial.course])
+    signatures = [step.signature for step in trial.course]
+    new_places, missing = unmatched(trial.other, signatures), unmatched(signatures, trial.other)
     new_calls = [step for place, step in enumerate(trial.course) if place in new_places and _ran(trial, step)]
     new_events = {step.event for step in new_calls}
     again = [run for run in own_runs(trial) if run.event in new_events]
     if again:
         yield _made_again(again)
-    elif len(trial.course) > len(trial.other) and new_calls:
-        more = counted(len(new_calls), "tool call")
-        yield f"{more} that the blessed trial does not have, the first {new_calls[0].text}"
+    elif len(new_calls) > len(missing):  # and not others in the place of as many
+        first = f", the first {new_calls[0].text}" if len(new_calls) > 1 else f", {new_calls[0].text}"
+        yield f"{counted(len(new_calls), 'tool call')} that the blessed trial does not have{first}"
 
 
 def _ran(trial: TracedTrial, step: TracedStep) -> bool:
@@ -103,7 +104,7 @@ def _longer_calls(record: Record, trial: TracedTrial, was: Counterpart) -> Itera
     same = f"the same {counted(calls, 'model call')}: " if calls == before else ""
     found = list(_parts_longer(record, was.record, calls, before))
     if was.record is None and record.tokens / calls >= LONGER * tokens / before:
-        prompts = f", of which prompts are {record.input_tokens / record.tokens:.0%}" if record.input_tokens else ""
+        prompts = f", of which prompts are {100 * record.input_tokens / record.tokens:.0f} %" if record.input_tokens else ""
         found = [f"{record.tokens / calls:,.0f} tokens a model call, not {tokens / before:,.0f}{prompts}"]
     requests, blessed = RequestCounts.of(trial.trace), was.requests
     if blessed is not None and requests.most_messages > blessed.most_messages:

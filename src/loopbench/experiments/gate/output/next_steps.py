@@ -119,13 +119,13 @@ def _why_not_bless(result: GateResult) -> str:
     ends = [
         name
         for name, found in (
-            ("an error" if result.advice.imported else "a crash", any(change.crashed for change in result.stops)),
-            ("a hang", any(change.hangs for change in result.stops)),
+            ("a new error" if result.advice.imported else "a new crash", any(change.crashed for change in result.stops)),
+            ("a new hang", any(change.hangs for change in result.stops)),
         )
         if found
     ]
     if ends and sum(change.broke for change in result.stops) < sum(arm.trials for arm in result.arms):
-        return f": {' or '.join(ends)} is nothing to hold later changes to"
+        return f"; a run with {' and '.join(ends)} is not offered as a baseline"
     return (
         f"; a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'} cannot be blessed"
     )
