@@ -157,6 +157,7 @@ def changed(fresh, tmp_path_factory) -> Iterator[Callable[..., tuple[Results, Ba
 LONGER = ("*listed])", "*listed * 3])")
 MORE_MESSAGES = ("(*opening, *messages),", "(*opening, *messages[:1], *messages),")
 ASKED_TWICE = (ASK, ASK + ASK)
+FORGETS = (CALL, f"{CALL}\n            if step % 2 == 0:\n                messages.pop()\n                continue")
 CALLED_TWICE = (CALL, f"{CALL}\n{CALL}")
 
 
@@ -165,7 +166,7 @@ CALLED_TWICE = (CALL, f"{CALL}\n{CALL}")
     [
         (LONGER, "tokens", " model calls: longer prompts ("),
         (MORE_MESSAGES, "tokens", " in a request, not "),
-        (ASKED_TWICE, "steps", ": the loop sent the same request again by itself "),
+        (ASKED_TWICE, "steps", ": the loop sent the same request again "),
         (CALLED_TWICE, "calls_doubled", " again by itself, though it had given a result"),
     ],
 )
@@ -176,6 +177,15 @@ def test_a_trial_says_why_it_got_worse(changed, change, metric, why):
     worst = next(worst for worst in judged.worst if worst.metric == metric)
     assert why in worst.cause
     assert worst.now > worst.was
+
+
+def test_calls_that_the_model_makes_again_are_told_as_ones_that_the_blessed_trial_lacks(changed):
+    """A loop that forgets a result has its model ask for it again: these calls are not its own."""
+    judged = judge(*changed(*FORGETS), metrics=MARGINS)
+    (cause,) = [worst.cause for worst in judged.worst if worst.metric == "lm_calls"]
+    assert " model calls, not " in cause
+    assert " that the blessed trial does not have, " in cause
+    assert "by itself" not in cause
 
 
 def test_both_sides_are_shown_where_the_blessed_run_stands_beside_the_run(changed):

@@ -60,7 +60,7 @@ def _sent_again(now: RequestCounts, was: RequestCounts | None) -> str:
     if now.again_after_error:
         of_them = "" if now.again_after_error == now.again else f", {times(now.again_after_error)}"
         after = f"{of_them} after an error or a reply that it could not read"
-    return f": the loop sent the same request again by itself {times(now.again)}{after}"
+    return f": the loop sent the same request again {times(now.again)}{after}"
 
 
 def _more_tool_calls(trial: TracedTrial) -> Iterator[str]:
