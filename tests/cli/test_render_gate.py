@@ -128,7 +128,7 @@ def test_a_row_per_arm_with_the_metric_that_decides_the_gravest_first(judged):
     ]
     assert rows[2][2:4] == ("0.950 → 0.800", "-0.150 [-0.210, -0.090]")
     assert brief.rows(judged, short=True)[3][2:4] == (".95 → .80", "-.15 [-.21, -.09]")
-    assert "Likewise regression: finish/clean in tokens." in brief.brief_sentences(judged)
+    assert [said for said in brief.brief_sentences(judged) if said.startswith("Likewise regression: finish/clean in tokens ×")]
 
 
 def improved(line: GateLine) -> GateLine:

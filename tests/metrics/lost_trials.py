@@ -150,8 +150,8 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
     "out of time": (
         begun().ends(None, "timeout"),
         record(reason="no end within 60 s"),
-        "budget",
-        "its time was up at reply 1 (no end within 60 s)",
+        "time limit",
+        "it reached the trial's time limit at reply 1 (no end within 60 s)",
     ),
     "out of money": (begun().ends(None, "budget"), record(), "budget", "its budget was used up at reply 1"),
     "out of room": (

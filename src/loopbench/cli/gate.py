@@ -28,6 +28,7 @@ from loopbench.experiments.gate import (
 from loopbench.experiments.gate import bless as new_baseline
 from loopbench.experiments.gate.changes.baseline_changes import blessed_crashes, contents, replaced
 from loopbench.experiments.gate.changes.claims import CLAIMS
+from loopbench.experiments.gate.changes.own_limits import lower_defaults
 from loopbench.experiments.gate.commands import Rules
 from loopbench.experiments.gate.comparable import OtherQuestions, check_accuracy_margin
 from loopbench.experiments.gate.data.baseline import stored_value
@@ -269,7 +270,8 @@ def bless(choice: RunChoice, options: BlessOptions) -> None:
     write_baseline(output, baseline)
     size = output.stat().st_size
     print(terminal_safe(f"{output}: the baseline of {choice.folder}, {counted(len(blessed_run.records), 'trial')}, {size:,} bytes"))
-    for line in (*contents(baseline), *blessed_crashes(blessed_run.records, imported=blessed_run.manifest.imported is not None)):
+    crashes = blessed_crashes(blessed_run.records, imported=blessed_run.manifest.imported is not None)
+    for line in (*contents(baseline), *lower_defaults(blessed_run.manifest), *crashes):
         print(terminal_safe(f"  {line}"))
     if replacements:
         print("in the place of the baseline that was there:")

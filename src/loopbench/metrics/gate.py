@@ -146,6 +146,23 @@ class GateLine:
             return self.effect.value < 1 + self.margin
         return self.effect.value < self.margin if self.may_rise else self.effect.value > -self.margin
 
+    @property
+    def loss_in_margins(self) -> float:
+        """By how many of its own margins the metric got worse: 1 at its margin, 10 where tokens double under a margin of 10 %.
+
+        Points of a share and times of a sum have no other unit in common: a margin is the change that does not matter to whoever
+        set it. It is infinite for a loss under a margin of 0, and 0 where nothing got worse.
+        """
+        change = self.effect.value - 1 if self.is_ratio else self.effect.value if self.may_rise else -self.effect.value
+        loss = max(0.0, change)
+        return loss / self.margin if self.margin else math.inf if loss else 0.0
+
+    @property
+    def weight(self) -> tuple[bool, bool, float]:
+        """What sorts lines of one outcome, the weightiest first: those whose loss lies beyond the margin, and among these accuracy,
+        since it is what the loop is for, and then the metric that is farthest past its margin; the others in the same order."""
+        return self.is_within, self.metric != PRIMARY, -self.loss_in_margins
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loopbench.protocol.modules import names_in, offered_by
+from loopbench.protocol.modules import meaning_in, names_in, offered_by
 
 from .record import Record
 
@@ -59,6 +59,12 @@ _RIGHT = f"a Measure, such as Measure(lambda record: record.steps, order={ADDED_
 
 def _is_measure(offered: object) -> bool:
     return isinstance(offered, Measure) and callable(offered.value)
+
+
+def meaning_of(measure: str) -> str:
+    """Return what a measure is, in a clause: what `loopbench list metrics` says of it, without a capital and a full stop."""
+    meaning = meaning_in(MEASURES, measure).removesuffix(".")
+    return meaning if meaning[:2].isupper() else f"{meaning[:1].lower()}{meaning[1:]}"
 
 
 def in_table_order(listed: Mapping[str, Measure]) -> dict[str, Measure]:

@@ -58,6 +58,8 @@ def test_a_new_crash_is_a_regression_whatever_the_margin_is(altered, baseline, m
     assert headline(judged) == f"regression: 2 trials crash now (KeyError: 'x'), such as bare/clean/{task(1)}/0"
     assert "bare/clean: a crash that the baseline does not have is a regression, whatever the margins say." in paragraphs(judged)
     assert "<failure" in to_junit(judged)
+    assert judged.bless == ""
+    assert text(judged).endswith("\nFix the loop; a run with a new crash is not offered as a baseline."), "blessing is no cure"
     first, crash = github_annotations(judged)[:2]
     assert "2 trials crash now (KeyError: 'x')" in first
     assert crash.startswith("::error title=bare/clean%3A 2 of 24 trials crash now (KeyError%3A 'x')::")

@@ -122,7 +122,7 @@ def test_a_loop_that_hangs_is_not_blessed(altered):
 def test_a_trial_whose_killed_process_left_no_trace_has_its_cause(altered, baseline):
     judged = judge(altered(lambda record: None if (found := begun(record)) is None else replace(found, trace_at=None)), baseline)
     (first, *_) = judged.tasks
-    assert (first.cause, first.step, first.detail) == ("budget", None, f"its time was up ({WHY})")
+    assert (first.cause, first.step, first.detail) == ("time limit", None, f"it reached the trial's time limit ({WHY})")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from loopbench.experiments.gate import (
     to_markdown,
 )
 from loopbench.experiments.gate.data.outcome import AlteredTrials, Outcome, StopChange
+from loopbench.experiments.gate.data.worst_trial import WorstTrial
 from loopbench.experiments.gate.output import brief
 from loopbench.experiments.gate.output.stop_words import beside_losses
 from loopbench.experiments.gate.output.text import MAX_TASKS, STOP_COLUMNS, other_stops, paragraphs, shown_margin, table, task_lines
@@ -91,6 +92,8 @@ def judgements(draw: st.DrawFn) -> GateResult:
     other_stop = st.builds(
         StopChange, st.sampled_from(names), WORDS, st.integers(0, 3), WORDS, STOPS, st.booleans(), st.booleans(), WORDS, WORDS
     )
+    metrics = st.sampled_from(["steps", "cost_usd"])
+    worst = st.builds(WorstTrial, st.sampled_from(names), metrics, WORDS, st.integers(0, 3), NUMBER, NUMBER, WORDS, WORDS, WORDS)
     return GateResult(
         draw(st.sampled_from([outcome for outcome in get_args(Outcome) if outcome != "blessed"])),
         tuple(draw(st.lists(WORDS, max_size=2))),
@@ -103,6 +106,7 @@ def judgements(draw: st.DrawFn) -> GateResult:
         0.05,
         draw(st.booleans()),
         stops=tuple(draw(st.lists(other_stop, max_size=4))),
+        worst=tuple(draw(st.lists(worst, max_size=3))),
         bless=draw(st.sampled_from(["", "loopbench bless runs/r -o FILE"])),
         lead=draw(WORDS),
     )
@@ -340,7 +344,7 @@ def test_junit():
     assert (case.attrib["classname"], case.attrib["name"]) == ("finish/clean", "accuracy")
     failure = case.find("failure")
     assert failure is not None
-    assert failure.attrib["message"] == "regression: 1 task worse (parse 1); -0.150 [-0.210, -0.090], margin -0.02"
+    assert failure.attrib["message"] == "regression: 1 task worse (parse 1); -0.150 [-0.210, -0.090], margin -0.02, 120 tasks"
     assert failure.text is not None
     assert "loopbench show runs/r finish/clean/t1/1" in failure.text
     assert ElementTree.fromstring(to_junit(replace(JUDGED, reasons=("a",), arms=()))).find(".//error") is not None
@@ -359,7 +363,7 @@ def test_each_metric_is_skipped_with_its_own_reason():
         assert body.startswith(f"{metric} ")
         assert f"finish/clean in {metric}: with 900 tasks" in body
         assert ("by parse" in body) == (metric == "accuracy")
-    assert bodies["tokens"].startswith("tokens 2114 → 3045: ×1.44 [0.90, 2.30], margin ×1.1\n")
+    assert bodies["tokens"].startswith("tokens 2114 → 3045: ×1.44 [0.90, 2.30], margin ×1.1, 120 tasks\n")
     assert bodies["calls_doubled"].endswith("t1/1 at step 3: it asked again\nloopbench show it")
     assert "asked again" not in bodies["tokens"]
 

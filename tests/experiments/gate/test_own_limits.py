@@ -8,9 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.gate import Baseline, headline, judge, to_junit, to_markdown
+from loopbench.experiments.gate.changes.own_limits import lower_defaults
 from loopbench.experiments.gate.data.baseline import bless, read_baseline, write_baseline
 from loopbench.experiments.gate.output.brief import rows
 from loopbench.experiments.gate.output.github import github_annotations
@@ -29,6 +32,24 @@ def limited(found: Any, steps: int) -> Any:
     """Return the run as one whose loops have this default limit."""
     arms = tuple(arm.model_copy(update={"own_limits": {"max_steps": steps}}) for arm in found.manifest.arms)
     return replace(found, manifest=found.manifest.model_copy(update={"arms": arms}))
+
+
+@given(st.integers(1, 30), st.integers(1, 30))
+def test_a_default_below_the_limit_that_the_comparison_gave_is_told(wind, default, given_limit):
+    """Once for a loop, however many arms it has; a default that is as large, or larger, stops no trial earlier."""
+    found = limited(wind, default).manifest
+    arms = tuple(arm.model_copy(update={"configuration": f"Loop(max_steps={given_limit}, other='x')"}) for arm in found.arms)
+    said = lower_defaults(found.model_copy(update={"arms": arms}))
+    assert len(said) == (2 if default < given_limit else 0)
+    if said:
+        assert said[0].startswith(f"bare: its default max_steps is {default}, and the comparison gave it {given_limit}, ")
+        assert said[0].endswith(f"compare and bless bare(max_steps={default})")
+
+
+def test_a_limit_that_no_configuration_tells_is_taken_for_the_comparison_s(wind):
+    found = limited(wind, 1).manifest
+    unread = found.model_copy(update={"arms": tuple(arm.model_copy(update={"configuration": "<no text>"}) for arm in found.arms)})
+    assert f"the comparison gave it {found.suite.max_tool_steps}, " in lower_defaults(unread)[0]
 
 
 @pytest.fixture

@@ -86,6 +86,17 @@ def test_a_run_that_nobody_asked_for_is_one_too_many_if_the_call_had_given_its_r
     assert counts(use)[2] == 1
 
 
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([None, "tool.raises", "tool.lies"])), max_size=5))
+def test_each_run_that_the_loop_makes_by_itself_after_the_result_is_double_whatever_comes_of_it(later):
+    """A tool may refuse a second booking: the loop has asked for it all the same."""
+    use = CallUse()
+    asks(use, 0)
+    use.ran(DIGESTS[0], True, None)
+    for gave, fault in later:
+        use.ran(DIGESTS[0], gave, fault)
+    assert counts(use) == (1, 0, len(later))
+
+
 def test_a_call_that_is_asked_for_again_counts_if_its_result_was_not_shown():
     for shown, doubled in (((), 1), (("c0",), 0)):
         use = CallUse()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-
 from loopbench.metrics.measure import MEASURES, measures
 from loopbench.metrics.scoring import SCORERS, scorer_names
-from loopbench.protocol.modules import module_in
+from loopbench.protocol.modules import meaning_in
 
 from .entry import CatalogueEntry
 
 
 def entries() -> list[CatalogueEntry]:
     places = [*((MEASURES, name) for name in measures()), *((SCORERS, name) for name in scorer_names())]
-    return [CatalogueEntry(name, (inspect.getdoc(module_in(place, name)) or "").partition("\n")[0]) for place, name in places]
+    return [CatalogueEntry(name, meaning_in(place, name)) for place, name in places]

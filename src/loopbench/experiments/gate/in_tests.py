@@ -28,6 +28,7 @@ from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .changes.baseline_changes import blessed_crashes, replaced
+from .changes.own_limits import lower_defaults
 from .commands import Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
 from .data.advice import Advice
@@ -215,7 +216,7 @@ class LoopGate:
         write_baseline(path, new)
         self.blessed.add(path.resolve())
         self.say(f"blessed {counted(len(run_results.records), 'trial')}: {path}")
-        for line in (*blessed_crashes(run_results.records), *replacements):
+        for line in (*lower_defaults(run_results.manifest), *blessed_crashes(run_results.records), *replacements):
             self.say(line)
         return replace(judged, outcome="blessed")
 

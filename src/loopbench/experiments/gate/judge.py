@@ -25,6 +25,7 @@ from .changes.own_limits import held_open, old_and_new, other_loops, tested_line
 from .changes.slower import time_sentences
 from .changes.traced_trials import TracedTrials
 from .changes.unseen import changed_files, changed_files_sentence, loop_differences, only_the_seed_differs, unseen
+from .changes.worst_trials import worst_trials
 from .commands import Rules
 from .comparable import check_request, refuse_unknown
 from .data.advice import DRAWS, Advice
@@ -78,7 +79,10 @@ def _judged(case: GateCase) -> GateResult:
     only_the_seed = only_the_seed_differs(sides, baseline, run.manifest)
     same_result = [pair for side in compared for pair in side.pairs if pair.same_result and not pair.same] if case.paired else []
     answers = other_answers(run.folder, same_result) if case.fixed else None
-    may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(case, outcome, arms, other_answers=answers is not None)
+    broke = any(change.broke for change in stops)
+    may_be_meant = not (short or hung or only_the_seed) and _may_be_meant(
+        case, outcome, arms, broke=broke, other_answers=answers is not None
+    )
     notes, details = _notes(case, arms, outcome)
     return GateResult(
         outcome=outcome,
@@ -93,6 +97,7 @@ def _judged(case: GateCase) -> GateResult:
         details=details,
         ended=_ended(run) if hung else "",
         altered=altered_trials(traced, compared, paired=case.paired),
+        worst=worst_trials(traced, baseline, sides, arms, paired=case.paired),
         advice=_advice(case, arms, outcome, only_the_seed=only_the_seed),
         unit=_unit(run.manifest, sides),
         run=run.folder,
@@ -117,9 +122,12 @@ def _lead(outcome: Outcome, changed_code: CodeChange | None) -> str:
     return "" if changed_code is None or outcome in PASSES else changed_code.lead
 
 
-def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm], *, other_answers: bool) -> bool:
-    """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon."""
-    if any(side.dead for side in case.sides):
+def _may_be_meant(case: GateCase, outcome: Outcome, arms: Iterable[GateArm], *, broke: bool, other_answers: bool) -> bool:
+    """Whether the run differs so that somebody may want it to be the new baseline; with other tasks it is to be one soon.
+
+    `broke`: whether trials crash or hang that did not, which nobody wants later changes to be held to.
+    """
+    if broke or any(side.dead for side in case.sides):
         return False
     if outcome in PASSES and (case.only is not None or other_answers):
         return True

@@ -26,7 +26,8 @@ MIN_SOLVED = 30
 AS_OFTEN = 0.5
 """Of the share of lost trials: a cause that a smaller share of solved trials shows is not called in doubt."""
 LOST_ONLY: Mapping[Cause, str] = {
-    "budget": "a trial that overran its limits is never solved",
+    "time limit": "a trial that overran its time limit is never solved",
+    "budget": "a trial that overran its budget or the model's context is never solved",
     "crash": "a trial that crashed has no answer",
     "other": "what is left is a wrong answer, or none",
 }

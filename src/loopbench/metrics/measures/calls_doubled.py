@@ -1,4 +1,4 @@
-"""Share of the model's calls that were done once more than the model asked for."""
+"""Share of the model's calls that were made once more than the model asked for."""
 
 from functools import partial
 

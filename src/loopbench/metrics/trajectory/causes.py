@@ -10,6 +10,7 @@ Cause = Literal[
     "crash",
     "termination",
     "lost observation",
+    "time limit",
     "budget",
     "tool argument",
     "fault not recovered",
@@ -28,7 +29,8 @@ MEANINGS: Mapping[Cause, str] = {
     "termination": "it answered before its work was done, went on without answering, or ran into its limit or its error valve",
     "lost observation": "a call was made again that had given a result, a result was never shown, or an answer was given "
     "when the prompt no longer showed the question or a result",
-    "budget": "its budget or its time was used up, or the prompt no longer fitted the model's context",
+    "time limit": "it had not ended at the trial's time limit, as one that hangs, waits or computes for long",
+    "budget": "its budget was used up, or the prompt no longer fitted the model's context",
     "tool argument": "a tool was called with other arguments than in the other course, or in a way in which it cannot be run",
     "fault not recovered": "a tool or the provider failed, or gave a false or damaged result, and nothing put it right",
     "obeyed instruction": "a tool's result carried an instruction that nobody asked for, and the scripted model obeyed it",

@@ -4,7 +4,7 @@ Every cause is read off the loser's own trace: its requests as they were sent, i
 trial the faults of its record. The other course, where there is one, tells what was no obstacle, since it stands there too. The
 rules are asked in this order, and the first that has something to say is believed:
 
- 1. budget             the stop is a budget, a time limit, or a prompt that no longer fits
+ 1. (its limits)       the stop is the trial's time limit (time limit), or a budget or a prompt that no longer fits (budget)
  2. crash              an exception left the loop; one that cancelled itself is a termination
  3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
  4. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
@@ -142,14 +142,15 @@ def _fault(trial: TracedTrial, found: _RuleFinding) -> str:
 # --- what the end tells ---
 
 
-def _budget(trial: TracedTrial) -> _RuleFinding | None:
+def _limited(trial: TracedTrial) -> _RuleFinding | None:
     place, last = trial.last_ask
     stop = trial.head.stop
     if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
         stop = last.error[0]
     if stop not in SPENT:
         return None
-    return _RuleFinding("budget", f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
+    cause: Cause = "time limit" if stop == StopReason.TIMEOUT else "budget"
+    return _RuleFinding(cause, f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
 
 
 def _broken(trial: TracedTrial) -> _RuleFinding | None:
@@ -430,7 +431,7 @@ def _other(trial: TracedTrial) -> _RuleFinding | None:
 
 
 _RULES: Sequence[Callable[[TracedTrial], _RuleFinding | None]] = (
-    _budget,
+    _limited,
     _broken,
     _obeyed,
     _altered,

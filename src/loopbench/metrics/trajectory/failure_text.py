@@ -15,7 +15,7 @@ from .trajectory import NOT_RUN, call_text, shortened
 
 SPENT = {
     StopReason.BUDGET.value: "its budget was used up",
-    StopReason.TIMEOUT.value: "its time was up",
+    StopReason.TIMEOUT.value: "it reached the trial's time limit",
     StopReason.CONTEXT_OVERFLOW.value: "the prompt no longer fitted the model's context",
 }
 BROKEN = {StopReason.CRASHED.value: "the loop crashed", StopReason.CANCELLED.value: "the loop cancelled itself"}
@@ -42,6 +42,7 @@ def reply(number: int) -> str:
 
 
 def times(count: int) -> str:
+    """Return `once`, `twice` or `3 times`."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 

@@ -25,7 +25,7 @@ CONTEXT_NOTE = (
 )
 CALLS_NOTE = (
     "Lost are calls that did not run before the model was asked again, or whose result the prompt that needed it did not show; "
-    "doubled, those that were done once more than the model asked for. Paired with the wrong call are results that a prompt gives "
+    "doubled, those that were made once more than the model asked for. Paired with the wrong call are results that a prompt gives "
     "for another call of the same reply. Write and read overlapped where a call began before another one was done that it needs."
 )
 INJECTION_NOTE = (

@@ -58,20 +58,25 @@ class CallUse:
             self._again.difference_update(calls)
 
     def ran(self, digest: str, gave: bool, fault: str | None) -> None:
-        """Count a run of a call. `gave`: it gave a result."""
+        """Count a run of a call. `gave`: it gave a result.
+
+        What a loop runs again by itself after it had given its result is double whatever comes of it: whether a second booking is
+        taken or refused is the tool's doing.
+        """
+        is_result = gave and fault not in IMPLICIT  # what nobody takes for the result may be asked for again
         scope = next((scope for scope, waiting in self._waiting.items() if digest in waiting), None)
         if scope is not None:
             self._waiting[scope].remove(digest)
             self.asked += 1
-            is_double = digest in self._again
+            is_double = is_result and digest in self._again
             self._again.discard(digest)
         else:
             retry = next((scope for scope, left in self._retries.items() if left), None)
             if retry is not None:
                 self._retries[retry] -= 1
             is_double = retry is None and digest in self._gave
-        if gave and fault not in IMPLICIT:  # what nobody takes for the result may be asked for again
-            self.doubled += is_double
+        self.doubled += is_double
+        if is_result:
             self._gave.add(digest)
 
     def _pair(self, messages: Sequence[Message]) -> None:

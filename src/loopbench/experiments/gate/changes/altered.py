@@ -4,7 +4,7 @@ that got over it does not show it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
 from loopbench.metrics.trajectory.alterations import Alteration, alterations
@@ -23,6 +23,8 @@ ALTERED: Mapping[AlteredCause, str] = {
     "altered answer": "altered the answer",
 }
 """Cause → what the loop did, in words."""
+DOUBLED = "calls_doubled"
+"""The metric that counts the calls which the loop makes once more than the model asked for."""
 
 
 def altered_trials(traced: TracedTrials, sides: Iterable[Sides], *, paired: bool) -> tuple[AlteredTrials, ...]:
@@ -77,15 +79,19 @@ def _step_of(steps: Iterable[TracedStep], event: int) -> tuple[int, TracedStep]:
     return next(((number, step) for number, step in numbered if step.event == event), numbered[-1])
 
 
-def altered_in_words(result: GateResult) -> Iterator[tuple[str, str]]:
-    """Yield that trials have an added or altered call, or another answer, with one of them, and the command that shows it."""
+def altered_in_words(result: GateResult, shown: Collection[AlteredCause] = ()) -> Iterator[tuple[str, str]]:
+    """Yield that trials have an added or altered call, or another answer, with one of them, and the command that shows it.
+
+    `shown`: causes of which a trial is shown elsewhere; these are counted alone.
+    """
     for cause in get_args(AlteredCause):
         of_cause = [each for each in result.altered if each.cause == cause]
         if of_cause:
             first, trials = of_cause[0], sum(each.trials for each in of_cause)
             of = sum(each.of for each in of_cause) if len(of_cause) == len(result.arms) else None
             others = f", such as {short_arm(first.arm)}/{first.trial.removeprefix(f'{first.arm}/')} at step {first.step}"
-            yield f"{_altered(trials, cause, of)}{others}: {first.detail}", first.command
+            said = _altered(trials, cause, of)
+            yield (said, "") if cause in shown else (f"{said}{others}: {first.detail}", first.command)
 
 
 def altered_title(altered: AlteredTrials) -> str:

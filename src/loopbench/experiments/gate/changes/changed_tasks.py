@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trajectory.divergence import ended_unread, explain, first_difference
+from loopbench.metrics.trajectory.failure_text import SPENT
 from loopbench.metrics.trajectory.failures import TracedTrial
 from loopbench.metrics.trajectory.losses import Loss
 from loopbench.metrics.trajectory.trajectory import shortened
@@ -64,7 +65,8 @@ def _untraced(record: Record) -> Loss | None:
     """Return what the record alone says: of a trial whose process was killed, as it hung, there is no trace."""
     if not hung(record):
         return None
-    return Loss("budget", f"its time was up{f' ({shortened(record.reason)})' if record.reason else ''}", step=NO_STEP)
+    reason = f" ({shortened(record.reason)})" if record.reason else ""
+    return Loss("time limit", f"{SPENT[StopReason.TIMEOUT]}{reason}", step=NO_STEP)
 
 
 def _side(records: Mapping[int, Record]) -> Side:

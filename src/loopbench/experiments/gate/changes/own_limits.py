@@ -48,6 +48,29 @@ def other_limits(before: BaselineArm, now: ArmEntry) -> tuple[tuple[str, str], .
     )
 
 
+def lower_defaults(manifest: Manifest) -> list[str]:
+    """Return, a sentence for each loop, that its own default limit is below the one that the comparison gave it, so that a product
+    which leaves the default as it is may do worse than these trials."""
+    sentences = [
+        f"{entry.loop}: its default {name} is {default}, and the comparison gave it {given}, so no trial shows how it does with "
+        f"{default}; to judge that, compare and bless {Spec(entry.loop, {**entry.options, name: default})}"
+        for entry in manifest.arms
+        for name, default in entry.own_limits.items()
+        if (given := _given(entry, name, manifest.suite.max_tool_steps)) is not None and default < given
+    ]
+    return list(dict.fromkeys(sentences))
+
+
+def _given(entry: ArmEntry, name: str, tool_steps: int | None) -> int | None:
+    """Return what the comparison set a limit to, which a design may count otherwise than the comparison's steps with tools; these,
+    where the manifest does not tell it."""
+    try:
+        value = parse_spec(entry.configuration).options.get(name)
+    except ValueError:
+        return tool_steps
+    return value if isinstance(value, int) else tool_steps
+
+
 def other_loops(manifest: Manifest, arms: Collection[str]) -> list[str]:
     """Return the run's loops as they are typed, those of these arms with their own default limits as options."""
     limited = [entry for entry in manifest.arms if entry.arm in arms]

@@ -149,6 +149,8 @@ class Baseline(_Part):
 
     loopbench_baseline: Literal[1] = 1
     created: str
+    run: Annotated[str, Field(pattern=r"^[^/\\\x00]*$")] = ""
+    """Name of the blessed run's folder, which has the traces of its trials where it stands; empty in an older baseline."""
     versions: dict[str, int | str | None]
     suite: BaselineSuite
     profiles: dict[str, str]
@@ -225,6 +227,7 @@ def bless(run: Results) -> Baseline:
     try:
         return Baseline(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            run=run.folder.resolve().name,
             versions={"loopbench": package_version("loopbench"), **manifest.versions},
             suite=BaselineSuite(**{name: suite[name] for name in BaselineSuite.model_fields if name in suite}),
             profiles=manifest.profiles,

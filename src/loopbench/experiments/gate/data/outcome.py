@@ -16,6 +16,7 @@ from loopbench.protocol.counts import counted
 
 from .advice import Advice
 from .changed_suite import TaskSets
+from .worst_trial import WorstTrial
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
@@ -325,6 +326,9 @@ class GateResult:
     """Trials in which the loop altered a call or the answer, or made a call of its own, and the blessed one did not, whatever their
     score."""
 
+    worst: tuple[WorstTrial, ...] = ()
+    """The worst trial of each metric beside accuracy that an arm is held to, or that is open."""
+
     ended: str = ""
     """That no trial of the baseline hung, and after how many of its trials the run ended, in words; empty where no loop hangs."""
 
@@ -420,6 +424,7 @@ class GateResult:
             "causes": self.causes,
             "stops": [change.to_json() for change in self.stops],
             "altered": [found.to_json() for found in self.altered],
+            "worst_trials": [worst.to_json() for worst in self.worst],
             "same_result": self.same_result,
             "differs_in": list(self.differs_in),
             "other_answers": "" if self.other_answers is None else self.other_answers.sentence,

@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from loopbench.metrics.gate import GRAVEST_FIRST, GateLine
 from loopbench.metrics.summary import PRIMARY
@@ -18,7 +17,7 @@ from ..data.names import short_arm
 from ..data.outcome import PASSES, GateArm, GateResult, StopChange, TaskChange
 from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_words, value_in_words
 from .next_steps import next_steps
-from .sentences import further_lines, headline
+from .sentences import further_lines, headline, likewise
 from .stop_words import MAX_TRIALS, broken_by, stops_alone
 from .text import brackets, change_counts, other_stops, task_lines_of
 
@@ -32,9 +31,9 @@ NEEDS_A_LOOK = ("regression", "worse here", "undecided")
 
 
 def deciding(result: GateResult, arm: GateArm) -> GateLine:
-    """Return the line that an arm is shown by: what needs a look, the gravest first, else what improved; accuracy first among
-    equals."""
-    return min(arm.lines, key=lambda line: (*_rank(result, line), line.metric != PRIMARY))
+    """Return the line that an arm is shown by: what needs a look, the gravest first and of these what lost most, else what
+    improved; accuracy first among equals."""
+    return min(arm.lines, key=lambda line: (*_rank(result, line), line.weight))
 
 
 def _rank(result: GateResult, line: GateLine) -> tuple[int, bool]:
@@ -50,7 +49,7 @@ def rows(result: GateResult, *, short: bool) -> list[tuple[str, ...]]:
     Where another metric decides, and accuracy changed, a row of accuracy follows: it is what people ask about first.
     """
     lines = (deciding(result, arm) for arm in result.arms if arm.lines)
-    ordered = sorted(lines, key=lambda line: (*_rank(result, line), GRAVEST_FIRST.index(line.outcome)))
+    ordered = sorted(lines, key=lambda line: (*_rank(result, line), GRAVEST_FIRST.index(line.outcome), line.weight))
     shown = [each for line in ordered[:MAX_ARMS] for each in (line, *_accuracy_beside(result, line))]
     return [HEADING, *(_row(result, line, short=short) for line in shown)]
 
@@ -182,9 +181,6 @@ def _likewise(result: GateResult) -> Iterator[str]:
     outcomes = {line.arm: line.outcome for line in decisive}
     others = [line for line in result.lines if line not in decisive and line.outcome == outcomes[line.arm]]
     for outcome in NEEDS_A_LOOK:
-        lines = [line for line in others if line.outcome == outcome]
-        arms = [
-            f"{short_arm(arm)} in {', '.join(line.metric for line in each)}" for arm, each in groupby(lines, lambda line: line.arm)
-        ]
-        if arms:
-            yield f"Likewise {outcome}: {'; '.join(arms)}."
+        lines = sorted((line for line in others if line.outcome == outcome), key=lambda line: line.weight)
+        if lines:
+            yield f"Likewise {outcome}: {'; '.join(likewise(lines))}."

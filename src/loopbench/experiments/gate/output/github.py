@@ -107,6 +107,10 @@ def _from_the_repository(result: GateResult) -> GateResult:
         result,
         tasks=tuple(replace(change, command=_beside_repository(change.command)) for change in result.tasks),
         stops=tuple(replace(change, command=_beside_repository(change.command)) for change in result.stops),
+        worst=tuple(
+            replace(worst, command=_beside_repository(worst.command), blessed_command=_beside_repository(worst.blessed_command))
+            for worst in result.worst
+        ),
         altered=tuple(replace(altered, command=_beside_repository(altered.command)) for altered in result.altered),
         other_answers=None
         if result.other_answers is None

@@ -10,7 +10,7 @@ from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text import junit
 
-from ..changes.altered import altered_text, altered_title
+from ..changes.altered import DOUBLED, altered_text, altered_title
 from ..data.literal import literal
 from ..data.outcome import GateArm, GateResult, OnUndecided, OnWorseHere
 from .line_words import value_in_words
@@ -19,11 +19,10 @@ from .next_steps import next_steps
 from .sentences import further_lines, headline, held_to_its_margin, losses, tasks_in_words
 from .stop_words import break_title, breaks, shown_stops, title
 from .text import for_a_server, other_stops, outlooks, task_text
+from .worst_words import worst_text
 
 _UNDECIDED: Mapping[OnUndecided, str | None] = {"undecided": "skipped", "fail": "failure", "pass": None}
 _WORSE_HERE: Mapping[OnWorseHere, str | None] = {"fail": "failure", "pass": None}
-DOUBLED = "calls_doubled"
-"""The metric that counts the calls which the loop makes once more than the model asked for."""
 MAX_STOPS = 9
 """Kinds of other stops in a failure; the suite's output has all."""
 
@@ -103,8 +102,10 @@ def _evidence(of_arm: GateResult, line: GateLine, causes: str) -> str:
     """
     course = " → ".join(value_in_words(line, value) for value in (line.baseline, line.run))
     shown = [causes] if line.metric == PRIMARY else []
+    if line.metric != PRIMARY:
+        shown = [worst_text(of_arm, line)]
     if line.metric == DOUBLED:
-        shown = [altered_text(altered) for altered in of_arm.altered if altered.cause == "added call"]
+        shown += [altered_text(altered) for altered in of_arm.altered if altered.cause == "added call"]
     return "\n".join(filter(None, [f"{line.metric} {course}: {held_to_its_margin(line)}", *outlooks([line]), *shown]))
 
 

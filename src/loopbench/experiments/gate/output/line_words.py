@@ -6,6 +6,7 @@ import math
 
 from loopbench.metrics.gate import GateLine
 from loopbench.metrics.summary import METRICS
+from loopbench.protocol.counts import counted
 from loopbench.text.numbers import beside_zero, hundredths
 
 from ..data.outcome import GateResult
@@ -67,6 +68,16 @@ def number_in_words(line: GateLine, value: float, *, sign: bool, short: bool = F
     if short and not line.is_ratio:
         return hundredths(value, sign=sign)
     return f"{value:{'+' if sign else ''}z.{2 if line.is_ratio else DIGITS}f}"
+
+
+def tasks_of(line: GateLine) -> str:
+    """Return over how many tasks a line is judged: `24 tasks`, with their clusters where templates are shared."""
+    return f"{counted(line.tasks, 'task')}{in_clusters(line)}"
+
+
+def in_clusters(line: GateLine) -> str:
+    """Return ` in 5 clusters`, to stand behind a number of tasks; empty where each task is a cluster of its own."""
+    return "" if line.units == line.tasks else f" in {counted(line.units, 'cluster')}"
 
 
 def margin_in_words(line: GateLine) -> str:

@@ -90,7 +90,7 @@ def _after_a_loss(result: GateResult) -> NextStep:
         return _same_draws(result)
     meant = "the loss" if any(change.became == "worse" for change in result.tasks) or result.stops else "that"
     if not result.bless:
-        return NextStep(f"{_mend(result)}; {_unblessable(result)} cannot be blessed.")
+        return NextStep(f"{_mend(result)}{_why_not_bless(result)}.")
     fix = "Find what else changed" if result.advice.other_cause else _mend(result)
     if through := result.advice.let_through:
         accepted = f"Let through by {through}. Bless the run if {meant} is meant"
@@ -110,13 +110,25 @@ def _mend(result: GateResult) -> str:
     return "Fix the agent and import its new results" if result.advice.imported else "Fix the loop"
 
 
-def _unblessable(result: GateResult) -> str:
-    """Return what kind of run this is that cannot be blessed."""
+def _why_not_bless(result: GateResult) -> str:
+    """Return, to stand behind what mends it, why no command that blesses the run is offered."""
     if any(arm.short_of_faults for arm in result.arms):
-        return "a run in which so few of the scheduled faults land"
+        return "; a run in which so few of the scheduled faults land cannot be blessed"
     if any(arm.hangs for arm in result.arms):
-        return "a run that ended since a loop hangs"
-    return f"a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'}"
+        return "; a run that ended since a loop hangs cannot be blessed"
+    ends = [
+        name
+        for name, found in (
+            ("a new error" if result.advice.imported else "a new crash", any(change.crashed for change in result.stops)),
+            ("a new hang", any(change.hangs for change in result.stops)),
+        )
+        if found
+    ]
+    if ends and sum(change.broke for change in result.stops) < sum(arm.trials for arm in result.arms):
+        return f"; a run with {' and '.join(ends)} is not offered as a baseline"
+    return (
+        f"; a run in which every trial {'ended with an error' if result.advice.imported else 'crashes or hangs'} cannot be blessed"
+    )
 
 
 def _where_open(result: GateResult) -> Iterator[NextStep]:

@@ -11,15 +11,17 @@ from loopbench.metrics.summary import PRIMARY
 from loopbench.protocol.counts import counted
 from loopbench.text.counts import Name, counts, first_of, listed_names
 
-from ..changes.altered import altered_in_words
+from ..changes.altered import DOUBLED, altered_in_words
 from ..changes.claims import claims_in_words
 from ..changes.other_changes import unjudged_in_brief
 from ..changes.unrun import unrun_in_words
 from ..data.literal import literal
 from ..data.names import short_arm
-from ..data.outcome import PASSES, UNTESTED_LIMIT, Became, GateResult
-from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words
+from ..data.outcome import PASSES, UNTESTED_LIMIT, AlteredCause, Became, GateResult
+from ..data.worst_trial import WorstTrial
+from .line_words import effect_in_words, is_gain, is_shown, margin_in_words, number_in_words, tasks_of
 from .stop_words import breaks
+from .worst_words import worst_in_words, worst_of
 
 MAX_NAMED = 4
 """Maximum number of arms and metrics that a sentence names."""
@@ -39,8 +41,8 @@ class Part:
 
     texts: tuple[str, ...]
     """It in words, from the longest to the shortest; the shorter ones leave out what stands elsewhere, too. Empty: nothing."""
-    command: str = ""
-    """The command that shows it; with one it has lines of its own."""
+    commands: tuple[str, ...] = ()
+    """The commands that show it; with one it has lines of its own."""
 
 
 def headline(result: GateResult, named: int = MAX_NAMED) -> str:
@@ -61,13 +63,13 @@ def explanation(result: GateResult, named: int = MAX_NAMED) -> list[str]:
     first_line = next((text for text in fitting if _joined(text, others, room)), fitting[0])
     while joined := _joined(first_line, others, room):
         first_line, others = joined, others[1:]
-    return [first_line, *(line for part in others for line in (_sentence(result, part.texts[0]), part.command) if line)]
+    return [first_line, *(line for part in others for line in (_sentence(result, part.texts[0]), *part.commands) if line)]
 
 
 def _joined(line: str, others: Sequence[Part], room: int) -> str:
     """Return the line with the next of the other parts behind it, in the longest words for which there is room; empty where there
     is none."""
-    texts = others[0].texts if others and not others[0].command else ()
+    texts = others[0].texts if others and not others[0].commands else ()
     return next((joined for text in texts if len(joined := f"{line}; {text}") <= room), "")
 
 
@@ -80,29 +82,53 @@ def _sentence(result: GateResult, text: str) -> str:
 def _parts(result: GateResult, named: int) -> list[Part]:
     """Return what is to be said, by its weight; loops that hang or crash now, and did not, stand first whatever the outcome is."""
     main_reason, *other_reasons = [*_reasons(result, named)] or [Part(())]
+    tasks, decisive = Part(tasks_in_words(result)), _decisive(result)
+    leads_with_tasks = not decisive or decisive[0].metric == PRIMARY
     answers, limits = [*_forbidden_answers(result)], [*_other_limits(result)]
     broken = [*_hanging_arms(result), *_new_breaks(result)]
     is_loss, is_untested = result.outcome in LOSSES, result.word == UNTESTED_LIMIT
+    worst_parts = [*_worst_trial(result)]
+    shows_added_call = bool(worst_parts) and decisive[0].metric == DOUBLED
+    altered = altered_in_words(result, frozenset[AlteredCause]({"added call"} if shows_added_call else ()))
     return [
         *_other_seed(result),
         *([] if is_loss else [*answers, *_files_behind(answers, result)]),
         *broken,
         *(limits if is_untested else []),
-        *([] if broken else [Part(tasks_in_words(result))]),
+        *([tasks] if leads_with_tasks and not broken else []),
         main_reason,
+        *([] if leads_with_tasks or broken else [tasks]),
         *_accuracy_beside(result, named),
+        *worst_parts,
         *(answers if is_loss else []),
         *([] if is_untested else limits),
         *(Part((arm.short_of_faults,)) for arm in result.arms),
         Part((result.lead,)),
         Part(() if result.common is None else (f"judged {result.common.left_out()}",)),
         Part((result.ended,)),
-        *(Part((sentence,), command) for sentence, command in altered_in_words(result)),
+        *(Part((sentence,), _commands(command)) for sentence, command in altered),
         *other_reasons,
         Part((claims_in_words(result),)),
         *_unrun_lines(result),
         *_unjudged_bills(result, named),
     ]
+
+
+def _commands(command: str) -> tuple[str, ...]:
+    """Return a command as the only one; none where it is empty."""
+    return (command,) if command else ()
+
+
+def leading_worst(result: GateResult) -> WorstTrial | None:
+    """Return the worst trial of the metric that the outcome rests on first; None where none is told, as of accuracy."""
+    decisive = _decisive(result)
+    return worst_of(result, decisive[0]) if decisive and result.outcome in ("regression", "undecided") else None
+
+
+def _worst_trial(result: GateResult) -> Iterator[Part]:
+    """Yield the worst trial of the metric that the outcome rests on first, and what the metric means."""
+    if (worst := leading_worst(result)) is not None:
+        yield Part((worst_in_words(worst, paired=result.paired),), worst.commands)
 
 
 def _hanging_arms(result: GateResult) -> Iterator[Part]:
@@ -160,7 +186,7 @@ def _forbidden_answers(result: GateResult) -> Iterator[Part]:
     if result.fails_for_answers and answers is not None:
         option = result.advice.option("on_other_answers", "fail")
         yield Part((f"{answers.counted}, which {option} forbids", answers.counted))
-        yield Part((answers.example,), answers.command)
+        yield Part((answers.example,), _commands(answers.command))
 
 
 def tasks_in_words(result: GateResult) -> tuple[str, ...]:
@@ -209,10 +235,10 @@ def _with_tasks(result: GateResult, line: GateLine) -> str:
 
 
 def _decisive(result: GateResult) -> list[GateLine]:
-    """Return the lines that the outcome rests on, accuracy before other metrics; what other arms rest on is said before."""
+    """Return the lines that the outcome rests on, the one that lost most first; what other arms rest on is said before."""
     told_before = {arm.arm for arm in result.arms if arm.crash_alone or arm.hang_alone or arm.limit_alone or arm.hangs}
     lines = [line for line in result.lines if line.outcome == result.outcome and line.arm not in told_before]
-    return sorted(lines, key=lambda line: line.metric != PRIMARY)
+    return sorted(lines, key=lambda line: line.weight)
 
 
 def _reasons(result: GateResult, named: int) -> Iterator[Part]:
@@ -249,8 +275,8 @@ def _held_to_margins(lines: Sequence[GateLine], named: int) -> Iterator[Part]:
         shown = f"{short_arm(main.arm)} in {main.metric} {effect_in_words(main)}"
         yield Part((f"{shown}, margin {margin_in_words(main)}", shown))
         yield Part((WITHIN if _is_within(main) else "",))
-        also = [f"{short_arm(line.arm)} in {line.metric} {held_to_its_margin(line)}" for line in others]
-        yield Part((f"likewise {_first(also, '; ', named - 1)}" if also and named > 1 else "",))
+        also = _first(likewise(others), "; ", named - 1)
+        yield Part((f"likewise {also}" if others and named > 1 else "",))
 
 
 WITHIN = "that change is within its margin, but one beyond it is not ruled out"
@@ -261,9 +287,20 @@ def _is_within(line: GateLine) -> bool:
 
 
 def held_to_its_margin(line: GateLine) -> str:
-    """Return the change beside its margin; of a regression within it also why it is one."""
-    changed = f"{effect_in_words(line)}, margin {margin_in_words(line)}"
+    """Return the change between its bounds, its margin and the number of tasks; of a regression within the margin why it is one."""
+    changed = f"{effect_in_words(line)}, margin {margin_in_words(line)}, {tasks_of(line)}"
     return f"{changed}: {WITHIN}" if _is_within(line) else changed
+
+
+def likewise(lines: Sequence[GateLine]) -> list[str]:
+    """Return lines beside the first one that decides, with their numbers; an arm is named once, before its weightiest metric."""
+    arms = list(dict.fromkeys(line.arm for line in lines))
+    by_arm = ([line for line in lines if line.arm == arm] for arm in arms)
+    return [
+        f"{'' if place else f'{short_arm(line.arm)} '}in {line.metric} {held_to_its_margin(line)}"
+        for of_arm in by_arm
+        for place, line in enumerate(of_arm)
+    ]
 
 
 def _passed(result: GateResult, named: int) -> Iterator[Part]:

@@ -19,10 +19,11 @@ from loopbench.text.table import Table, markdown_block, markdown_item, markdown_
 from ..data.literal import literal
 from ..data.names import short_arm
 from ..data.outcome import GateResult, Side, StopChange, TaskChange
-from .line_words import effect_in_words, margin_in_words, number_in_words, outcome_in_words, value_in_words
+from .line_words import effect_in_words, in_clusters, margin_in_words, number_in_words, outcome_in_words, value_in_words
 from .next_steps import more_steps, next_steps
-from .sentences import further_lines, headline
+from .sentences import further_lines, headline, leading_worst
 from .stop_words import beside_losses, breaks_alone, stop_lines, stops_alone
+from .worst_words import worst_lines
 
 MAX_TASKS = 20
 """Maximum number of changed tasks in the text outputs; `--json` has all."""
@@ -50,9 +51,13 @@ def brackets(result: GateResult) -> str:
 
 
 def paragraphs(result: GateResult) -> list[str]:
-    """Return the lines below the table: what more tasks may decide, the changes, the caveats, and what to do next."""
+    """Return the lines below the table: the worst trials of further metrics, what more tasks may decide, the changes, the caveats,
+    and what to do next."""
+    leading = leading_worst(result)
+    others = [worst_lines(worst, paired=result.paired) for worst in result.worst if worst != leading]
     steps = (line for step in (*next_steps(result), *more_steps(result)) for line in step.lines)
-    return [*_facts(result, sizes=[*outlooks(result.lines), *remedies(result)]), *map(literal, steps)]
+    sizes = [*outlooks(result.lines), *remedies(result)]
+    return [*(line for lines in others for line in lines), *_facts(result, sizes), *map(literal, steps)]
 
 
 def outlooks(lines: Iterable[GateLine]) -> Iterator[str]:
@@ -161,7 +166,7 @@ def _row(result: GateResult, line: GateLine) -> tuple[str, ...]:
         effect_in_words(line),
         "" if line.typical is None else f"×{number_in_words(line, line.typical, sign=False)}",
         margin_in_words(line),
-        str(line.tasks) if line.units == line.tasks else f"{line.tasks} in {counted(line.units, 'cluster')}",
+        f"{line.tasks}{in_clusters(line)}",
         "<0.001" if line.p_holm < 0.001 else f"{line.p_holm:.3f}",
         outcome_in_words(result, line, worse="worse within the margin"),
     )

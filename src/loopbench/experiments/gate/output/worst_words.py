@@ -1,0 +1,46 @@
+"""The trial in which a metric got most worse, in words, with the commands that show both of its sides."""
+
+from __future__ import annotations
+
+from loopbench.metrics.gate import GateLine
+from loopbench.metrics.measure import meaning_of
+from loopbench.metrics.summary import METRICS
+
+from ..data.literal import literal
+from ..data.names import short_arm
+from ..data.outcome import GateResult
+from ..data.worst_trial import WorstTrial
+
+
+def worst_of(result: GateResult, line: GateLine) -> WorstTrial | None:
+    """Return the worst trial of a line; None where none is told."""
+    return next((worst for worst in result.worst if (worst.arm, worst.metric) == (line.arm, line.metric)), None)
+
+
+def worst_in_words(worst: WorstTrial, *, paired: bool) -> str:
+    """Return the trial with its values and why, and what the metric means; without a full stop.
+
+    `paired`: whether the trial has a counterpart; else the values are means of its task.
+    """
+    place = f"{short_arm(worst.arm)}/{worst.task}"
+    course = f"{_amount(worst, worst.was)} → {_amount(worst, worst.now)}"
+    where = f"the trial {place}/{worst.repeat}, {course}" if paired else f"the task {place}, {course} on average"
+    because = f"; {worst.cause}" if worst.cause else ""
+    return f"worst in {worst.metric} ({meaning_of(worst.metric)}): {where}{because}"
+
+
+def worst_lines(worst: WorstTrial, *, paired: bool) -> list[str]:
+    """Return the trial as a sentence, and its commands, a line each."""
+    said = worst_in_words(worst, paired=paired)
+    return [literal(line) for line in (f"{said[:1].upper()}{said[1:]}.", *worst.commands)]
+
+
+def worst_text(result: GateResult, line: GateLine) -> str:
+    """Return the worst trial of a line and its commands as a text; empty where none is told."""
+    worst = worst_of(result, line)
+    return "" if worst is None else "\n".join(worst_lines(worst, paired=result.paired))
+
+
+def _amount(worst: WorstTrial, value: float) -> str:
+    """Return a trial's value as `1,930`, or with the metric's digits where it is no whole number."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{METRICS[worst.metric].digits}f}"
