@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from loopbench.protocol import (
     SILENT,
+    CallsIn,
     ContextOverflow,
     Model,
     Observer,
@@ -42,7 +43,7 @@ class ForeignAgent(ABC):
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
     """With FORCED for a program that states an answer at its limit."""
-    calls_in: ClassVar[str] = "native"
+    calls_in: ClassVar[CallsIn] = "native"
     """How calls are written: the endpoint answers every program with the calls of the API."""
 
     @property
