@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from json import encoder
 from typing import Any
+
+
+class LongNumberError(ValueError):
+    """A whole number of more digits than Python turns into text, or reads from one."""
+
+    def __init__(self) -> None:
+        digits = sys.get_int_max_str_digits()
+        super().__init__(f"a number has more than {digits:,} digits: shorten it, or write it as text, in quotes")
+
+
+def is_for_digits(error: Exception) -> bool:
+    """Return whether an exception is Python's own about a number of too many digits, which has no class of its own."""
+    return "integer string conversion" in str(error)
 
 
 class Encoder(json.JSONEncoder):
