@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.protocol.names import SCRIPTED
 from tests.syntax import nodes_of, parsed
 
 IN_ONE_FORK = "the syntax trees of the source"
@@ -419,3 +420,8 @@ def test_a_manifest_is_read_by_its_type() -> None:
     by_key = re.compile(r"\bmanifest(\[[\"']|\.get\()")
     users = {below(path) for path in MODULES if by_key.search(path.read_text(encoding="utf-8"))}
     assert users <= {"runs/store/files.py"}
+
+
+def test_the_name_of_the_scripted_model_stands_in_one_place() -> None:
+    strings = {below(path): [node.value for node in nodes_of(parsed(path)) if isinstance(node, ast.Constant)] for path in MODULES}
+    assert [module for module, values in strings.items() if SCRIPTED in values] == ["protocol/names.py"]

@@ -17,6 +17,7 @@ from dspy.clients.model_metadata import model_info
 from dspy.utils.exceptions import LMError
 
 from loopbench.protocol import CallDelta, Capabilities, Chunk, ModelError, NativeCall, ProviderError, Reply, Request
+from loopbench.protocol.names import SCRIPTED
 from loopbench.protocol.redact import redact
 
 from .clients import Client, LocalClient, client_of
@@ -227,7 +228,7 @@ def listed_price(name: str) -> tuple[float, ...]:
     return tuple(amounts) if None not in known[:2] else ()
 
 
-def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted", wire: str = "chat") -> Lm15Model:
+def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED, wire: str = "chat") -> Lm15Model:
     """Return a model behind a server on this machine: without retries, key, price and proxy. Cheap to make.
 
     `wire`: what the server speaks, as `models/wires/registry.py` names it.

@@ -42,7 +42,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.model import StreamsWhole
-from loopbench.protocol.names import Spec
+from loopbench.protocol.names import SCRIPTED, Spec
 from loopbench.protocol.wire import read_call
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
@@ -345,7 +345,7 @@ def bench(suite: Suite, tasks: Sequence[Task]) -> TrialContext:
 async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> FinishedTrial:
     """Run one baseline on one task like any other loop."""
     loop = baseline.loop(task).with_step_limit(setting.suite.max_tool_steps)
-    model = "scripted" if baseline.asks_model else NOBODY.name
+    model = SCRIPTED if baseline.asks_model else NOBODY.name
     arm = Arm(baseline.name, Spec(loop.name, {}), loop, model, load_profile("clean"))
     return await run_trial(Trial(arm, task, 0, 0), setting)
 

@@ -16,10 +16,11 @@ from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel
 from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Request, Tool
+from loopbench.protocol.names import SCRIPTED
 
 from .trials import SuiteTrial, TrialKey
 
-MODEL = "scripted"
+MODEL = SCRIPTED
 CALLS_IN = "native"
 """How the server writes calls, which decides what is met of a profile that has one for each form."""
 MAX_TRIALS = 1_024
