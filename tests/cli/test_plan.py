@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -255,7 +255,7 @@ def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
         del held[loop]
 
 
-class _EngineWithoutMcp(AsyncLiteLLMEngine):  # type: ignore[misc]  # DSPy's engines have no types
+class _EngineWithoutMcp(AsyncLiteLLMEngine):
     """DSPy's engine for LiteLLM, without LiteLLM's gateway to MCP servers.
 
     Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.

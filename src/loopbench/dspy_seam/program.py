@@ -70,7 +70,7 @@ class Runner(Protocol):
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult: ...
 
 
-class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class LoopProgram(dspy.Module):
     """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
 
     Each predictor is an attribute with its name. `LoopProgram(Finish(max_steps=8), [search])(query="…").answer` asks the LM that

@@ -11,7 +11,7 @@ from dspy._vendor.lm15.transports import StdlibAsyncTransport
 FIRST_ERROR = 400
 
 
-class Transport(StdlibAsyncTransport):  # type: ignore[misc]  # DSPy ships no types
+class Transport(StdlibAsyncTransport):
     """lm15's transport with readable bodies of errors."""
 
     def stream(self, request: Any) -> Any:

@@ -107,7 +107,7 @@ class ForeignFile:
     @property
     def sha256(self) -> str:
         """sha256 of a file, or of what was read of a folder."""
-        return self.folder.sha256 if self.folder else hashlib.file_digest(self._rewound(), "sha256").hexdigest()  # type: ignore[arg-type]
+        return self.folder.sha256 if self.folder else hashlib.file_digest(self._rewound(), "sha256").hexdigest()  # type: ignore[arg-type]  # a file in binary mode has readinto
 
     @cached_property
     def tree(self) -> FileTree | None:

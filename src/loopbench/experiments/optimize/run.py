@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dspy
 
@@ -29,6 +29,7 @@ from loopbench.experiments.optimize.prepare import (
 )
 from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
+from loopbench.protocol import Optimizable
 from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import readable
@@ -267,7 +268,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
     path = design.folder / CANDIDATES
     try:
         items = read_document(path)["candidates"]
-        own = design.arm.loop.predictors  # type: ignore[attr-defined]  # checked when it was looked up
+        own = cast(Optimizable, design.arm.loop).predictors  # checked when it was looked up
         return Candidate.from_json(items[design.ended().chosen], own)
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None

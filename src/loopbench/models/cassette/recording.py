@@ -356,12 +356,12 @@ def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
         raise ValueError(f"{source}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _opened(source: Path) -> BinaryIO:
+def _opened(source: Path) -> BinaryIO | gzip.GzipFile:
     file = open_regular(source)
     if source.suffix != ".gz":
         return file
     file.close()
-    return gzip.open(source, "rb")  # type: ignore[return-value]
+    return gzip.open(source, "rb")
 
 
 def _sync_folder(folder: Path) -> None:

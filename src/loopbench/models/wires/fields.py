@@ -156,14 +156,16 @@ def read_once(max_chars: int) -> Callable[[_Reader[_Further, _Read]], _Reader[_F
 
     def decorated(reader: _Reader[_Further, _Read]) -> _Reader[_Further, _Read]:
         @lru_cache(maxsize=64)
-        def cached(text: str, *further: Any) -> Any:
-            return reader(json.loads(text), *further)  # type: ignore[call-arg]  # positional, as `reading` passes them
+        def cached(text: str, *further: _Further.args, **named: _Further.kwargs) -> _Read:
+            return reader(json.loads(text), *further, **named)
 
         @wraps(reader)
-        def reading(value: Any, *further: Any) -> Any:
+        def reading(value: Any, /, *further: _Further.args, **named: _Further.kwargs) -> _Read:
             text = json.dumps(value)
-            return cached(text, *further) if len(text) <= max_chars else reader(value, *further)  # type: ignore[call-arg]
+            if len(text) > max_chars:
+                return reader(value, *further, **named)
+            return cached(text, *further, **named)  # type: ignore[arg-type]  # all of them hash, as the docstring asks
 
-        return reading  # type: ignore[return-value]
+        return reading
 
     return decorated

@@ -45,7 +45,7 @@ class InferRules(BuiltIn):
         return teleprompter.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
 
 
-class _InferRules(dspy.InferRules):  # type: ignore[misc]  # DSPy ships no types
+class _InferRules(dspy.InferRules):
     """DSPy 3.4.1's, with two things put right.
 
     It writes the rules into the signature that all copies of a program share: the student's own change with it, and the program
