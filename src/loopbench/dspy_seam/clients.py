@@ -46,9 +46,9 @@ class Client(Protocol):
     provider: str | None
     streams: bool
 
-    async def complete(self, request: Any) -> Any: ...
+    async def complete(self, request: object) -> Any: ...
 
-    def stream(self, request: Any) -> AsyncGenerator[Any, None]: ...
+    def stream(self, request: object) -> AsyncGenerator[Any, None]: ...
 
     async def aclose(self) -> None: ...
 
@@ -78,7 +78,7 @@ class WholeClient:
         with dspy.context(disable_history=True):
             return await self.lm.acall(request)
 
-    def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+    def stream(self, request: object) -> AsyncGenerator[Any, None]:
         raise NotImplementedError("`streams` is False")
 
     async def aclose(self) -> None:
@@ -94,11 +94,11 @@ class _Lm15Client(ABC):
     async def _connection(self) -> _LoopConnection:
         """Return what the client holds for the running event loop."""
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: object) -> Any:
         connection = await self._connection()
         return await connection.provider.complete(connection.adapted(request))
 
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, request: object) -> AsyncGenerator[Any, None]:
         connection = await self._connection()
         checked = _checked(connection.provider, connection.adapted(request))
         async with aclosing(with_calls_apart(checked) if connection.is_gemini else checked) as events:
@@ -172,7 +172,7 @@ class _IncompleteStreamReader:
         return self._reader.parse_stream_events(request, event)
 
 
-def _reading_incomplete(provider: Any) -> Any:
+def _reading_incomplete(provider: object) -> Any:
     """Return lm15's client of a provider; that of OpenAI's Responses reads streams that end incomplete."""
     if isinstance(provider, lm15.AsyncOpenAILM):
         provider._inner = _IncompleteStreamReader(provider._inner)
@@ -190,7 +190,7 @@ class _LoopConnection:
     is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def adapted(self, request: Any) -> Any:
+    def adapted(self, request: object) -> Any:
         """Return the request as this server takes it."""
         if self.is_gemini:
             return with_json_schemas(request)
@@ -261,7 +261,7 @@ class _EngineWithoutMcp(AsyncLiteLLMEngine):
     Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
     """
 
-    def _arguments(self, request: Any, *, streaming: bool = False) -> dict[str, Any]:
+    def _arguments(self, request: object, *, streaming: bool = False) -> dict[str, Any]:
         arguments: dict[str, Any] = super()._arguments(request, streaming=streaming)
         return arguments | {_SKIP_MCP: True} if _knows_mcp() else arguments
 
@@ -288,10 +288,10 @@ class LiteLLMClient:
         self.provider: str | None = self.model.partition("/")[0]
         self._engine = _EngineWithoutMcp(**settings)
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: object) -> Any:
         return await self._engine.complete(request)
 
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, request: object) -> AsyncGenerator[Any, None]:
         async with aclosing(_checked(self._engine, request)) as events:
             async for event in events:
                 yield event

@@ -50,7 +50,7 @@ class _AsyncEngine:
 class _SyncEngine(_AsyncEngine):
     """The same for DSPy's synchronous calls, whose caller waits."""
 
-    def complete(self, request: Any) -> Any:
+    def complete(self, request: object) -> Any:
         return run_blocking(super().complete(request))
 
 

@@ -142,7 +142,7 @@ class Lm15Model:
         message = " ".join(redact(f"{type(error).__name__}: {error}").split())
         return ProviderError(f"the reply cannot be read: {message}", "server")
 
-    def _reply(self, response: Any, streamed: Streamed | None = None) -> Reply:
+    def _reply(self, response: object, streamed: Streamed | None = None) -> Reply:
         reply = reply_of(response, self.client.provider, streamed)
         if reply.usage is None:
             return reply
@@ -150,7 +150,7 @@ class Lm15Model:
         nominal = billed if not reply.usage.cached_tokens else self._cost_usd(uncached(response, self.client.provider))
         return replace(reply, usage=replace(reply.usage, cost_usd=billed, nominal_usd=nominal))
 
-    def _cost_usd(self, response: Any) -> float | None:
+    def _cost_usd(self, response: object) -> float | None:
         """Return US dollars by a price list; None without one."""
         return None
 
@@ -209,7 +209,7 @@ class DspyModel(Lm15Model):
         """Whether DSPy's list has the model's price."""
         return "input_cost_per_token" in self._listed
 
-    def _cost_usd(self, response: Any) -> float | None:
+    def _cost_usd(self, response: object) -> float | None:
         if not self.is_priced:
             return None
         cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self._listed_as)
@@ -236,7 +236,7 @@ def local_client(url: str, extensions: Extensions | None = None, model: str = SC
     return Lm15Model(f"openai/{model}", LocalClient(url, model, wire), Capabilities(response_schema=True), extensions)
 
 
-def model_named(name: str, settings: Mapping[str, Any]) -> DspyModel:
+def model_named(name: str, settings: Mapping[str, object]) -> DspyModel:
     """Return the model that DSPy knows by a name. `settings`: of `dspy.LM`; without them nothing is cached or tried again.
 
     Raises ValueError for a setting that is all but the name of a known one; any other may be its provider's own.

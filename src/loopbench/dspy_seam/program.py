@@ -67,7 +67,7 @@ class ProgramResult:
 class Runner(Protocol):
     """Runs a loop for a program."""
 
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult: ...
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, object], sampled: SampledPrediction) -> ProgramResult: ...
 
 
 class LoopProgram(dspy.Module):
@@ -97,7 +97,7 @@ class LoopProgram(dspy.Module):
         predictors = cast(Optimizable, self._shared.loop).predictors
         return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
 
-    def forward(self, **inputs: Any) -> Any:
+    def forward(self, **inputs: object) -> Any:
         """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
         lm = _lm_of(self)
         with dspy.context(lm=lm):
@@ -108,7 +108,7 @@ class LoopProgram(dspy.Module):
                 trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
         return dspy.Prediction(**ran.fields)
 
-    async def aforward(self, **inputs: Any) -> Any:
+    async def aforward(self, **inputs: object) -> Any:
         """Do the same on a thread: `await program.acall(query="…")`."""
         return await asyncio.to_thread(self.forward, **inputs)
 
@@ -179,7 +179,7 @@ class ReportingModel(WrappedModel):
             return request
         return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
 
-    def _record(self, request: Request, inputs: Mapping[str, Any], reply: Reply) -> None:
+    def _record(self, request: Request, inputs: Mapping[str, object], reply: Reply) -> None:
         if request.prompted is None:
             return
         try:
@@ -223,7 +223,7 @@ def _sampled(lm: Any) -> SampledPrediction:
     return SampledPrediction(rollout if isinstance(rollout, int) else 0, temperature)
 
 
-def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _copied(fields: Mapping[str, object]) -> dict[str, Any]:
     """Copy the fields: some teleprompters change the entries of a trace in place."""
     made: dict[str, Any] = to_jsonable_python(dict(fields))
     return made

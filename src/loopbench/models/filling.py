@@ -34,7 +34,7 @@ class Unfillable(ValueError):
     """A schema that a value cannot be put into."""
 
 
-def fits(schema: Mapping[str, Any], value: Any) -> bool:
+def fits(schema: Mapping[str, object], value: object) -> bool:
     """Whether a value is valid under a schema; a broken schema, or one that refers to elsewhere, takes nothing."""
     try:
         validator = validator_for(schema)(schema, registry=Registry())  # an empty registry fetches nothing
@@ -43,7 +43,7 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
         return False
 
 
-def fill(schema: Mapping[str, Any], value: Any) -> Any:
+def fill(schema: Mapping[str, object], value: object) -> Any:
     """Return the value if valid, else an object, list or nesting of them that has it in the first place that takes it.
 
     Properties named for an answer come first. Raises Unfillable.
@@ -55,7 +55,7 @@ def fill(schema: Mapping[str, Any], value: Any) -> Any:
     raise Unfillable("the schema has no place for this value")
 
 
-def least(schema: Mapping[str, Any]) -> Any:
+def least(schema: Mapping[str, object]) -> Any:
     """Return the least value that is valid under a schema. Raises Unfillable if none is found."""
     made = _Filler(schema).least(schema, 0)
     if not fits(schema, made):
@@ -63,7 +63,7 @@ def least(schema: Mapping[str, Any]) -> Any:
     return made
 
 
-def otherwise(schema: Mapping[str, Any], value: Any) -> Any:
+def otherwise(schema: Mapping[str, object], value: object) -> Any:
     """Return another value that the schema takes, different in every leaf that can be; None if there is not one.
 
     What a fluent model makes up that has no idea: the right form, and nothing in it is true.
@@ -104,7 +104,7 @@ def _leaves(holder: Any) -> Iterator[tuple[Any, Any]]:
             yield holder, key
 
 
-def _enumerations(schema: Any) -> Iterator[list[Any]]:
+def _enumerations(schema: object) -> Iterator[list[Any]]:
     if isinstance(schema, dict):
         if isinstance(schema.get("enum"), list):
             yield schema["enum"]
@@ -115,7 +115,7 @@ def _enumerations(schema: Any) -> Iterator[list[Any]]:
             yield from _enumerations(part)
 
 
-def filled_value(schema: Mapping[str, Any], filled: Any) -> Any:
+def filled_value(schema: Mapping[str, object], filled: object) -> Any:
     """Return the value that `fill` made this of; all of it if there is not one."""
     for place, value in enumerate(_inside(filled)):
         if place >= MAX_PLACES:
@@ -125,14 +125,14 @@ def filled_value(schema: Mapping[str, Any], filled: Any) -> Any:
     return filled
 
 
-def _fills(schema: Mapping[str, Any], value: Any, filled: Any) -> bool:
+def _fills(schema: Mapping[str, object], value: object, filled: object) -> bool:
     try:
         return same(fill(schema, value), filled)
     except Unfillable:
         return False
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Return whether two values are equal as JSON: 1, 1.0 and true are three values."""
     try:
         return canonical_json(one) == canonical_json(other)
@@ -140,7 +140,7 @@ def same(one: Any, other: Any) -> bool:
         return False
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _inside(value: object) -> Iterator[Any]:
     """Yield all parts of a value, the outer ones first."""
     level = [value] if isinstance(value, dict | list) else []
     while level:
@@ -156,7 +156,7 @@ class _Filler:
         self.root = root
         self.nodes = 0
 
-    def with_value(self, schema: Any, value: Any, depth: int) -> Iterator[Any]:
+    def with_value(self, schema: object, value: object, depth: int) -> Iterator[Any]:
         """Yield values made of `value` that the schema may take, the best first. Raises Unfillable."""
         self._count(depth)
         if self._fits(schema, value):
@@ -176,7 +176,7 @@ class _Filler:
                 rest = [self.least(schema["items"], depth + 1)] * (_bounded(schema.get("minItems"), 1) - 1)
                 yield [inner, *rest]
 
-    def _tried(self, schema: Any, value: Any, depth: int) -> Iterator[Any]:
+    def _tried(self, schema: object, value: object, depth: int) -> Iterator[Any]:
         """Yield the same one level down, passing over a place that cannot be filled."""
         try:
             yield from self.with_value(schema, value, depth + 1)
@@ -184,7 +184,7 @@ class _Filler:
             if self.nodes > MAX_NODES:
                 raise
 
-    def least(self, schema: Any, depth: int) -> Any:
+    def least(self, schema: object, depth: int) -> Any:
         """Return a small value of the schema's kind; the caller checks whether it is valid. Raises Unfillable."""
         self._count(depth)
         schema = self._resolved(schema)
@@ -203,7 +203,7 @@ class _Filler:
                 return made
         return self._plain(schema, depth)
 
-    def _plain(self, schema: Mapping[str, Any], depth: int) -> Any:
+    def _plain(self, schema: Mapping[str, object], depth: int) -> Any:
         """Return the least value of the schema's type."""
         kind = schema.get("type", "object" if "properties" in schema else "string")
         if isinstance(kind, list):
@@ -230,7 +230,7 @@ class _Filler:
         names += [name for name in dict.fromkeys((*wanted, *fixed)) if name not in offered]
         return {name: fixed[name] if name in fixed else self.least(offered.get(name, {}), depth + 1) for name in names}
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolved(self, schema: object) -> Mapping[str, Any]:
         """Return the schema that a reference within the root stands for."""
         for _ in range(MAX_DEPTH):
             if not isinstance(schema, Mapping):
@@ -252,7 +252,7 @@ class _Filler:
             part = part[name]
         return part
 
-    def _fits(self, schema: Any, value: Any) -> bool:
+    def _fits(self, schema: object, value: object) -> bool:
         """Whether a part of the schema takes a value; its references are looked up in the root."""
         if isinstance(schema, bool):
             return schema
@@ -267,7 +267,7 @@ class _Filler:
             raise Unfillable("the schema is too large")
 
 
-def _options(schema: Mapping[str, Any]) -> Iterator[Any]:
+def _options(schema: Mapping[str, object]) -> Iterator[Any]:
     for key in ("anyOf", "oneOf", "allOf"):
         options = schema.get(key)
         if isinstance(options, list):
@@ -289,7 +289,7 @@ def _bounded(wanted: Any, least_count: int) -> int:
     return max(least_count, int(wanted))
 
 
-def _least_number(schema: Mapping[str, Any]) -> Any:
+def _least_number(schema: Mapping[str, object]) -> Any:
     """Return 0, or the number that is nearest to a bound above or below it."""
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     high, below = schema.get("maximum"), schema.get("exclusiveMaximum")

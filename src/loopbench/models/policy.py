@@ -114,7 +114,7 @@ def _derived(view: PromptView) -> Any:
     return mislead(value) if view.misled and not any(refs(view.plan.answer)) else value
 
 
-def _made_up(answer: Any) -> Any:
+def _made_up(answer: object) -> Any:
     """Return a wrong value of the answer's shape, from a model that does not know the results."""
     if isinstance(answer, Ref):
         return MADE_UP

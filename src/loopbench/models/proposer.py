@@ -238,7 +238,7 @@ def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
             continue
 
 
-def _difference(was: Any, planned: Any) -> Iterator[str]:
+def _difference(was: object, planned: object) -> Iterator[str]:
     """Yield the kinds of weakness that made one value of another."""
     pairs = [(was, planned)]
     while pairs:

@@ -111,7 +111,7 @@ def question_text(query: Query) -> str:
     return f"{query.full_text}\n\nAnswer with JSON that this schema allows: {json.dumps(query.schema)}"
 
 
-def outcome(trial: ProgramTrial, message: Mapping[str, Any]) -> Outcome:
+def outcome(trial: ProgramTrial, message: Mapping[str, object]) -> Outcome:
     """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
     if trial.budget is not None:
         raise trial.budget

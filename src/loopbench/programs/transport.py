@@ -99,7 +99,7 @@ class TunnelTransport:
         work = self._place.answer(request, request.read())
         return self._response(self._place.from_thread(work), request)
 
-    def _response(self, answer: WireAnswer | ErrorAnswer, request: Any) -> Any:
+    def _response(self, answer: WireAnswer | ErrorAnswer, request: object) -> Any:
         if isinstance(answer, ErrorAnswer):
             at_once = {} if self._place.trial.tunnel.real_time else _AT_ONCE
             headers = {**JSON, **at_once, **answer.headers}

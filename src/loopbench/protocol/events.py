@@ -277,7 +277,7 @@ class Observer:
     def on_event(self, event: EventOf[Any]) -> None:
         """Receive an event. The built-in loops tell them if this method is overridden, and go without them otherwise."""
 
-    def note(self, kind: str, **data: Any) -> None:
+    def note(self, kind: str, **data: object) -> None:
         """Receive something worth a line in the trace: a dropped call, a parse error, a phase."""
 
 

@@ -31,7 +31,7 @@ def load_json(text: str | bytes, *, finite: bool = False) -> Any:
         raise
 
 
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]

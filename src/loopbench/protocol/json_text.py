@@ -35,7 +35,7 @@ class Encoder(json.JSONEncoder):
             between = (self.key_separator, self.item_separator)
             self._parts = make(None, self.default, text, None, *between, self.sort_keys, self.skipkeys, self.allow_nan)
 
-    def encode(self, o: Any) -> str:
+    def encode(self, o: object) -> str:
         """Raises as `json.JSONEncoder` does."""
         if self._parts is None:
             return super().encode(o)

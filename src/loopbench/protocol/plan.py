@@ -103,7 +103,7 @@ class Plan:
         return uses
 
 
-def refs(value: Any) -> Iterator[Ref]:
+def refs(value: object) -> Iterator[Ref]:
     """Yield all references in a value."""
     if isinstance(value, Ref):
         yield value
@@ -169,7 +169,7 @@ def _call_from_json(data: Mapping[str, Any]) -> PlannedCall:
     )
 
 
-def _value_to_json(value: Any) -> Any:
+def _value_to_json(value: object) -> Any:
     if isinstance(value, Ref):
         return {"$ref": value.call, "path": list(value.path)} if value.path else {"$ref": value.call}
     if isinstance(value, Mapping):
@@ -181,7 +181,7 @@ def _value_to_json(value: Any) -> Any:
     return value
 
 
-def _value_from_json(value: Any) -> Any:
+def _value_from_json(value: object) -> Any:
     if isinstance(value, Mapping):
         if "$ref" in value:
             return Ref(value["$ref"], tuple(value.get("path", ())))

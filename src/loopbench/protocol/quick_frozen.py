@@ -23,10 +23,10 @@ def quick_frozen(cls: C) -> C:
 
     check: Any = getattr(cls, "__post_init__", None)
 
-    def freeze(self: Any) -> None:
+    def freeze(self: object) -> None:
         self.__class__ = cls
 
-    def freeze_checked(self: Any) -> None:
+    def freeze_checked(self: object) -> None:
         check(self)
         self.__class__ = cls
 

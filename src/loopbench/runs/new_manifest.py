@@ -171,7 +171,7 @@ def configuration(loop: object) -> str:
     return f"{type(loop).__name__}({', '.join(fields)})"
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 

@@ -149,7 +149,7 @@ def recorded_user(name: str) -> str:
     return f"{name} as user"
 
 
-def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> TrialModels:
+def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
     """Look up what the configuration names; a model is asked only if it is to be probed.
 
     `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a

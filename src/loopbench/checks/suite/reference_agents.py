@@ -213,7 +213,7 @@ class _RandomValues:
         made = self._plain(kind)
         return made if fits(schema, made) else self._minimum(schema)
 
-    def _plain(self, kind: Any) -> Any:
+    def _plain(self, kind: object) -> Any:
         if kind == "boolean":
             return self.draw.chance(0.5)
         if kind in ("integer", "number"):
@@ -229,7 +229,7 @@ class _RandomValues:
             name: self._value(rules, depth + 1) for name, rules in properties.items() if name in required or self.draw.chance(0.5)
         }
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolved(self, schema: object) -> Mapping[str, Any]:
         target: Any = schema if isinstance(schema, Mapping) else {}
         for _ in range(MAX_DEPTH):
             name = str(target.get("$ref", ""))
@@ -238,7 +238,7 @@ class _RandomValues:
             target = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
         return {}
 
-    def _minimum(self, schema: Mapping[str, Any]) -> Any:
+    def _minimum(self, schema: Mapping[str, object]) -> Any:
         try:
             return least({**({"$defs": self.root["$defs"]} if "$defs" in self.root else {}), **schema})
         except Unfillable:

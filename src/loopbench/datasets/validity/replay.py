@@ -98,7 +98,7 @@ def _plan_of(task: Task) -> Plan:
     return task.plan
 
 
-async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str, Any], task_id: str) -> Replayed:
+async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str, object], task_id: str) -> Replayed:
     unknown = [option.tool for option in (call, *call.alternatives) if option.tool not in toolbox]
     if unknown:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: no tool {unknown[0]!r}; there are {', '.join(toolbox.names)}")
@@ -119,7 +119,7 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 
-def _absent(value: Any, results: Mapping[str, Any]) -> str:
+def _absent(value: object, results: Mapping[str, object]) -> str:
     """Return the first reference in `value` that nothing stands behind, with the result in which it was looked for."""
     for ref in refs(value):
         if ref.call not in results:
@@ -131,7 +131,7 @@ def _absent(value: Any, results: Mapping[str, Any]) -> str:
     return "a result that is not there"
 
 
-def same(actual: Any, expected: Any) -> bool:
+def same(actual: object, expected: object) -> bool:
     """Return whether JSON values are equal at any depth, numbers to nine digits."""
     if isinstance(actual, bool) or isinstance(expected, bool):
         return actual is expected

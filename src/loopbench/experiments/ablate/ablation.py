@@ -123,7 +123,9 @@ def _with_uncached(metrics: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(made))
 
 
-def _groups(run: Results, cells: Mapping[str, Mapping[str, Any]], factors: Sequence[Factor]) -> dict[str, dict[Cell, list[Record]]]:
+def _groups(
+    run: Results, cells: Mapping[str, Mapping[str, object]], factors: Sequence[Factor]
+) -> dict[str, dict[Cell, list[Record]]]:
     """Return profile, or real model → cell → records."""
     by_arm: dict[str, list[Record]] = {}
     for record in run.records:

@@ -207,7 +207,7 @@ class _Judge:
         self.judged += 1
         return self._scored(now, task, state)
 
-    def _scored(self, record: Record, task: Task, state: Any) -> Record:
+    def _scored(self, record: Record, task: Task, state: object) -> Record:
         answer = None if record.gave_up else record.answer
         try:
             scores = scores_of(Judgement(task, answer, record.stop, state))

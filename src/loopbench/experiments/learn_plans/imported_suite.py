@@ -52,7 +52,7 @@ def _cost(record: Record) -> tuple[int, int, str, int]:
     return record.tool_calls, record.steps, record.arm, record.repeat
 
 
-def _is_right(task: Task, answer: Any) -> bool:
+def _is_right(task: Task, answer: object) -> bool:
     stated = render_value(answer)
     return task.expected is not None and scores_of(Judgement(task, stated, StopReason.FINISHED.value, None))["accuracy"] >= 1
 

@@ -276,7 +276,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write an object with its checksum, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, readable(seal_document(text.encode("utf-8", "backslashreplace")), path))

@@ -105,7 +105,7 @@ class SuiteTrial:
         self.tool_calls += 1
         self.own_tools.suite_calls.add(call_digest(call.name, call.arguments))
 
-    def take(self, body: Mapping[str, Any]) -> float:
+    def take(self, body: Mapping[str, object]) -> float:
         """Score the answer; the first one counts. Raises BadRequest."""
         if "answer" not in body:
             raise BadRequest("Missing required parameter: 'answer'.", "answer", "missing_required_parameter")

@@ -27,12 +27,12 @@ _ROLES: Mapping[str, MessageRole] = {
 }
 
 
-def read_messages(attributes: Mapping[str, Any], prefix: str) -> tuple[Message, ...]:
+def read_messages(attributes: Mapping[str, object], prefix: str) -> tuple[Message, ...]:
     """Return the messages whose attributes begin with `prefix`, such as `llm.input_messages.`. Raises ValueError."""
     return tuple(_message(part) for part in _parts(attributes, prefix))
 
 
-def _parts(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def _parts(attributes: Mapping[str, object], prefix: str) -> list[dict[str, Any]]:
     """Return the attributes below each index, in the order of the indices."""
     parts: dict[int, dict[str, Any]] = {}
     for key, value in attributes.items():

@@ -114,7 +114,7 @@ class _Spans:
             "endTimeUnixNano": str(end),
         }
 
-    def _add(self, name: str, kind: int, seconds: float, values: Mapping[str, Any], problem: str) -> None:
+    def _add(self, name: str, kind: int, seconds: float, values: Mapping[str, object], problem: str) -> None:
         end = self.now + max(round(seconds * 1e9), STEP_NS)
         span = self._span(name, kind, self.now, end) | {"attributes": attributes_of(values)}
         if problem:
@@ -172,10 +172,10 @@ def _scores(scores: Mapping[str, float]) -> Iterator[dict[str, Any]]:
         yield {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def request_line(items: Sequence[Mapping[str, Any]]) -> bytes:
+def request_line(items: Sequence[Mapping[str, object]]) -> bytes:
     """Return an ExportTraceServiceRequest as a line of JSON, as the file exporter of OTLP writes it."""
     return f"{json.dumps({'resourceSpans': list(items)}, allow_nan=False, separators=(',', ':'))}\n".encode("ascii")

@@ -20,12 +20,12 @@ def attribute(key: str, value: Any) -> dict[str, Any]:
     return {"key": key, "value": _any_value(value)}
 
 
-def attributes_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def attributes_of(values: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return all values but None as attributes."""
     return [attribute(key, value) for key, value in values.items() if value is not None]
 
 
-def _any_value(value: Any) -> dict[str, Any]:
+def _any_value(value: object) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
@@ -37,7 +37,7 @@ def _any_value(value: Any) -> dict[str, Any]:
     return {"stringValue": str(value)}
 
 
-def read_attributes(span: Mapping[str, Any]) -> dict[str, Any]:
+def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
     """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
     attributes = {}
     for item in objects_at(span, "attributes", "an attribute"):
@@ -48,7 +48,7 @@ def read_attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
+def read_value(value: Mapping[str, object], levels: int = MAX_LEVELS) -> Any:
     """Return the value of an AnyValue; None for an empty one. Raises ValueError for one that is nested too deep."""
     if levels == 0:
         raise ValueError("an attribute is nested too deep")
@@ -66,6 +66,6 @@ def read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
     return None
 
 
-def _pairs(entries: Iterable[Mapping[str, Any]], levels: int) -> Iterable[tuple[str, Any]]:
+def _pairs(entries: Iterable[Mapping[str, object]], levels: int) -> Iterable[tuple[str, Any]]:
     for entry in entries:
         yield str(entry.get("key")), read_value(mapping(entry.get("value"), "an entry"), levels - 1)

@@ -50,7 +50,7 @@ def escaped(text: str) -> str:
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if not char.isprintable()})
 
 
-def encode(value: Mapping[str, Any]) -> bytes:
+def encode(value: Mapping[str, object]) -> bytes:
     """Write one line, its checksum and its end included. Raises ValueError for what JSON cannot express."""
     return seal_line((escaped(_ENCODER.encode(value)) + "\n").encode("utf-8"))
 
@@ -64,7 +64,7 @@ def decode(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _check_depth(value: Any, depth: int) -> None:
+def _check_depth(value: object, depth: int) -> None:
     if not isinstance(value, dict | list):
         return
     if depth == 0:
@@ -223,7 +223,7 @@ def header_line(model: str, capabilities: Capabilities, sealed: LinesSeal) -> di
     return {"cassette": VERSION, "model": model, "capabilities": dataclasses.asdict(capabilities), **seal}
 
 
-def read_header(line: Mapping[str, Any]) -> RecordingHeader:
+def read_header(line: Mapping[str, object]) -> RecordingHeader:
     """Read the first line. Raises ValueError."""
     version = line.get("cassette")
     if version is None:
@@ -278,17 +278,17 @@ class _Grammar:
 PART_KINDS: Mapping[str, type] = {"message": _Message, "tool": _Tool, "schema": _Schema, "grammar": _Grammar}
 
 
-def part_id(kind: str, value: Mapping[str, Any], digits: int = SHORT_ID) -> str:
+def part_id(kind: str, value: Mapping[str, object], digits: int = SHORT_ID) -> str:
     """Return the id of a part, which depends on its content alone."""
     return digest([kind, value])[:digits]
 
 
-def part_line(kind: str, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def part_line(kind: str, name: str, value: Mapping[str, object]) -> dict[str, Any]:
     """Return the line of a part that several requests share, which `read_part` reads."""
     return {kind: name, **value}
 
 
-def read_part(line: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+def read_part(line: Mapping[str, object]) -> tuple[str, str, dict[str, Any]]:
     """Read kind, id and content of a part. Raises ValueError."""
     kind = next((kind for kind in PART_KINDS if kind in line), None)
     if kind is None:
@@ -356,7 +356,7 @@ def exchange_line(exchange: Exchange) -> dict[str, Any]:
     return written
 
 
-def read_exchange(value: Mapping[str, Any]) -> Exchange:
+def read_exchange(value: Mapping[str, object]) -> Exchange:
     """Read one exchange. Raises ValueError."""
     request = value["request"]
     if not isinstance(request, str) or not re.fullmatch(f"[0-9a-f]{{{FULL_ID}}}", request):

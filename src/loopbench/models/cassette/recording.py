@@ -126,7 +126,7 @@ class Recording:
 
     # --- recording ---
 
-    def add(self, exchange: Exchange, request: Mapping[str, Any]) -> Exchange:
+    def add(self, exchange: Exchange, request: Mapping[str, object]) -> Exchange:
         """Record an exchange and its canonical request, in the file when this returns. Return the exchange as it will be read.
 
         Raises ValueError for what cannot be read back, OSError where the file cannot be written: then nothing of it was.
@@ -275,14 +275,14 @@ class Recording:
                 raise _bad(source, number, f"refers to {lost!r}, which is not recorded")
             self._index(exchange)
 
-    def _read_header(self, value: Mapping[str, Any]) -> LinesSeal:
+    def _read_header(self, value: Mapping[str, object]) -> LinesSeal:
         header = read_header(value)
         self.capabilities = header.capabilities
         if header.model != self.model:
             raise ValueError(f"records the model {header.model!r}, and {self.model!r} would have the same file: use another folder")
         return header.sealed
 
-    def _read_part(self, value: Mapping[str, Any]) -> None:
+    def _read_part(self, value: Mapping[str, object]) -> None:
         kind, name, content = read_part(value)
         if self._parts.setdefault(name, (kind, content)) != (kind, content):
             raise ValueError(f"{kind} {name} stands for something else before")

@@ -29,11 +29,11 @@ async def read_json(request: BaseRequest) -> Any:
         raise BadRequest("We could not parse the JSON body of your request.") from None
 
 
-def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def json_response(data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a response whose body is JSON."""
     return web.Response(body=json_bytes(data), status=status, headers=headers, content_type="application/json")
 
 
-def json_bytes(data: Any) -> bytes:
+def json_bytes(data: object) -> bytes:
     """Return compact JSON in ASCII."""
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode()

@@ -89,7 +89,7 @@ CHAT = ChatWire()
 # --- reading ---
 
 
-def read_request(body: Any) -> WireRequest:
+def read_request(body: object) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in OpenAI's words.
 
     `response_format` json_object is the schema `{"type": "object"}`. Arguments in the history are written as the scripted model
@@ -138,7 +138,7 @@ _FIELDS = frozenset(
 """Fields of CreateChatCompletionRequest in OpenAI's specification (github.com/openai/openai-openapi, 2.3.0)."""
 
 
-def _messages(body: Mapping[str, Any]) -> list[Any]:
+def _messages(body: Mapping[str, object]) -> list[Any]:
     required(body.get("messages"), list, "messages")
     return filled_list(body, "messages", MAX_MESSAGES)
 
@@ -169,7 +169,7 @@ def _message(item: Any, place: int) -> Message:
     return Message(role, content, tuple(_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)))
 
 
-def _answered_id(data: Mapping[str, Any], place: int) -> str:
+def _answered_id(data: Mapping[str, object], place: int) -> str:
     if data.get("tool_call_id") is None:
         said = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
         raise BadRequest(said, f"messages.[{place}].tool_call_id")
@@ -187,7 +187,7 @@ def _content(data: Mapping[str, Any], where: str) -> str:
     return "".join(_part(part, f"{where}[{place}]") for place, part in enumerate(parts))
 
 
-def _part(part: Any, where: str) -> str:
+def _part(part: object, where: str) -> str:
     data = required(part, dict, where)
     kind = required_text(data, "type", f"{where}.type")
     if kind not in ("text", "refusal"):
@@ -211,18 +211,18 @@ def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str]
     return function, name_field(function, f"{where}.function.name")
 
 
-def _function_name(data: Mapping[str, Any], where: str) -> str:
+def _function_name(data: Mapping[str, object], where: str) -> str:
     return _function(data, where)[1]
 
 
-def _tool(item: Any, where: str) -> ToolSpec:
+def _tool(item: object, where: str) -> ToolSpec:
     data = required(item, dict, where)
     check_type(data, where)
     function, name = _function(data, where)
     return function_tool(function, name, f"{where}.function")
 
 
-def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
+def _response_schema(body: Mapping[str, object], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
     response_format = optional(body, "response_format", dict)
     if response_format is None:
         return None
@@ -241,7 +241,7 @@ def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> 
     return reply_schema(required(response_format.get("json_schema"), dict, where), where, "response_format")
 
 
-def _sampling(body: Mapping[str, Any]) -> Sampling:
+def _sampling(body: Mapping[str, object]) -> Sampling:
     newer = optional_number(body, "max_completion_tokens", 1, math.inf, whole=True)
     older = optional_number(body, "max_tokens", 1, math.inf, whole=True)
     if newer is not None and older is not None:

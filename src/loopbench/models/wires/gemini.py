@@ -140,7 +140,7 @@ def _model_and_verb(path: Path) -> tuple[str, str]:
 # --- reading ---
 
 
-def read_request(body: Any, model: str, verb: str = "generateContent", is_sse: bool = False) -> WireRequest:
+def read_request(body: object, model: str, verb: str = "generateContent", is_sse: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Google's words. `is_sse`: a stream as server-sent events."""
     where, data = "", message(body, "", COUNT_REQUEST if verb == "countTokens" else REQUEST)
     check_depth(body)
@@ -169,7 +169,7 @@ def read_request(body: Any, model: str, verb: str = "generateContent", is_sse: b
     return WireRequest(request, model, verb == "streamGenerateContent", metadata=metadata, listed=not is_sse)
 
 
-def _response_schema(config: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
+def _response_schema(config: Mapping[str, object], where: str) -> Mapping[str, Any] | None:
     """Return the schema of the reply as JSON Schema, None for plain text."""
     kind = text(config, "responseMimeType", where)
     schema_fields = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
@@ -200,7 +200,7 @@ _BOUNDS: Mapping[str, NumberRange] = {
 }
 
 
-def _sampling(config: Mapping[str, Any], where: str) -> Sampling:
+def _sampling(config: Mapping[str, object], where: str) -> Sampling:
     numbers = {name: number(config, name, where, bounds) for name, bounds in _BOUNDS.items()}
     if (numbers["candidateCount"] or 1) != 1:
         raise BadRequest("Multiple candidates is not enabled for this model", inside(where, "candidateCount"))

@@ -22,7 +22,7 @@ _OF_THE_THREAD = ("system", "tools")
 """Fields that only the first request of a thread may have."""
 
 
-def whole_body(body: Mapping[str, Any], recall: Recall) -> dict[str, Any]:
+def whole_body(body: Mapping[str, object], recall: Recall) -> dict[str, Any]:
     """Return the body of a request with all that its thread keeps. Raises BadRequest."""
     thread = optional(body, "thread", dict)
     if thread is None:
@@ -46,7 +46,7 @@ def whole_body(body: Mapping[str, Any], recall: Recall) -> dict[str, Any]:
     return {**body, **{name: before[name] for name in _OF_THE_THREAD if name in before}, "messages": messages}
 
 
-def kept_thread(body: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def kept_thread(body: Mapping[str, object]) -> tuple[dict[str, Any], ...]:
     """Return what a thread keeps of a request's whole body; nothing if the request has no thread."""
     if body.get("thread") is None:
         return ()

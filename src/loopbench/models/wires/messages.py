@@ -147,7 +147,9 @@ _FIELDS = _COUNTED | {
 `output_config`."""
 
 
-def read_request(body: Any, version: str = VERSIONS[-1], recall: Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
+def read_request(
+    body: object, version: str = VERSIONS[-1], recall: Recall = lambda _: None, *, counting: bool = False
+) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Anthropic's words.
 
     `recall`: returns what was kept of an earlier reply, see `MessagesWire.remembered`. `counting`: the request asks for its tokens
@@ -189,7 +191,7 @@ _OWN_METADATA = ("codec", "examples", "role", "scope")
 """What a loop's own client may say (see docs/serve.md)."""
 
 
-def _metadata(body: Mapping[str, Any]) -> dict[str, str]:
+def _metadata(body: Mapping[str, object]) -> dict[str, str]:
     """Return what a loop's own client says of a request. Raises BadRequest."""
     metadata = optional(body, "metadata", dict) or {}
     only_known(metadata, ("user_id", *_OWN_METADATA), "metadata")
@@ -199,7 +201,7 @@ def _metadata(body: Mapping[str, Any]) -> dict[str, str]:
     return {name: checked(metadata[name], str, f"metadata.{name}") for name in _OWN_METADATA if name in metadata}
 
 
-def _sampling(body: Mapping[str, Any]) -> Sampling:
+def _sampling(body: Mapping[str, object]) -> Sampling:
     required(body, "max_tokens", int)
     number(body, "top_k", 0, 1 << 31, whole=True)
     return Sampling(
@@ -210,7 +212,7 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _stops(body: Mapping[str, Any]) -> tuple[str, ...]:
+def _stops(body: Mapping[str, object]) -> tuple[str, ...]:
     stops = optional(body, "stop_sequences", list) or []
     for place, stop in enumerate(stops):
         if not checked(stop, str, f"stop_sequences.{place}").strip():
@@ -218,7 +220,7 @@ def _stops(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _reply_schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _reply_schema(body: Mapping[str, object]) -> Mapping[str, Any] | None:
     """Return the schema of the reply, which was a field of its own in the beta."""
     config = optional(body, "output_config", dict) or {}
     where = "output_format" if config.get("format") is None else "output_config.format"

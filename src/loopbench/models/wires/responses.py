@@ -99,7 +99,7 @@ _MOVED = {
 """Fields of chat completions, and where Responses has them."""
 
 
-def read_request(body: Any, recall: Recall = lambda _: None) -> WireRequest:
+def read_request(body: object, recall: Recall = lambda _: None) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in OpenAI's words.
 
     `recall`: see `Incoming`. `text.format` of type json_object is the schema `{"type": "object"}`.
@@ -127,7 +127,7 @@ def read_request(body: Any, recall: Recall = lambda _: None) -> WireRequest:
     return WireRequest(request, model, stream, metadata=metadata, echo=_echo(data, metadata), items=items)
 
 
-def _checked_object(body: Any) -> dict[str, Any]:
+def _checked_object(body: object) -> dict[str, Any]:
     data = json_object(body)
     for name in data:
         if name in _MOVED:
@@ -141,7 +141,7 @@ def _checked_object(body: Any) -> dict[str, Any]:
     return data
 
 
-def _max_tokens(data: Mapping[str, Any]) -> int | None:
+def _max_tokens(data: Mapping[str, object]) -> int | None:
     limit: int | None = optional_number(data, "max_output_tokens", -math.inf, math.inf, whole=True)
     if limit is not None and limit < MIN_OUTPUT_TOKENS:
         said = f"integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {limit} instead."
@@ -149,7 +149,7 @@ def _max_tokens(data: Mapping[str, Any]) -> int | None:
     return limit
 
 
-def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> Mapping[str, Any] | None:
+def _reply_schema(data: Mapping[str, object], conversation: Sequence[Message]) -> Mapping[str, Any] | None:
     text = optional(data, "text", dict) or {}
     text_format = optional(text, "format", dict, "text.format")
     if text_format is None:

@@ -12,7 +12,7 @@ _MAPS = ("properties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-def function_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
+def function_problem(schema: Mapping[str, object], *, strict: bool) -> str | None:
     """Return what is wrong with the schema of a tool's parameters; None if nothing is. `strict`: structured outputs."""
     problem = _root_problem(schema)
     if problem is None and "properties" not in schema:
@@ -20,24 +20,24 @@ def function_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
     return problem or _inner_problem(schema, strict=strict)
 
 
-def reply_problem(schema: Mapping[str, Any]) -> str | None:
+def reply_problem(schema: Mapping[str, object]) -> str | None:
     """Return what is wrong with the schema of a reply under structured outputs; None if nothing is."""
     return _root_problem(schema) or _inner_problem(schema, strict=True)
 
 
-def _root_problem(schema: Mapping[str, Any]) -> str | None:
+def _root_problem(schema: Mapping[str, object]) -> str | None:
     kind = schema.get("type")
     return None if kind == "object" else f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'"
 
 
-def _inner_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
+def _inner_problem(schema: Mapping[str, object], *, strict: bool) -> str | None:
     for context, inner in inner_schemas(schema):
         if (problem := _array_problem(context, inner)) or (strict and (problem := _strict_problem(context, inner))):
             return problem
     return None
 
 
-def inner_schemas(root: Mapping[str, Any]) -> Iterator[tuple[Context, Mapping[str, Any]]]:
+def inner_schemas(root: Mapping[str, object]) -> Iterator[tuple[Context, Mapping[str, Any]]]:
     """Yield all schemas in one, outer ones first; the depth of a body is bounded (see `check_depth`)."""
     waiting: list[tuple[Context, Any]] = [((), root)]
     while waiting:
@@ -56,7 +56,7 @@ def inner_schemas(root: Mapping[str, Any]) -> Iterator[tuple[Context, Mapping[st
         waiting += reversed(inner)
 
 
-def _array_problem(context: Context, schema: Mapping[str, Any]) -> str | None:
+def _array_problem(context: Context, schema: Mapping[str, object]) -> str | None:
     kinds = schema.get("type")
     if "items" in schema:
         return None
@@ -67,7 +67,7 @@ def _array_problem(context: Context, schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _strict_problem(context: Context, schema: Mapping[str, Any]) -> str | None:
+def _strict_problem(context: Context, schema: Mapping[str, object]) -> str | None:
     if schema.get("type") != "object":
         return None
     if schema.get("additionalProperties") is not False:

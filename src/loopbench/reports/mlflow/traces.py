@@ -229,5 +229,5 @@ def _span_id(number: int) -> str:
     return base64.b64encode(number.to_bytes(8, "big")).decode()
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return render_value(json.dumps(value, ensure_ascii=False))

@@ -80,7 +80,7 @@ class DaemonThreads(ThreadPoolExecutor):
     None of them is waited for, in the end either.
     """
 
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> Future[Any]:
         future: Future[Any] = Future()
 
         def work() -> None:
@@ -100,7 +100,7 @@ class DaemonThreads(ThreadPoolExecutor):
         """Do nothing: there is nothing to wait for."""
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _name_of(function: Callable[..., object]) -> str:
     """Return the name of the function that `asyncio.to_thread` was given, which wraps it in a context's `run`."""
     inner = getattr(function, "args", ())
     return getattr(inner[0] if inner else function, "__name__", "call")

@@ -27,7 +27,7 @@ NO_SCORE = "a memory holds no score; put it beside the steps, and say where: --m
 STOPS: Mapping[str, StopReason] = {"success": StopReason.FINISHED, "max_steps_error": StopReason.MAX_STEPS}
 
 
-def is_smolagents(data: Any) -> bool:
+def is_smolagents(data: object) -> bool:
     """Whether JSON is the memory of an agent of smolagents, or its steps."""
     return is_memory(data.get("steps") if isinstance(data, Mapping) else data)
 

@@ -69,7 +69,7 @@ class _InferRules(dspy.InferRules):
         )
 
 
-def _lines(demo: Mapping[str, Any], names: set[str]) -> str:
+def _lines(demo: Mapping[str, object], names: set[str]) -> str:
     return "".join(f"{name}: {value}\n" for name, value in demo.items() if name in names and name != "augmented")
 
 
