@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from loopbench._extras import missing
+from loopbench.protocol.json_text import Json
 
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
@@ -41,7 +42,7 @@ class HubTable(RowTable):
     def row(self, place: int) -> Cells:
         return self._with_class_names(self._dataset[place])
 
-    def _with_class_names(self, cells: dict[str, Any]) -> dict[str, Any]:
+    def _with_class_names(self, cells: dict[str, Any]) -> dict[str, Json]:
         for column, names in self._classes.items():
             value = cells.get(column)
             if isinstance(value, int):

@@ -25,6 +25,8 @@ from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
 from dspy.clients.model_metadata import model_info
 
+from loopbench.protocol.json_text import Json
+
 from .gemini import PROVIDERS as GEMINI
 from .gemini import with_calls_apart, with_json_schemas
 from .transport import Transport
@@ -261,7 +263,7 @@ class _EngineWithoutMcp(AsyncLiteLLMEngine):
     Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
     """
 
-    def _arguments(self, request: object, *, streaming: bool = False) -> dict[str, Any]:
+    def _arguments(self, request: object, *, streaming: bool = False) -> dict[str, Json]:
         arguments: dict[str, Any] = super()._arguments(request, streaming=streaming)
         return arguments | {_SKIP_MCP: True} if _knows_mcp() else arguments
 

@@ -11,6 +11,7 @@ import dspy
 from dspy import lm15
 
 from loopbench.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.threads import run_blocking
 
 from .asking import CURRENT_REQUEST
@@ -82,7 +83,7 @@ def _choice_of(choice: Any) -> str | None:
     return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
 
 
-def _schema_of(response_format: Any) -> Mapping[str, Any] | None:
+def _schema_of(response_format: Any) -> Mapping[str, Json] | None:
     """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
     asked = response_format or {}
     schema: Mapping[str, Any] | None = asked.get("json_schema", asked).get("schema")

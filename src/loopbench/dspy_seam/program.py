@@ -31,6 +31,7 @@ from loopbench.protocol import (
     WireError,
     WrappedModel,
 )
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.threads import run_here
 
 from .model import DspyModel
@@ -191,7 +192,7 @@ class ReportingModel(WrappedModel):
         self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
 
 
-def _inputs(request: Request) -> Mapping[str, Any]:
+def _inputs(request: Request) -> Mapping[str, Json]:
     """Copy the inputs before the reply, so that nothing later gets in."""
     made: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
     return made
@@ -223,7 +224,7 @@ def _sampled(lm: Any) -> SampledPrediction:
     return SampledPrediction(rollout if isinstance(rollout, int) else 0, temperature)
 
 
-def _copied(fields: Mapping[str, object]) -> dict[str, Any]:
+def _copied(fields: Mapping[str, object]) -> dict[str, Json]:
     """Copy the fields: some teleprompters change the entries of a trace in place."""
     made: dict[str, Any] = to_jsonable_python(dict(fields))
     return made

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 from loopbench.protocol import Message, render_value
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.quick_frozen import quick_frozen
 from loopbench.protocol.receipts import strip_receipts
 from loopbench.protocol.tool_calls import NEVER_RAN
@@ -372,7 +373,7 @@ def _optional(data: Mapping[str, object], name: str, kind: object) -> Any:
     return None if data.get(name) is None else _get(data, name, kind)
 
 
-def _objects(data: Mapping[str, object], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Any]]:
+def _objects(data: Mapping[str, object], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Json]]:
     listed: list[Mapping[str, Any]] = _get(data, name, list, None if needed else [])
     if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # `isinstance` with Mapping takes long
         raise ValueError(f"{what} is not an object")

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import Message
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.receipts import MARK
 
 _DEEPEST = 40
@@ -147,7 +148,7 @@ def _add(numbers: set[float], value: Any) -> None:
         numbers.add(rounded(number))
 
 
-def _as_object(value: object) -> Mapping[str, Any] | None:
+def _as_object(value: object) -> Mapping[str, Json] | None:
     """Return an object, also one written as JSON text; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:

@@ -14,6 +14,7 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.json_text import Json
 
 from .faults import mislead
 
@@ -220,7 +221,7 @@ class _Filler:
             return _least_number(schema)
         return False if kind == "boolean" else None
 
-    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Json]:
         """Return what is given and the least of all else that is required, in the schema's order."""
         properties = schema.get("properties")
         offered = properties if isinstance(properties, Mapping) else {}

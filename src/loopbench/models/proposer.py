@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from loopbench.protocol import Capabilities, Reply, Request
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 from .draws import unit
@@ -161,7 +162,7 @@ def _inputs(body: str, names: list[str], form: str) -> dict[str, str]:
     }
 
 
-def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Json]]:
     """Return the schemas that a format gives for fields that are not plain text."""
     schemas: dict[str, Mapping[str, Any]] = {}
     for text in (structure, _unescaped(structure)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.models.server.refusals import Refusal
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.threads import in_thread
 
 from .gateway import MODEL
@@ -59,7 +60,7 @@ class FunctionLoop(ForeignAgent):
             source_files = (Path(inspect.getfile(type(self.function))),)
         return (*super(FunctionLoop, self).sources, *(file for file in source_files if file.is_file()))
 
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Call the function, and return its answer or what left it."""
         place = InProcessTrial.begun(trial)
         is_async = inspect.iscoroutinefunction(self.function)
@@ -79,7 +80,7 @@ async def _awaited_answer(work: Callable[[], object], is_async: bool) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, Any]], Any]:
+def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, Json]], Any]:
     """Return `call(name, arguments)`, which raises ToolError with a tool's error, its type in front."""
 
     async def call(name: str, arguments: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from loopbench.protocol import (
     StopReason,
     Toolbox,
 )
+from loopbench.protocol.json_text import Json
 
 from .gateway import MODEL, served
 from .trial import ProgramTrial
@@ -51,7 +52,7 @@ class ForeignAgent(ABC):
     def name(self) -> str: ...
 
     @abstractmethod
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Return the message that ends a trial: `answer`, or `stop`, or `type` and `error`; nothing of them without an answer."""
 
     @property
@@ -97,7 +98,7 @@ class ProgramLoop(ForeignAgent):
         """Return the options that the program's wiring gets."""
         return {}
 
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let a process solve the task. Raises WorkerGone, and ValueError as `solver` does."""
         workers = workers_here(self.solver())
         async with served(trial) as url:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chat import Chunk, Reply
+from .json_text import Json
 from .model import ModelError, Request
 from .outcome import Outcome
 from .query import AnswerT, Parametrized
@@ -242,7 +243,7 @@ class RunEnded(RunEvent, Parametrized[AnswerT]):
         return told | ({} if ended.error is None else {"error": ended.error}) | {"seconds": self.seconds}
 
 
-def _called(call: ToolCall) -> dict[str, Any]:
+def _called(call: ToolCall) -> dict[str, Json]:
     return {"tool": call.name, "arguments": plain_value(call.arguments), "call_id": str(call.call_id)}
 
 

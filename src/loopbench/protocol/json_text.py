@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from json import encoder
-from typing import Any
+from typing import Any, TypeAlias
+
+Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
+"""A value of JSON, as a function gives it that writes one. What is read from outside is `object` until it has been looked at."""
 
 
 class LongNumberError(ValueError):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .json_text import Json
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -146,7 +148,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
     return Plan(calls, _value_from_json(data["answer"]))
 
 
-def _call_to_json(call: PlannedCall) -> dict[str, Any]:
+def _call_to_json(call: PlannedCall) -> dict[str, Json]:
     data = {"id": call.id, "tool": call.tool, "arguments": _value_to_json(call.arguments), "goal": call.goal}
     if call.alternatives:
         data["alternatives"] = [_call_to_json(other) for other in call.alternatives]

@@ -19,6 +19,7 @@ from .counts import counted
 from .digest import digest
 from .file_json import DuplicateKeyError, load_json
 from .files import file_error_words, read_bounded
+from .json_text import Json
 from .names import nearest
 
 Demo = Mapping[str, Any]
@@ -138,7 +139,7 @@ def reply_text(reply: Reply) -> str:
     return json.dumps({"text": reply.text, "calls": [_call_data(call) for call in reply.calls]}, ensure_ascii=False)
 
 
-def _message_data(message: Message) -> dict[str, Any]:
+def _message_data(message: Message) -> dict[str, Json]:
     data: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
         data["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
+from loopbench.protocol.json_text import Json
 
 from .folder_tree import FileTree, FolderTree
 from .zip_file import ZipArchive
@@ -146,7 +147,7 @@ class ForeignFile:
             raise ValueError(f"not JSON: {error}") from None
 
     @property
-    def json_object(self) -> Mapping[str, Any]:
+    def json_object(self) -> Mapping[str, Json]:
         """The file's JSON object. Raises ValueError if there is none."""
         data = self.json_value
         if not isinstance(data, dict):
@@ -154,7 +155,7 @@ class ForeignFile:
         return data
 
     @cached_property
-    def first_row(self) -> Mapping[str, Any]:
+    def first_row(self) -> Mapping[str, Json]:
         """The object in the first line of JSON lines; empty if the file is anything else."""
         if self.suffix not in JSON_LINES:
             return {}
@@ -166,7 +167,7 @@ class ForeignFile:
         return data if isinstance(data, dict) else {}
 
     @cached_property
-    def top_level(self) -> Mapping[str, Any]:
+    def top_level(self) -> Mapping[str, Json]:
         """The JSON object for recognizing a format, of a list its first item; empty if the file is anything else.
 
         Raises DuplicateKeyError.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from loopbench.protocol.json_text import Json
+
 from .foreign_trials import ForeignTrial, ReadingOptions
 from .places import value_at
 from .pooled import pooled_by
@@ -52,7 +54,7 @@ class TraceFields:
             yield pooled.note(named, kind="field")
 
 
-def fields_of(values: Mapping[str, object]) -> dict[str, Any]:
+def fields_of(values: Mapping[str, object]) -> dict[str, Json]:
     """Return the first short texts, numbers and truth values beside a trace's steps, each by the place that `--map` names."""
     return dict(islice(_leaves(values), MAX_FIELDS))
 

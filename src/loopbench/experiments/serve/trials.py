@@ -30,6 +30,7 @@ from loopbench.protocol import (
     Usage,
     WrappedModel,
 )
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.values import error_text
@@ -116,7 +117,7 @@ class SuiteTrial:
         self.answer = body["answer"]
         return self.score
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Json]:
         """Return the state of the trial so far."""
         self.tunnel.settle(self.truth)
         faults = self.tunnel.faults

@@ -14,6 +14,7 @@ from loopbench.experiments.import_runs.token_counts import TokenUsage, usage_in
 from loopbench.experiments.import_runs.values import object_at, objects_at
 from loopbench.metrics.trace import RequestError, TraceEvent
 from loopbench.protocol import Message
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.wire import from_json
 
 from . import gen_ai, open_inference
@@ -206,7 +207,7 @@ def scores_of(span: Mapping[str, object]) -> dict[str, float]:
     return scores
 
 
-def each_span(data: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Json]]]:
     """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes. Raises ValueError."""
     for item in objects_at(data, "resourceSpans", "an item of resourceSpans"):
         resource = read_attributes(object_at(item, "resource"))

@@ -16,6 +16,7 @@ from loopbench.metrics.trace import UNTOLD, ModelExchange, ToolRun, Trace, Trace
 from loopbench.protocol import Message
 from loopbench.protocol.digest import digest, sha256
 from loopbench.protocol.installed import package_version
+from loopbench.protocol.json_text import Json
 from loopbench.runs.manifest import ArmEntry
 
 from .gen_ai import message_json, reply_json
@@ -31,7 +32,7 @@ STEP_NS = 1_000
 """Nanoseconds that anything takes at least, so that the order can be read from the times."""
 
 
-def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
+def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Json]:
     """Return the spans of a trial as an item of `resourceSpans`. `task`: what the import that it is of knows of its task."""
     spans = _Spans(digest([record.arm, record.task, record.repeat, record.seed, record.started_at])[:32], arm.model)
     spans.now = max(round(record.started_at * 1e9), 0)
@@ -48,7 +49,7 @@ def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTa
     return {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [root, *spans.spans]}]}
 
 
-def _about(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
+def _about(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Json]:
     """Return the attributes of the agent's span."""
     answer = "" if record.answer is None else str(record.answer)
     return {
@@ -103,7 +104,7 @@ class _Spans:
     def root_id(self) -> str:
         return sha256(f"{self.trace_id} root")[:16]
 
-    def _span(self, name: str, kind: int, start: int, end: int) -> dict[str, Any]:
+    def _span(self, name: str, kind: int, start: int, end: int) -> dict[str, Json]:
         return {
             "traceId": self.trace_id,
             "spanId": sha256(f"{self.trace_id} {len(self.spans)}")[:16],
@@ -167,7 +168,7 @@ class _Spans:
         self._add(f"execute_tool {run.call.tool}", INTERNAL, 0.0, values, "" if run.ok else run.result[:200] or "failed")
 
 
-def _scores(scores: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def _scores(scores: Mapping[str, float]) -> Iterator[dict[str, Json]]:
     for name, value in scores.items():
         yield {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from loopbench.experiments.import_runs.values import list_at, mapping, objects_at
+from loopbench.protocol.json_text import Json
 
 MAX_LEVELS = 32
 """Levels of nesting of an attribute's value that are read."""
@@ -20,12 +21,12 @@ def attribute(key: str, value: Any) -> dict[str, Any]:
     return {"key": key, "value": _any_value(value)}
 
 
-def attributes_of(values: Mapping[str, object]) -> list[dict[str, Any]]:
+def attributes_of(values: Mapping[str, object]) -> list[dict[str, Json]]:
     """Return all values but None as attributes."""
     return [attribute(key, value) for key, value in values.items() if value is not None]
 
 
-def _any_value(value: object) -> dict[str, Any]:
+def _any_value(value: object) -> dict[str, Json]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
@@ -37,7 +38,7 @@ def _any_value(value: object) -> dict[str, Any]:
     return {"stringValue": str(value)}
 
 
-def read_attributes(span: Mapping[str, object]) -> dict[str, Any]:
+def read_attributes(span: Mapping[str, object]) -> dict[str, Json]:
     """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
     attributes = {}
     for item in objects_at(span, "attributes", "an attribute"):

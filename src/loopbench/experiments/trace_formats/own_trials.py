@@ -16,6 +16,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
 from loopbench.protocol.digest import digest, sha256, short_digest
+from loopbench.protocol.json_text import Json
 from loopbench.runs.manifest import ArmEntry, Manifest
 
 from .differences import difference, patched
@@ -97,7 +98,7 @@ class OwnTrial:
 
 def own_part(
     content: object, events: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Return what is to be kept beside a document.
 
     `content`: what of the document the trace is read from. `events`: the events that are read from it.

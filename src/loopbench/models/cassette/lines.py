@@ -24,6 +24,7 @@ from loopbench.protocol.chat import MessageRole
 from loopbench.protocol.checksums import open_line, seal_line
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.model import ProviderTrouble
 
 from .canonical import MAX_DEPTH
@@ -55,7 +56,7 @@ def encode(value: Mapping[str, object]) -> bytes:
     return seal_line((escaped(_ENCODER.encode(value)) + "\n").encode("utf-8"))
 
 
-def decode(line: bytes) -> dict[str, Any]:
+def decode(line: bytes) -> dict[str, Json]:
     """Read one line. Raises ValueError for a damaged one, and for what is not a JSON object, or nested too deep."""
     value = load_json(open_line(line).decode("utf-8"), finite=True)
     if not isinstance(value, dict):
@@ -217,7 +218,7 @@ class RecordingHeader:
     sealed: LinesSeal = NO_LINES
 
 
-def header_line(model: str, capabilities: Capabilities, sealed: LinesSeal) -> dict[str, Any]:
+def header_line(model: str, capabilities: Capabilities, sealed: LinesSeal) -> dict[str, Json]:
     """Return the first line of a recording."""
     seal = {"sealed": dataclasses.asdict(sealed)} if sealed.lines else {}
     return {"cassette": VERSION, "model": model, "capabilities": dataclasses.asdict(capabilities), **seal}
@@ -329,7 +330,7 @@ class _ExchangeLine:
     effects: ReplyEffects | None = None
 
 
-def exchange_line(exchange: Exchange) -> dict[str, Any]:
+def exchange_line(exchange: Exchange) -> dict[str, Json]:
     """Write an exchange as JSON, without what is empty."""
     request, parts, answer = exchange.request, exchange.parts, exchange.answer
     line = _ExchangeLine(

@@ -18,6 +18,7 @@ from loopbench.protocol import Capabilities
 from loopbench.protocol.checksums import is_whole_but_for_its_end
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.files import open_regular
+from loopbench.protocol.json_text import Json
 
 from .lines import (
     FULL_ID,
@@ -163,7 +164,7 @@ class Recording:
             if keep is not None:
                 self._rewrite(each for each in self if keep(each.request, each.request in self._fresh))
 
-    def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Any]]]]:
+    def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Json]]]]:
         """Return the request by the ids of its parts, and those parts that are new."""
         new: dict[str, tuple[str, Mapping[str, Any]]] = {}
 

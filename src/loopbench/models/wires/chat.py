@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from loopbench.protocol.chat import FinishReason, MessageRole
+from loopbench.protocol.json_text import Json
 
 from ..streaming import pieces
 from .contract import Incoming, Path, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
@@ -205,7 +206,7 @@ def _call(item: Any, where: str) -> NativeCall:
     return NativeCall(call_id, name, normalized_arguments(arguments))
 
 
-def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str]:
+def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Json], str]:
     """Return the function of a tool, a call or a choice, and its name."""
     function = required(data.get("function"), dict, f"{where}.function")
     return function, name_field(function, f"{where}.function.name")
@@ -222,7 +223,7 @@ def _tool(item: object, where: str) -> ToolSpec:
     return function_tool(function, name, f"{where}.function")
 
 
-def _response_schema(body: Mapping[str, object], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
+def _response_schema(body: Mapping[str, object], messages: tuple[Message, ...]) -> Mapping[str, Json] | None:
     response_format = optional(body, "response_format", dict)
     if response_format is None:
         return None

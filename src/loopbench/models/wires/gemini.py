@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, Usage, WireError
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.wire import read_call
 
 from ..streaming import pieces
@@ -169,7 +170,7 @@ def read_request(body: object, model: str, verb: str = "generateContent", is_sse
     return WireRequest(request, model, verb == "streamGenerateContent", metadata=metadata, listed=not is_sse)
 
 
-def _response_schema(config: Mapping[str, object], where: str) -> Mapping[str, Any] | None:
+def _response_schema(config: Mapping[str, object], where: str) -> Mapping[str, Json] | None:
     """Return the schema of the reply as JSON Schema, None for plain text."""
     kind = text(config, "responseMimeType", where)
     schema_fields = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
@@ -221,7 +222,7 @@ def _sound_calls(reply: Reply) -> tuple[NativeCall, ...]:
     return ()
 
 
-def _arguments(call: NativeCall) -> Mapping[str, Any] | None:
+def _arguments(call: NativeCall) -> Mapping[str, Json] | None:
     try:
         return read_call(call).arguments
     except WireError:
@@ -271,7 +272,7 @@ def _usage(usage: Usage, *, ended: bool) -> dict[str, Any]:
     return {name: value for name, value in counts.items() if value} | {"promptTokensDetails": _text_tokens(usage.input_tokens)}
 
 
-def _text_tokens(tokens: int) -> list[dict[str, Any]]:
+def _text_tokens(tokens: int) -> list[dict[str, Json]]:
     return [{"modality": "TEXT", "tokenCount": tokens}]
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from loopbench.protocol.json_text import Json
+
 from .fields import BadRequest
 
 Value = TypeVar("Value")
@@ -100,7 +102,7 @@ def message(value: Any, where: str, kind: MessageType) -> dict[str, Any]:
     return fields
 
 
-def inner_message(data: Mapping[str, object], name: str, where: str, kind: MessageType) -> dict[str, Any] | None:
+def inner_message(data: Mapping[str, object], name: str, where: str, kind: MessageType) -> dict[str, Json] | None:
     """Return the message in a field, None if it is not set."""
     return message(data[name], inside(where, name), kind) if name in data else None
 
@@ -130,7 +132,7 @@ def flag(data: Mapping[str, object], name: str, where: str) -> bool:
     return _typed(data.get(name, False), bool, inside(where, name), "TYPE_BOOL")
 
 
-def struct(data: Mapping[str, object], name: str, where: str) -> dict[str, Any]:
+def struct(data: Mapping[str, object], name: str, where: str) -> dict[str, Json]:
     """Return an object with fields of any name, empty if the field is not set."""
     value = data.get(name, {})
     if not isinstance(value, dict):

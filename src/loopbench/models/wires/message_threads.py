@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from loopbench.protocol.json_text import Json
+
 from .anthropic_fields import MAX_SHOWN_CHARS, optional, refused, required, wrong_tag
 from .contract import Recall
 from .fields import BadRequest
@@ -53,7 +55,7 @@ def kept_thread(body: Mapping[str, object]) -> tuple[dict[str, Any], ...]:
     return ({name: body[name] for name in (*_OF_THE_THREAD, "messages") if body.get(name) is not None},)
 
 
-def with_reply(thread: Mapping[str, Any], content: list[Any]) -> dict[str, Any]:
+def with_reply(thread: Mapping[str, Any], content: list[Any]) -> dict[str, Json]:
     """Return a thread with the model's message at its end; a message without content leaves none."""
     turn = [{"role": "assistant", "content": content}] if content else []
     return {**thread, "messages": [*thread["messages"], *turn]}

@@ -15,6 +15,7 @@ from typing import Any
 from loopbench.protocol import Message, Reply, Request, Sampling
 from loopbench.protocol.chat import FinishReason
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.wire import from_json
 
@@ -220,7 +221,7 @@ def _stops(body: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _reply_schema(body: Mapping[str, object]) -> Mapping[str, Any] | None:
+def _reply_schema(body: Mapping[str, object]) -> Mapping[str, Json] | None:
     """Return the schema of the reply, which was a field of its own in the beta."""
     config = optional(body, "output_config", dict) or {}
     where = "output_format" if config.get("format") is None else "output_config.format"
@@ -254,7 +255,7 @@ def _message_id(stamp: Stamp) -> str:
     return MESSAGE_PREFIX + stamp.id
 
 
-def _stop(reply: Reply, stamp: Stamp) -> dict[str, Any]:
+def _stop(reply: Reply, stamp: Stamp) -> dict[str, Json]:
     """Write why a message ends. A reply with calls always ends for them, unless it is cut."""
     reason = "stop_sequence" if stamp.stopped_at else _STOP[reply.finish_reason]
     if reply.calls and reason == "end_turn":
@@ -268,7 +269,7 @@ def _content(reply: Reply) -> list[Any]:
     return texts + [_tool_use(call.id, call.name, _input(call.arguments)) for call in reply.calls]
 
 
-def _input(arguments: str) -> dict[str, Any]:
+def _input(arguments: str) -> dict[str, Json]:
     try:
         value = from_json(arguments or "{}")
     except ValueError:

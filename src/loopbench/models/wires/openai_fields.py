@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loopbench.protocol import Role, ToolSpec
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.moves import Inexpressible
 from loopbench.protocol.wire import from_json, to_json
 
@@ -71,7 +72,7 @@ def error_body(message: str, type: str, param: str | None = None, code: str | No
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
-def failure_body(failure: WireFailure) -> dict[str, Any]:
+def failure_body(failure: WireFailure) -> dict[str, Json]:
     """Write a failure in OpenAI's format."""
     return error_body(failure.message, _type_of(failure), failure.param, failure.code)
 
@@ -106,7 +107,7 @@ def _duration(seconds: float) -> str:
 # --- fields of a request ---
 
 
-def json_object(body: Any) -> dict[str, Any]:
+def json_object(body: Any) -> dict[str, Json]:
     """Return a request's body. Raises BadRequest if it is no object, or nested too deep."""
     if not isinstance(body, dict):
         raise BadRequest("We could not parse the JSON body of your request: expected a JSON object.")
@@ -114,7 +115,7 @@ def json_object(body: Any) -> dict[str, Any]:
     return body
 
 
-def request_object(body: object, fields: frozenset[str]) -> dict[str, Any]:
+def request_object(body: object, fields: frozenset[str]) -> dict[str, Json]:
     """Return a request's body. Raises BadRequest as `json_object` does, and if it has a field that the API lacks."""
     data = json_object(body)
     unknown = sorted(data.keys() - fields)
@@ -226,7 +227,7 @@ def offered(name: str, tools: tuple[ToolSpec, ...]) -> str:
     return name
 
 
-def reply_schema(data: Mapping[str, object], where: str, param: str, code: str | None = None) -> Mapping[str, Any]:
+def reply_schema(data: Mapping[str, object], where: str, param: str, code: str | None = None) -> Mapping[str, Json]:
     """Return the schema of a reply.
 
     `where`: the path of its name, schema and `strict`. `param`, `code`: what a bad schema is blamed on, and as what.

@@ -13,6 +13,7 @@ from typing import Any
 
 from loopbench.protocol import Message, NativeCall
 from loopbench.protocol.chat import MessageRole
+from loopbench.protocol.json_text import Json
 
 from .contract import Recall
 from .fields import (
@@ -105,7 +106,7 @@ def _check_ids(items: Sequence[Any]) -> None:
         ids.add(item_id)
 
 
-def _items_by_id(items: Sequence[Any]) -> Mapping[str, Any]:
+def _items_by_id(items: Sequence[Any]) -> Mapping[str, Json]:
     return {item["id"]: item for item in reversed(items) if isinstance(item.get("id"), str)}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from loopbench.protocol.json_text import Json
+
 Context = tuple[str, ...]
 """Where a schema stands in the whole one, as OpenAI's messages show it."""
 
@@ -37,7 +39,7 @@ def _inner_problem(schema: Mapping[str, object], *, strict: bool) -> str | None:
     return None
 
 
-def inner_schemas(root: Mapping[str, object]) -> Iterator[tuple[Context, Mapping[str, Any]]]:
+def inner_schemas(root: Mapping[str, object]) -> Iterator[tuple[Context, Mapping[str, Json]]]:
     """Yield all schemas in one, outer ones first; the depth of a body is bounded (see `check_depth`)."""
     waiting: list[tuple[Context, Any]] = [((), root)]
     while waiting:

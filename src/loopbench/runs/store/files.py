@@ -13,6 +13,7 @@ from typing import Any
 from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import MAX_LINE, check_regular, each_line, naming, read_bounded, read_settings, readable
+from loopbench.protocol.json_text import Json
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -80,7 +81,7 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def versions_in(manifest: Mapping[str, object]) -> Mapping[str, Any]:
+def versions_in(manifest: Mapping[str, object]) -> Mapping[str, Json]:
     """Return the versions that a manifest names; none of one that is damaged."""
     versions = manifest.get("versions")
     return versions if isinstance(versions, dict) else {}

@@ -11,6 +11,7 @@ from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
 from loopbench.protocol import Outcome
+from loopbench.protocol.json_text import Json
 from loopbench.runs.trial_models import is_priced
 from loopbench.text.plain_text import json_safe
 
@@ -142,7 +143,7 @@ def _trace_head(task: Task, record: Record, outcome: Outcome, end_state: object)
     )
 
 
-def _end_state_for_trace(task: Task, end_state: object) -> dict[str, Any] | None:
+def _end_state_for_trace(task: Task, end_state: object) -> dict[str, Json] | None:
     """Return the end state; None if the answer's scores do not depend on it."""
     if task.end_state is not None:
         return {"expected": task.end_state, "found": json_safe(end_state)}

@@ -12,6 +12,7 @@ from loopbench.models.faults import IMPLICIT
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.own_code import raised_at
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
@@ -114,7 +115,7 @@ def confidence(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
-def brief(details: object) -> dict[str, Any]:
+def brief(details: object) -> dict[str, Json]:
     """Return what a design adds that the events do not show already: short plain values."""
     if not isinstance(details, Mapping):
         return {}

@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 
 from loopbench.dspy_seam.program import LoopProgram
+from loopbench.protocol.json_text import Json
 
 from ..built_in import BuiltIn, at_least, bootstrap_metric, check_threshold
 from ..compiling import Workshop, instructed
@@ -57,7 +58,7 @@ class _InferRules(dspy.InferRules):
         predictor.signature = instructed(predictor.signature, predictor.signature.instructions)
         super().update_program_instructions(predictor, natural_language_rules)
 
-    def get_predictor_demos(self, trainset: Sequence[Any], predictor: Any) -> list[dict[str, Any]]:
+    def get_predictor_demos(self, trainset: Sequence[Any], predictor: Any) -> list[dict[str, Json]]:
         shown = [dict(demo.items()) for demo in predictor.demos if demo.get("augmented")]
         return shown + [{"query": example.query, "answer": example.answer} for example in trainset]
 
