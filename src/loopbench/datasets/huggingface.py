@@ -77,7 +77,7 @@ def load(
     return suite_of(table, "huggingface", tools, options)
 
 
-def _library() -> Any:
+def _library() -> object:
     try:
         library = importlib.import_module("datasets")
     except ModuleNotFoundError as error:
@@ -89,7 +89,7 @@ def _library() -> Any:
     return library
 
 
-def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> Any:
+def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> object:
     """Load a `Dataset`, or a mapping of them by split. No code that comes with a data set is run."""
     try:
         if _was_saved(Path(path)):

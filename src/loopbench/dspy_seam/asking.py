@@ -175,7 +175,7 @@ def _prompt_of(predictor: Any) -> Prompt:
     return Prompt(signature.instructions, inputs, outputs_of(signature), demos)
 
 
-def with_prompt(predictor: Any, prompt: Prompt) -> Any:
+def with_prompt(predictor: Any, prompt: Prompt) -> object:
     """Copy a predictor with other instructions and demonstrations; the fields of its signature stay."""
     made = copy.copy(predictor)
     made.signature = with_instructions(predictor.signature, prompt.instructions)

@@ -48,7 +48,7 @@ class Client(Protocol):
     provider: str | None
     streams: bool
 
-    async def complete(self, request: object) -> Any: ...
+    async def complete(self, request: object) -> object: ...
 
     def stream(self, request: object) -> AsyncGenerator[Any, None]: ...
 
@@ -76,7 +76,7 @@ class WholeClient:
         self.lm = lm
         self.model = str(lm.model)
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: Any) -> object:
         with dspy.context(disable_history=True):
             return await self.lm.acall(request)
 
@@ -96,7 +96,7 @@ class _Lm15Client(ABC):
     async def _connection(self) -> _LoopConnection:
         """Return what the client holds for the running event loop."""
 
-    async def complete(self, request: object) -> Any:
+    async def complete(self, request: object) -> object:
         connection = await self._connection()
         return await connection.provider.complete(connection.adapted(request))
 
@@ -165,10 +165,10 @@ class _IncompleteStreamReader:
     def __init__(self, reader: Any) -> None:
         self._reader = reader
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._reader, name)
 
-    def parse_stream_events(self, request: Any, event: Any) -> Any:
+    def parse_stream_events(self, request: Any, event: Any) -> object:
         if event.event == "response.incomplete":
             event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
         return self._reader.parse_stream_events(request, event)
@@ -192,14 +192,14 @@ class _LoopConnection:
     is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def adapted(self, request: object) -> Any:
+    def adapted(self, request: object) -> object:
         """Return the request as this server takes it."""
         if self.is_gemini:
             return with_json_schemas(request)
         return _with_texts(request) if self.is_own else request
 
 
-def _with_texts(request: Any) -> Any:
+def _with_texts(request: Any) -> object:
     """Put an empty text in place of null into turns that only make calls.
 
     llama-cpp-python, Ollama and LM Studio refuse null; services on Bedrock refuse the empty text, so theirs stays null.
@@ -223,7 +223,7 @@ def _is_own(given: str | None, address: str) -> bool:
     return not any(host == name or host.endswith(f".{name}") for name in _OPENAI)
 
 
-def _transport(url: str | None) -> Any:
+def _transport(url: str | None) -> object:
     """Return a pool of connections; to this machine they never use a proxy."""
     return Transport(max_connections=MAX_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
 
@@ -290,7 +290,7 @@ class LiteLLMClient:
         self.provider: str | None = self.model.partition("/")[0]
         self._engine = _EngineWithoutMcp(**settings)
 
-    async def complete(self, request: object) -> Any:
+    async def complete(self, request: object) -> object:
         return await self._engine.complete(request)
 
     async def stream(self, request: object) -> AsyncGenerator[Any, None]:

@@ -40,10 +40,10 @@ class _AsyncEngine:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def __deepcopy__(self, memo: object) -> Any:
+    def __deepcopy__(self, memo: object) -> object:
         return self  # optimizers deep-copy programs, and with them their LM; the model behind stays one
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: Any) -> object:
         reply = await self.model.complete(_request_of(request))
         return _response_of(reply, request.model)
 
@@ -104,8 +104,8 @@ def _messages_of(message: Any) -> list[Message]:
     return [Message("system" if message.role == "developer" else message.role, text, calls)]
 
 
-def _response_of(reply: Reply, model: str) -> Any:
-    parts: list[Any] = [lm15.TextPart(reply.text)]
+def _response_of(reply: Reply, model: str) -> object:
+    parts: list[object] = [lm15.TextPart(reply.text)]
     parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
     usage = reply.usage
     return lm15.Response(

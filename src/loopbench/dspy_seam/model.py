@@ -118,7 +118,7 @@ class Lm15Model:
         """Close connections that belong to this event loop."""
         await self.client.aclose()
 
-    def _lm15(self, request: Request) -> Any:
+    def _lm15(self, request: Request) -> object:
         try:
             return lm15_request(request, self.client.model, self.extensions and self.extensions(request))
         except (TypeError, ValueError) as error:

@@ -98,7 +98,7 @@ class LoopProgram(dspy.Module):
         predictors = cast(Optimizable, self._shared.loop).predictors
         return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
 
-    def forward(self, **inputs: object) -> Any:
+    def forward(self, **inputs: object) -> object:
         """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
         lm = _lm_of(self)
         with dspy.context(lm=lm):
@@ -109,7 +109,7 @@ class LoopProgram(dspy.Module):
                 trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
         return dspy.Prediction(**ran.fields)
 
-    async def aforward(self, **inputs: object) -> Any:
+    async def aforward(self, **inputs: object) -> object:
         """Do the same on a thread: `await program.acall(query="…")`."""
         return await asyncio.to_thread(self.forward, **inputs)
 
@@ -198,7 +198,7 @@ def _inputs(request: Request) -> Mapping[str, Json]:
     return made
 
 
-def _signature(name: str, prompt: Prompt) -> Any:
+def _signature(name: str, prompt: Prompt) -> object:
     """Make a new signature for every predictor: in places DSPy distinguishes predictors by their signatures."""
     inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
     outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
@@ -212,7 +212,7 @@ def _state(predictor: Any) -> dict[str, Any]:
     return {"instructions": predictor.signature.instructions, "demos": demos}
 
 
-def _lm_of(program: Any) -> Any:
+def _lm_of(program: Any) -> object:
     """Return the LM that is set on a predictor, or else the one that DSPy is configured with; None if absent."""
     return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
 

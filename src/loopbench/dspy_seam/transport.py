@@ -24,7 +24,7 @@ class _OpenedResponse:
     def __init__(self, opened: Any) -> None:
         self.opened = opened
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> object:
         response = await self.opened.__aenter__()
         return response if response.status < FIRST_ERROR else _ErrorResponse(response)
 

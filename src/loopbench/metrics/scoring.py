@@ -115,7 +115,7 @@ def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    own: Callable[..., Any] = own_object("scorer", name)
+    own: Callable[..., object] = own_object("scorer", name)
     if not callable(own):
         raise ValueError(f"scorer {name!r} is a {type(own).__name__}, not a function of a Judgement")
     return own

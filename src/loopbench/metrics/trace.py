@@ -113,7 +113,7 @@ class ModelExchange:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; what is not known is left out."""
-        fields: dict[str, Any] = {"event": "ask", "role": self.role}
+        fields: dict[str, object] = {"event": "ask", "role": self.role}
         if self.scope:
             fields["scope"] = self.scope
         fields["same"] = self.same

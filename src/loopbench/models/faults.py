@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from loopbench.protocol import (
     Act,
@@ -277,7 +277,7 @@ def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     return ToolCall(call.name, arguments)
 
 
-def mislead(value: object) -> Any:
+def mislead(value: object) -> object:
     """Return another value of the same kind, never equal to the one given."""
     if value is None:
         return 42
@@ -298,7 +298,7 @@ def mislead(value: object) -> Any:
     return 0
 
 
-def distorted(kind: str, value: object) -> Any:
+def distorted(kind: str, value: object) -> object:
     """Return what an implicit failure of a tool gives in the place of its result; never equal to the one given."""
     if kind == "tool.stale":
         return _outdated(value)
@@ -314,7 +314,7 @@ def distorted(kind: str, value: object) -> Any:
     return mislead(value)
 
 
-def _outdated(value: object) -> Any:
+def _outdated(value: object) -> object:
     """Return a value as it may have been before: a smaller number, earlier digits, a list without its last entry."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _NEARLY_INFINITE:
         return value - 1 - abs(value) // 10

@@ -64,7 +64,7 @@ def least(schema: Mapping[str, object]) -> Any:
     return made
 
 
-def otherwise(schema: Mapping[str, object], value: object) -> Any:
+def otherwise(schema: Mapping[str, object], value: object) -> object:
     """Return another value that the schema takes, different in every leaf that can be; None if there is not one.
 
     What a fluent model makes up that has no idea: the right form, and nothing in it is true.
@@ -116,7 +116,7 @@ def _enumerations(schema: object) -> Iterator[list[Any]]:
             yield from _enumerations(part)
 
 
-def filled_value(schema: Mapping[str, object], filled: object) -> Any:
+def filled_value(schema: Mapping[str, object], filled: object) -> object:
     """Return the value that `fill` made this of; all of it if there is not one."""
     for place, value in enumerate(_inside(filled)):
         if place >= MAX_PLACES:
@@ -242,10 +242,10 @@ class _Filler:
             schema = self._at(ref)
         raise Unfillable("references without end")
 
-    def _at(self, ref: str) -> Any:
+    def _at(self, ref: str) -> object:
         if not ref.startswith("#"):
             raise Unfillable("a reference to elsewhere")
-        part: Any = self.root
+        part: object = self.root
         for step in ref[1:].split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             if not isinstance(part, Mapping) or name not in part:
@@ -290,7 +290,7 @@ def _bounded(wanted: Any, least_count: int) -> int:
     return max(least_count, int(wanted))
 
 
-def _least_number(schema: Mapping[str, object]) -> Any:
+def _least_number(schema: Mapping[str, object]) -> object:
     """Return 0, or the number that is nearest to a bound above or below it."""
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     high, below = schema.get("maximum"), schema.get("exclusiveMaximum")

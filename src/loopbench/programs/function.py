@@ -127,12 +127,12 @@ def http_client(place: InProcessTrial, library: str, *, is_async: bool, **option
     return client_class(transport=TunnelTransport(library, place), timeout=None, **options)  # the model takes no time, tools may
 
 
-def openai_client(place: InProcessTrial, *, is_async: bool, **options: object) -> Any:
+def openai_client(place: InProcessTrial, *, is_async: bool, **options: object) -> object:
     """Return a client of OpenAI's package whose model is the trial's; `options` as the package has them. Raises ImportError."""
     return _vendors_client(place, "openai", "OpenAI", is_async, {"base_url": BASE_URL, **options})
 
 
-def anthropic_client(place: InProcessTrial, *, is_async: bool, **options: object) -> Any:
+def anthropic_client(place: InProcessTrial, *, is_async: bool, **options: object) -> object:
     """Return a client of Anthropic's package whose model is the trial's; `options` as the package has them. Raises ImportError."""
     return _vendors_client(place, "anthropic", "Anthropic", is_async, {"base_url": ORIGIN, **options})
 

@@ -54,6 +54,6 @@ def _as_called(tool: Tool, arguments: Mapping[str, object]) -> dict[str, Any] | 
             return tool.arguments.check(arguments).model_dump()
         except ToolArgumentError:
             return None
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    properties: Mapping[str, object] = tool.parameters.get("properties", {})
     defaults = {name: schema.get("default") for name, schema in properties.items() if isinstance(schema, Mapping)}
     return defaults | dict(arguments)

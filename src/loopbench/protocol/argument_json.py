@@ -11,7 +11,7 @@ from typing import Any
 from .values import ATOMS, jsonable
 
 
-def argument_json(value: object, *, by_alias: bool = False) -> Any:
+def argument_json(value: object, *, by_alias: bool = False) -> object:
     """Return the JSON form of an argument. Raises what JSON or a user's own type raises for a value that cannot be said.
 
     An enum's member is its value, a date or a time ISO 8601, a set a sorted list, a pydantic model or a dataclass an object.
@@ -38,7 +38,7 @@ class _Writer:
     def form(self, value: object) -> Any:
         return json.loads(self._encoder.encode(value))
 
-    def _written(self, value: object) -> Any:
+    def _written(self, value: object) -> object:
         """Return what a value of another type than JSON's is written as."""
         if isinstance(value, Enum):
             return value.value

@@ -63,7 +63,7 @@ class ReplyChunk(RunEvent):
     chunk: Chunk
 
     def _shown(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
+        data: dict[str, object] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
         if self.chunk.call is not None:
             call = self.chunk.call
             data["call"] = {"index": call.index, "name": call.name, "arguments": call.arguments}

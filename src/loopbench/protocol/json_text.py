@@ -49,7 +49,7 @@ class Encoder(json.JSONEncoder):
             return super().encode(o)
 
 
-def refuse_constant(name: str) -> Any:
+def refuse_constant(name: str) -> object:
     """Refuse NaN and infinity. Raises ValueError."""
     raise ValueError(f"{name} is not JSON")
 

@@ -95,7 +95,7 @@ class Plan:
         return stated or frozenset(call.id for call in self.calls if call.id not in self.uses)
 
     def _uses(self) -> dict[str, dict[tuple[str | int, ...], frozenset[str | None]]]:
-        users: list[tuple[str | None, Any]] = [(None, self.answer)]
+        users: list[tuple[str | None, object]] = [(None, self.answer)]
         users += [(call.id, option.arguments) for call in self.calls for option in (call, *call.alternatives)]
         uses: dict[str, dict[tuple[str | int, ...], frozenset[str | None]]] = {}
         for user, value in users:

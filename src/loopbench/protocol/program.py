@@ -87,7 +87,7 @@ class TakesProgram:
 
     def with_predictors(self: OptimizableT, program: Program) -> OptimizableT:
         """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        changed: Any = replace(cast(Any, self), program=merged(self.predictors, program))
+        changed: object = replace(cast(Any, self), program=merged(self.predictors, program))
         return cast(OptimizableT, changed)
 
 
@@ -182,7 +182,7 @@ def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
     Raises TypeError, KeyError or ValueError for an item that is not a message, and for a call or a result without the other.
     """
     messages: list[Message] = []
-    waiting: list[tuple[Any, str]] = []  # old and new ids of calls
+    waiting: list[tuple[object, str]] = []  # old and new ids of calls
     count = 0
     for item in items:
         role, content = _ROLES[item["role"]], str(item["content"])

@@ -147,7 +147,7 @@ class Query(Parametrized[AnswerT]):
         """The same query as a design gets it: its answer is a JSON value, and its history stands in the model's requests."""
         if self.answer_type is None and self.history is None:
             return self
-        made: Query[Any] = Query(self.text, self.context, self.schema, images=self.images)
+        made: Query[object] = Query(self.text, self.context, self.schema, images=self.images)
         object.__setattr__(made, "held_to", self.held_to)
         return made
 

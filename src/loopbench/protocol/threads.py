@@ -137,7 +137,7 @@ async def beside_event_loop(function: Callable[..., object], *args: object, **kw
     return call_here(function, *args, **kwargs) if caller_waits() else await in_thread(function, *args, **kwargs)
 
 
-async def in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+async def in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> object:
     """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
     outcome = await begin_in_thread(function, *args, **kwargs)
     if outcome.error is not None:

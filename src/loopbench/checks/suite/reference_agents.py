@@ -198,7 +198,7 @@ class _RandomValues:
         made = self._object(self.root, 0)
         return made if isinstance(made, dict) else {}
 
-    def _value(self, schema: Any, depth: int) -> Any:
+    def _value(self, schema: Any, depth: int) -> object:
         schema = self._resolved(schema)
         if "enum" in schema or "const" in schema:
             return self.draw.choice(schema.get("enum") or [schema.get("const")])
@@ -222,9 +222,9 @@ class _RandomValues:
             return None
         return self.draw.choice((_QUOTED if self.draw.chance(0.5) else _WORD).findall(self.text) or ["x"])
 
-    def _object(self, schema: Mapping[str, Any], depth: int) -> Any:
+    def _object(self, schema: Mapping[str, Any], depth: int) -> object:
         required = schema.get("required", ())
-        properties: Mapping[str, Any] = schema.get("properties", {})
+        properties: Mapping[str, object] = schema.get("properties", {})
         return {
             name: self._value(rules, depth + 1) for name, rules in properties.items() if name in required or self.draw.chance(0.5)
         }
@@ -238,7 +238,7 @@ class _RandomValues:
             target = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
         return {}
 
-    def _minimum(self, schema: Mapping[str, object]) -> Any:
+    def _minimum(self, schema: Mapping[str, object]) -> object:
         try:
             return least({**({"$defs": self.root["$defs"]} if "$defs" in self.root else {}), **schema})
         except Unfillable:
@@ -294,7 +294,7 @@ def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
     )
 
 
-def most_frequent_answer(tasks: Iterable[Task]) -> Any:
+def most_frequent_answer(tasks: Iterable[Task]) -> object:
     """Return the most frequent expected answer, the first of equals; an empty text if no task has an answer."""
     counts = Counter[str](canonical_json(task.expected) for task in tasks if task.expected is not None)
     return json.loads(counts.most_common(1)[0][0]) if counts else ""

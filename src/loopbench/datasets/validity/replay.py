@@ -61,7 +61,7 @@ async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_
 
 async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) -> tuple[Replayed, ...]:
     """Make calls of a task's plan, each after those that it needs, in an environment that is open. Raises as `replay` does."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     results = []
     for call in calls:
         result = await _replay_call(call, toolbox, values, task.id)
@@ -83,7 +83,7 @@ def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
     return tuple(ordered)
 
 
-def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
+def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> object:
     """Return the plan's answer with the replayed results in it. Raises ValueError if a reference has no value."""
     values = {result.call_id: result.value for result in replayed if not result.failed}
     try:

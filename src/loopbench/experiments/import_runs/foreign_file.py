@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
 from loopbench.protocol.json_text import Json
@@ -60,12 +60,12 @@ def open_file(path: Path | GivenRows) -> Iterator[ForeignFile]:
         yield ForeignFile(path, stream)
 
 
-def parse_json(text: bytes | str) -> Any:
+def parse_json(text: bytes | str) -> object:
     """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
     return load_json(text)
 
 
-def parse_line(text: bytes | str) -> Any:
+def parse_line(text: bytes | str) -> object:
     """Parse the JSON value of a line, whose number the caller names. Raises ValueError, which tells the column only."""
     try:
         return parse_json(text)
@@ -136,7 +136,7 @@ class ForeignFile:
         return raw
 
     @cached_property
-    def json_value(self) -> Any:
+    def json_value(self) -> object:
         """The file's JSON value. Raises ValueError if there is none."""
         raw = self.content()
         try:

@@ -90,7 +90,7 @@ def _differing_parts(value: object, expected: object) -> tuple[Any, Any]:
     return {key: value[key] for key in keys if key in value}, {key: expected[key] for key in keys if key in expected}
 
 
-def _as_object(answer: object) -> Any:
+def _as_object(answer: object) -> object:
     """Return the object that a text contains as JSON; else the answer itself."""
     try:
         read = json.loads(answer) if isinstance(answer, str) else answer
@@ -165,7 +165,7 @@ class _Comparison:
         """Return the planned arguments, `_UNKNOWN` if they depend on a missing result."""
         return {name: self._resolved(value) for name, value in planned.arguments.items()}
 
-    def _resolved(self, value: object) -> Any:
+    def _resolved(self, value: object) -> object:
         try:
             return resolve(value, self.results)
         except (KeyError, IndexError, TypeError):
@@ -204,7 +204,7 @@ def _differences(call: _Call, target: Mapping[str, object]) -> list[str]:
     return [name for name in names if target.get(name) is not _UNKNOWN and not _same(call.arguments.get(name), target.get(name))]
 
 
-def _in_words(value: object, plan: Plan) -> Any:
+def _in_words(value: object, plan: Plan) -> object:
     """Return a value with its references in words."""
     if isinstance(value, Ref):
         return next((f"<result of {call.tool}>" for call in plan.calls if call.id == value.call), "<result>")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import dspy
 
@@ -213,7 +213,7 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
     return ended, rollouts.candidates[final.digest]
 
 
-def _example(task: Task) -> Any:
+def _example(task: Task) -> object:
     """Return the example that a teleprompter gets for a task."""
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 

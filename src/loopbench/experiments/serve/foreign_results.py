@@ -105,7 +105,7 @@ _BESIDE = frozenset({"status", "ok", "success", "error", "isError", "type", "id"
 _FAILED = ("error", "failed", "failure")
 
 
-def unwrapped(value: Any) -> Any:
+def unwrapped(value: Any) -> object:
     """Return the content of an envelope: an object with one of `data`, `result`, `output`, … and otherwise only metadata, such as
     `{"status": "success", "data": 9}`, also as the only item of a list as in MCP. Other values are returned unchanged.
     """

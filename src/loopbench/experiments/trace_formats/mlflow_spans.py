@@ -40,7 +40,7 @@ def read_mlflow_span(span: Mapping[str, object]) -> ReadSpan:
     )
 
 
-def _parsed(value: object) -> Any:
+def _parsed(value: object) -> object:
     try:
         return from_json(value) if isinstance(value, str) else value
     except ValueError:

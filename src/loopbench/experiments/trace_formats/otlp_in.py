@@ -165,7 +165,7 @@ def _result(span: ReadSpan) -> CallResult:
     )
 
 
-def _arguments(value: object) -> Any:
+def _arguments(value: object) -> object:
     if not isinstance(value, str):
         return {} if value is None else value
     try:

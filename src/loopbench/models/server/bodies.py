@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
@@ -16,7 +15,7 @@ from ..wires.fields import BadRequest
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
-async def read_json(request: BaseRequest) -> Any:
+async def read_json(request: BaseRequest) -> object:
     """Read a request's body. Raises BadRequest for what is not JSON, and HTTPRequestEntityTooLarge."""
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)

@@ -305,7 +305,7 @@ def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool 
     for piece in pieces(reply):
         if piece.call is not None:
             function = {"name": piece.call.name} if piece.call.name else {}
-            delta: dict[str, Any] = {"index": piece.call.index, "function": function | {"arguments": piece.call.arguments}}
+            delta: dict[str, object] = {"index": piece.call.index, "function": function | {"arguments": piece.call.arguments}}
             yield chunk({"tool_calls": [{"id": piece.call.id, "type": "function"} | delta if piece.call.id else delta]})
         elif piece.text:
             yield chunk({"content": piece.text})

@@ -170,7 +170,7 @@ def _answer(data: Mapping[str, object], where: str) -> _Answer:
     return _Answer(text(answer, "id", place), name, said)
 
 
-def _result(response: Mapping[str, object], name: str) -> Any:
+def _result(response: Mapping[str, object], name: str) -> object:
     """Return what a client has wrapped into an object, because the API takes nothing else; any other object as it is."""
     inner = [key for key in response if key != "name" or response[key] != name]
     return response[inner[0]] if len(inner) == 1 and inner[0] in _RESULT_KEYS else response

@@ -110,7 +110,7 @@ def _items_by_id(items: Sequence[Any]) -> Mapping[str, Json]:
     return {item["id"]: item for item in reversed(items) if isinstance(item.get("id"), str)}
 
 
-def _resolved(item: object, items_of: Callable[[str], Mapping[str, object]], place: int) -> Any:
+def _resolved(item: object, items_of: Callable[[str], Mapping[str, object]], place: int) -> object:
     """Return an item, or the one that it refers to. `items_of`: returns the items of an answer by their ids."""
     data = required(item, dict, f"input[{place}]")
     if data.get("type") != "item_reference":

@@ -319,7 +319,7 @@ def _deltas(reply: Reply) -> tuple[list[str], list[list[str]]]:
 
 def _item_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Any]]:
     is_message = item["type"] == "message"
-    empty: dict[str, Any] = {"content": []} if is_message else {"arguments": ""}
+    empty: dict[str, object] = {"content": []} if is_message else {"arguments": ""}
     yield {"type": "response.output_item.added", "output_index": place, "item": item | empty | {"status": "in_progress"}}
     yield from (_text_events if is_message else _argument_events)(item, place, deltas)
     yield {"type": "response.output_item.done", "output_index": place, "item": item}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from loopbench.protocol.json_text import Json
 
@@ -41,13 +40,13 @@ def _inner_problem(schema: Mapping[str, object], *, strict: bool) -> str | None:
 
 def inner_schemas(root: Mapping[str, object]) -> Iterator[tuple[Context, Mapping[str, Json]]]:
     """Yield all schemas in one, outer ones first; the depth of a body is bounded (see `check_depth`)."""
-    waiting: list[tuple[Context, Any]] = [((), root)]
+    waiting: list[tuple[Context, object]] = [((), root)]
     while waiting:
         context, schema = waiting.pop()
         if not isinstance(schema, Mapping):
             continue
         yield context, schema
-        inner: list[tuple[Context, Any]] = []
+        inner: list[tuple[Context, object]] = []
         for key in _MAPS:
             if isinstance(schema.get(key), Mapping):
                 inner += [((*context, key, str(name)), value) for name, value in schema[key].items()]

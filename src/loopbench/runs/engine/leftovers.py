@@ -81,7 +81,7 @@ class DaemonThreads(ThreadPoolExecutor):
     """
 
     def submit(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> Future[Any]:
-        future: Future[Any] = Future()
+        future: Future[object] = Future()
 
         def work() -> None:
             if not future.set_running_or_notify_cancel():

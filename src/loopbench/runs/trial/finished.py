@@ -30,7 +30,7 @@ def finished_trial(parts: TrialParts, end: LoopEnd, started_at: float) -> Finish
     answer = plain_answer(outcome.answer)
     wall_s, errored = parts.clock.wall_s, end.errored
     scores: dict[str, float] = {}
-    end_state: Any = None
+    end_state: object = None
     if not errored:
         scores, end_state, errored = _scored(parts, outcome, answer)
     abstained = isinstance(answer, str) and is_abstention(answer) and not outcome.gave_up

@@ -96,14 +96,14 @@ def short_reason(text: str) -> str:
     return cap(redact(text), MAX_REASON_CHARS) if text else ""
 
 
-def plain_answer(answer: object) -> Any:
+def plain_answer(answer: object) -> object:
     """Return an answer as it is scored and kept: as plain JSON, cut where it is too long."""
     plain = json_safe(answer)
     text = plain if isinstance(plain, str) else canonical_json(plain)
     return plain if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
 
 
-def without_secrets(answer: object) -> Any:
+def without_secrets(answer: object) -> object:
     """Return the answer as it is written to disk; the original may hold what a tool read from the environment."""
     text = answer if isinstance(answer, str) else canonical_json(answer)
     clean = redact(text)

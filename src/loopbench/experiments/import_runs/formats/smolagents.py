@@ -68,7 +68,7 @@ def _trial(data: Any, key: tuple[str, str, int], value: float | None, reason: st
     events = events_of(items)
     query = next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
     last = next((item for item in reversed(items) if isinstance(item, ModelTurn)), None)
-    answer: Any = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
+    answer: object = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
     # What the run returned stands here: an agent that writes Python ends with a call for it, and not with a text.
     if isinstance(data, Mapping) and data.get("output") is not None:
         answer = data["output"]

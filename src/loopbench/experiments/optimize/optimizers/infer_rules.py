@@ -41,7 +41,7 @@ class InferRules(BuiltIn):
         at_least(0, max_labeled_demos=self.max_labeled_demos)
         check_threshold(self.metric_threshold)
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         teleprompter = _InferRules(metric=bootstrap_metric(self.metric_threshold), num_threads=workshop.threads, **self.options)
         return teleprompter.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
 
