@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from loopbench.protocol.json_text import Json
-
 EXTRA_OF: Mapping[str, str] = {
     "datasets": "huggingface",
     "dspy": "dspy",
@@ -66,7 +64,7 @@ def how_to_install(package: str) -> str:
     return f"pip install {_requirement(EXTRA_OF[package], _installed_from())}"
 
 
-def _installed_from() -> Mapping[str, Json]:
+def _installed_from() -> Mapping[str, Any]:
     """Return what pip noted of the installation (PEP 610); empty for a package index, or where there is no note."""
     try:
         noted = json.loads(distribution("loopbench").read_text("direct_url.json") or "{}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
-from loopbench.protocol.json_text import Json
+from loopbench.protocol.json_text import Json, LongNumberError
 
 from .folder_tree import FileTree, FolderTree
 from .zip_file import ZipArchive
@@ -141,7 +141,7 @@ class ForeignFile:
         raw = self.content()
         try:
             return parse_json(raw)
-        except DuplicateKeyError:
+        except (DuplicateKeyError, LongNumberError):
             raise
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
