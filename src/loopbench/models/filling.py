@@ -84,7 +84,7 @@ def _otherwise(schema_text: str, value_text: str) -> Any:
     return root[0] if any(changed) else None
 
 
-def _change(place: tuple[Any, Any], root: list[Any], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
+def _change(place: tuple[Any, Any], root: Sequence[object], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
     """Give a leaf another value. Return whether one was found."""
     holder, key = place
     old = holder[key]

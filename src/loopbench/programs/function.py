@@ -83,7 +83,7 @@ async def _awaited_answer(work: Callable[[], object], is_async: bool) -> Any:
 def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, Json]], Any]:
     """Return `call(name, arguments)`, which raises ToolError with a tool's error, its type in front."""
 
-    async def call(name: str, arguments: dict[str, Any]) -> str:
+    async def call(name: str, arguments: Mapping[str, object]) -> str:
         try:
             observation = await place.trial.call(name, arguments)
         except Refusal as error:  # the budget is used up, or the trial is over
@@ -93,7 +93,7 @@ def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, J
             raise ToolError(text)
         return text
 
-    def call_and_wait(name: str, arguments: dict[str, Any]) -> str:
+    def call_and_wait(name: str, arguments: Mapping[str, object]) -> str:
         text: str = place.from_thread(call(name, arguments))
         return text
 

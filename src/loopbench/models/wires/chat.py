@@ -297,7 +297,7 @@ def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool 
     """Write the payloads of a reply's server-sent events, without the closing `[DONE]`; the first holds the role alone."""
     head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model, **_SERVED}
 
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    def chunk(delta: Mapping[str, object], finish: str | None = None) -> dict[str, Any]:
         made = head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
         return made | {"usage": None} if include_usage else made
 

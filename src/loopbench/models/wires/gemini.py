@@ -234,7 +234,9 @@ def _call_part(call: NativeCall) -> dict[str, Any]:
     return {"functionCall": written, "thoughtSignature": signature(call.id)}
 
 
-def _response(request: WireRequest, reply: Reply, stamp: Stamp, parts: list[dict[str, Any]], *, ended: bool) -> dict[str, Any]:
+def _response(
+    request: WireRequest, reply: Reply, stamp: Stamp, parts: Sequence[Mapping[str, object]], *, ended: bool
+) -> dict[str, Any]:
     """Write a reply, or a chunk of one. `ended`: it is the whole, or the last chunk."""
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
     if ended:

@@ -245,7 +245,7 @@ _STOP: Mapping[FinishReason, str] = {
 }
 
 
-def _message(request: WireRequest, content: list[Any], usage: dict[str, Any], stamp: Stamp) -> dict[str, Any]:
+def _message(request: WireRequest, content: Sequence[object], usage: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
     """Write a message that has not ended yet."""
     head = {"id": _message_id(stamp), "type": "message", "role": "assistant", "model": request.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
@@ -277,7 +277,7 @@ def _input(arguments: str) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def _tool_use(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _tool_use(call_id: str, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
     return {"type": "tool_use", "id": their_id(call_id), "name": name, "input": arguments, "caller": {"type": "direct"}}
 
 
