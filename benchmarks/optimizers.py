@@ -31,6 +31,7 @@ from loopbench.metrics.summary import summarize
 from loopbench.protocol.names import parse_spec
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
+from loopbench.runs.lookup import tasks_of_split
 from loopbench.runs.registry import make_suite
 from loopbench.runs.store.records import read_records
 from pages import block, write_block
@@ -146,7 +147,7 @@ class Situation(NamedTuple):
 
 def true_gain(situation: Situation) -> float:
     """Of every design, as demonstrations teach the weakness away: it shows in answers that are numbers."""
-    tasks = compare.tasks_of_split(make_suite(parse_spec(SUITE)), "test")[:TASKS]
+    tasks = tasks_of_split(make_suite(parse_spec(SUITE)), "test")[:TASKS]
     return situation.rate * sum(isinstance(task.expected, int | float) for task in tasks) / len(tasks)
 
 

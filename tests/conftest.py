@@ -23,6 +23,8 @@ from hypothesis.internal.conjecture import providers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background, whose children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup starts a command
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: threads that wait for tiny matrices burn a core each
 
 from loopbench.datasets import arithmetic

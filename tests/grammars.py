@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+from jsonschema.validators import validator_for
 
 from loopbench.protocol import AnyCall, Grammar, GrammarPart, JsonValue, NativeCall, OneOf, Repeated, Reply, TextLine, ToolSpec
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from loopbench.protocol.names import SCRIPTED
 from tests.syntax import nodes_of, parsed
 
 IN_ONE_FORK = "the syntax trees of the source"
@@ -428,3 +429,14 @@ def test_a_manifest_is_read_by_its_type() -> None:
     by_key = re.compile(r"\bmanifest(\[[\"']|\.get\()")
     users = {below(path) for path in MODULES if by_key.search(path.read_text(encoding="utf-8"))}
     assert users <= {"runs/store/files.py"}
+
+
+def test_the_name_of_the_scripted_model_stands_in_one_place() -> None:
+    strings = {below(path): [node.value for node in nodes_of(parsed(path)) if isinstance(node, ast.Constant)] for path in MODULES}
+    assert [module for module, values in strings.items() if SCRIPTED in values] == ["protocol/names.py"]
+
+
+def test_what_mypy_is_told_to_ignore_has_a_code_and_a_reason_beside_it() -> None:
+    lines_by_module = {below(path): path.read_text(encoding="utf-8").splitlines() for path in MODULES}
+    told = [(module, line) for module, lines in lines_by_module.items() for line in lines if "# type: ignore" in line]
+    assert [each for each in told if not re.search(r"  # type: ignore\[[a-z-]+\]  # \w", each[1])] == []

@@ -24,7 +24,7 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose names live in other modules. `homes`: module → names."""
     module_of = {name: module for module, names in homes.items() for name in names}
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with explained_imports(f"{package}.{name}"):

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
 GATES = "gate --baseline baselines/mine.json --loop my_package.loops:Mine"

@@ -82,30 +82,35 @@ def test_a_bound_on_trials_without_a_score_decides_the_exit_code(loopbench, here
     assert "--max-left-out is not within 0 and 1: 2" in loopbench("import", "t.csv", "--max-left-out", "2").err
 
 
-def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
-    for name, log in {
-        "react": inspect_log("react", 50),
-        "plan": inspect_log("plan", 20, calls=3),
-        "worse": inspect_log("react", 15),
-    }.items():
+@pytest.fixture
+def monday(loopbench, here):
+    """The JSON of two logs that were imported as the run `monday`; that of a worse day lies beside them."""
+    logs = {"react": inspect_log("react", 50), "plan": inspect_log("plan", 20, calls=3), "worse": inspect_log("react", 15)}
+    for name, log in logs.items():
         (here / f"{name}.json").write_text(json.dumps(log))
-    made = loopbench("import", "react.json", "plan.json", "--scorer", "match", "--name", "monday", "--json").json
-    react, plan = made["arms"]
+    return loopbench("import", "react.json", "plan.json", "--scorer", "match", "--name", "monday", "--json").json
+
+
+def test_two_logs_are_compared(monday):
+    react, plan = monday["arms"]
     assert (react["arm"], react["accuracy"]["value"]) == ("react/openai/gpt-4o-mini", pytest.approx(50 / TASKS))
     assert (react["lm_calls"]["value"], react["tokens"]["value"], plan["lm_calls"]["value"]) == (2, 220, 3)
     assert react["cost_usd"]["value"] == pytest.approx(0.02)
-    assert (made["wall_s"], made["complete"]) == (None, True)
-    (pair,) = [pair for pair in made["pairs"] if pair["metric"] == "accuracy"]
+    assert (monday["wall_s"], monday["complete"]) == (None, True)
+    (pair,) = [pair for pair in monday["pairs"] if pair["metric"] == "accuracy"]
     assert pair["verdict"] == "better"
 
+
+def test_the_report_of_an_imported_run_says_nothing_of_our_own_model(monday, loopbench, here):
     shown = loopbench("report", "monday")
     assert shown.code == 0
     assert "scripted" not in shown.out
     assert "simulated" not in shown.out
-    assert (here / "runs" / "monday" / "report.html").exists()
     names = sorted(path.name for path in (here / "runs" / "monday").iterdir())
     assert names == ["manifest.json", "report.html", "traces.zst", "trials.jsonl"]
 
+
+def test_an_imported_run_is_blessed_and_a_worse_one_fails_the_gate(monday, loopbench):
     blessed = loopbench("bless", "monday", "--output", "base.json")
     assert blessed.code == 0
     assert "seed" not in blessed.out + blessed.err
@@ -116,15 +121,18 @@ def test_two_logs_are_compared_blessed_and_gated(loopbench, here):
     assert worse.code == 1
     assert "Task-arm pairs: 35 worse" in worse.out
     assert "react/openai/gpt-4o-mini/t20" in loopbench("gate", "tuesday", "--baseline", "base.json", "-v").out
+    alone = loopbench("gate", "--baseline", "base.json")
+    assert (alone.code, alone.err.count("\n")) == (2, 1)
+    assert "nothing to run" in alone.err
 
-    again = loopbench("gate", "--baseline", "base.json")
-    assert (again.code, again.err.count("\n")) == (2, 1)
-    assert "nothing to run" in again.err
+
+def test_an_imported_run_cannot_be_resumed(monday, loopbench):
     resumed = loopbench("resume", "monday")
-    assert (resumed.code, resumed.err) == (
-        2,
-        "error: runs/monday: imported from another tool's files, so there is nothing to run\n",
-    )
+    said = "error: runs/monday: imported from another tool's files, so there is nothing to run\n"
+    assert (resumed.code, resumed.err) == (2, said)
+
+
+def test_an_imported_run_without_traces_teaches_no_plans(loopbench, here):
     loopbench("import", str(FILES / "capitals.json"), "--scorer", "Exact", "--name", "untraced")
     learned = loopbench("suite", "learn", "untraced", "-o", "learned.jsonl")
     assert (learned.code, "imported from another tool's files, and they hold no traces" in learned.err) == (2, True)

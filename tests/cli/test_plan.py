@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -143,6 +143,20 @@ def test_a_mistake_on_the_command_line_is_one_line(plan, tmp_path, words, told):
     done = plan(*words, code=2)
     assert done.err.startswith(told)
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("t.plan", '{"calls": [{"id": "a", "tool": "price", "arguments": {"item": %s}}]}', "t.plan: "),
+        ("t.plan", "price(item=%s)", "t.plan: not a plan (line 1: "),
+        ("t.jsonl", '{"question": "q", "answer": %s, "plan": ["price(item=1)"]}', "t.jsonl: line 1: "),
+    ],
+)
+def test_a_number_that_is_too_long_is_told_in_plain_words(plan, here, name, text, place):
+    (here / name).write_text(text % ("7" * 5_000))
+    told = plan("check", name, code=1).out.splitlines()[0]
+    assert told.startswith(f"{place}a number has more than 4,300 digits: shorten it, or write it as text, in quotes")
 
 
 def test_the_schema_is_one(plan):

@@ -55,7 +55,7 @@ def test_the_answers_come_alone_or_below_the_tables_and_hold_for_both_uses(loopb
 
 
 @pytest.mark.parametrize("purpose", ["compare", "gate"])
-def test_one_use_alone(loopbench, pilot, purpose):
+def test_for_one_purpose_the_json_has_one_plan_with_its_best_size_first(loopbench, pilot, purpose):
     made = loopbench("size", str(pilot), "--for", purpose, "--json").json
     assert [plan["for"] for plan in made["plans"]] == [purpose]
     assert {

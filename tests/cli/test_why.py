@@ -195,7 +195,7 @@ def test_a_step_of_a_lost_trial_has_the_same_number_in_every_command(compared):
         assert f"{each['cause']}, step {each['step']}: " in compared("show", both, name).out
 
 
-def test_one_task(compared):
+def test_with_one_task_no_other_is_told_of(compared):
     told = compared("why", "latest", "--task", "arithmetic-0008", "--json").json
     assert {one["task"] for pair in told["pairs"] for one in pair["divergences"]} <= {"arithmetic-0008"}
     assert all(group["tasks"] == 1 for group in told["findings"])

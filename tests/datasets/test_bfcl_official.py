@@ -138,8 +138,10 @@ def test_what_is_written_reads_as_it_was(language: Any, kind: str, value: Any) -
 @given(
     st.sampled_from(["java", "javascript"]), st.sampled_from(["Array", "ArrayList", "HashMap", "array", "dict", "long"]), st.text()
 )
-def test_any_text_is_read_or_stays_a_text(language: Any, kind: str, text: str) -> None:
-    read_literal(text, kind, None, language)
+def test_any_text_is_read_as_its_type_or_stays_as_it_is(language: Any, kind: str, text: str) -> None:
+    types = {"Array": list, "ArrayList": list, "array": list, "HashMap": dict, "dict": dict, "long": int}
+    found = read_literal(text, kind, None, language)
+    assert found == text or type(found) is types[kind]
 
 
 def test_a_long_text_is_no_literal() -> None:

@@ -11,7 +11,7 @@ from datetime import date
 from fractions import Fraction
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

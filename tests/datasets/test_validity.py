@@ -294,5 +294,5 @@ def test_sameness_is_reflexive_and_symmetric(one: Any, other: Any) -> None:
         ({"a": 1}, {"b": 1}, False),
     ],
 )
-def test_sameness(one: Any, other: Any, expected: bool) -> None:
+def test_which_values_count_as_the_same(one: Any, other: Any, expected: bool) -> None:
     assert same(one, other) is expected

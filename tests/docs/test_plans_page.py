@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 
 from benchmarks.pages import block

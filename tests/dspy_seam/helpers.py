@@ -17,7 +17,7 @@ from loopbench.protocol import (
 )
 
 
-class Wide(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+class Wide(dspy.Signature):
     """Fields of many types.
 
     And instructions of two paragraphs."""
@@ -33,7 +33,7 @@ class Wide(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
     more: Any = dspy.OutputField()
 
 
-class Extract(dspy.Signature):  # type: ignore[misc]
+class Extract(dspy.Signature):
     """State the answer."""
 
     query: str = dspy.InputField()

@@ -119,7 +119,7 @@ def test_lm_of_answers_plain_dspy_calls_sync_and_async() -> None:
 
 
 def test_lm_of_offers_native_tools_to_the_model() -> None:
-    class Choose(dspy.Signature):  # type: ignore[misc]
+    class Choose(dspy.Signature):
         """Choose a tool."""
 
         query: str = dspy.InputField()

@@ -107,7 +107,7 @@ def test_what_begins_inside_of_an_attribute_is_a_tag():
 # --- DSPy's chat format ---
 
 
-class Plan(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+class Plan(dspy.Signature):
     """State a plan."""
 
     query: str = dspy.InputField()

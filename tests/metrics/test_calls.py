@@ -25,7 +25,7 @@ def test_shares_stay_in_bounds_whatever_a_file_says(counts):
     assert Record.from_json(one.to_json()) == one
 
 
-def test_by_hand():
+def test_the_measures_of_calls_worked_out_by_hand():
     one = record(asked=8, lost=2, doubled=1, paired=4, mispaired=1, early=2, overlapped=1)
     assert {name: METRICS[name](one) for name in measures_of("calls")} == {
         "calls_lost": 0.25,

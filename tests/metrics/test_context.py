@@ -46,7 +46,7 @@ def test_shares_and_tokens_stay_in_bounds_whatever_a_file_says(needed, shown, la
     assert Record.from_json(one.to_json()) == one
 
 
-def test_by_hand():
+def test_the_measures_of_context_worked_out_by_hand():
     one = record(
         results_needed={"1": 4, "2": 4}, results_shown={"1": 4, "2": 1}, later_bytes=2_000, repeated_bytes=500,
         cacheable_tokens=1_000, input_tokens=3_000, output_tokens=100,
@@ -64,7 +64,7 @@ def test_what_was_not_measured_is_not_known():
     assert [METRICS[name](record()) for name in ("retention", "prefix_stability", "tokens_with_cache")] == [None] * 3
 
 
-def test_the_shares():
+def test_which_measures_are_shares_and_of_which_more_is_better():
     assert sorted(GAINS) == ["accuracy", "prefix_stability", "retention", "utility_kept"]
     of_calls = ["calls_doubled", "calls_lost", "calls_overlapped"]
     of_injection = ["injection_attempted", "injection_executed", "injection_shown"]

@@ -334,7 +334,7 @@ def test_units_of_tasks():
         unit_groups(["", ""], 3)
 
 
-def test_units():
+def test_a_cluster_is_one_unit_and_so_is_each_task_without_one():
     assert unit_count(["", "", ""]) == 3
     assert unit_count(["a", "a", "b", "", ""]) == 4
     assert unit_count(["a", "a", "a"]) == 3

@@ -109,7 +109,7 @@ def test_repeats_are_reduced_to_task_means():
     assert (summary.means["steps"].value, summary.means["steps"].n) == (4.0, 2)
 
 
-def test_values():
+def test_a_summary_has_the_mean_of_each_measure_over_the_tasks_where_it_is_known():
     summary = summarize([record("t1", 1.0), record("t2", 1.0, steps=4, seconds=1.5, cost_usd=0.25)])
     assert summary.accuracy is not None
     assert (summary.accuracy.low, summary.accuracy.high) == pytest.approx(clopper_pearson(2, 2))

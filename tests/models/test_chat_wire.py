@@ -160,35 +160,36 @@ def test_any_messages_are_read_or_refused_by_their_place(messages):
     assert error is None or (error.param or "").startswith("messages")
 
 
-def test_a_whole_request():
-    asked = read_request(
+EVERY_FIELD: dict[str, Any] = {
+    "model": "scripted",
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "1 + "}, {"type": "text", "text": "1?"}]},
         {
-            "model": "scripted",
-            "messages": [
-                {"role": "developer", "content": "Be brief."},
-                {"role": "user", "content": [{"type": "text", "text": "1 + "}, {"type": "text", "text": "1?"}]},
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":1}'}}],
-                },
-                {"role": "tool", "tool_call_id": "c", "content": "2"},
-            ],
-            "tools": [ADD],
-            "tool_choice": {"type": "function", "function": {"name": "add"}},
-            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}},
-            "temperature": 0.5,
-            "max_completion_tokens": 9,
-            "top_p": 1,
-            "seed": 3,
-            "stop": "END",
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "parallel_tool_calls": False,
-            "metadata": {"role": "plan", "scope": "s", "codec": "k", "examples": "2"},
-            "user": "ignored",
-        }
-    )
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":1}'}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "2"},
+    ],
+    "tools": [ADD],
+    "tool_choice": {"type": "function", "function": {"name": "add"}},
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}},
+    "temperature": 0.5,
+    "max_completion_tokens": 9,
+    "top_p": 1,
+    "seed": 3,
+    "stop": "END",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "parallel_tool_calls": False,
+    "metadata": {"role": "plan", "scope": "s", "codec": "k", "examples": "2"},
+    "user": "ignored",
+}
+
+
+def test_every_field_of_a_request_is_read():
+    asked = read_request(EVERY_FIELD)
     request = asked.request
     assert request.messages == (
         Message("system", "Be brief."),

@@ -102,9 +102,9 @@ def test_what_is_left_of_any_move_keeps_to_the_request(codec, prose, move):
 
 
 @given(codecs(), st.text(max_size=20))
-def test_any_text_is_read_or_is_a_wire_error(codec, text):
+def test_any_text_is_read_as_an_answer_or_is_a_wire_error(codec, text):
     with contextlib.suppress(WireError):
-        codec.parse(Reply(text))
+        assert isinstance(codec.parse(Reply(text)), Answer)
 
 
 def test_it_is_a_codec():

@@ -245,7 +245,7 @@ def in_snake_case(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("body", [ALL, in_snake_case(ALL)], ids=["camelCase", "snake_case"])
-def test_a_whole_request(body):
+def test_every_field_of_a_request_is_read(body):
     asked = read_request(body, "scripted")
     request = asked.request
     assert request.messages == (

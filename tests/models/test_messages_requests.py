@@ -140,45 +140,45 @@ def test_a_body_that_is_nested_too_deep_is_refused() -> None:
     assert "nested deeper" in (failure(BODY | {"metadata": deep}) or "")
 
 
-def test_a_whole_request() -> None:
-    asked = read_request(
+EVERY_FIELD: dict[str, Any] = {
+    "model": "scripted",
+    "max_tokens": 9,
+    "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be right.", **KEPT}],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "1 +"}, {"type": "text", "text": "1?"}]},
         {
-            "model": "scripted",
-            "max_tokens": 9,
-            "system": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be right.", **KEPT}],
-            "messages": [
-                {"role": "user", "content": [{"type": "text", "text": "1 +"}, {"type": "text", "text": "1?"}]},
-                {
-                    "role": "assistant",
-                    "content": [
-                        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
-                        {"type": "text", "text": "Next."},
-                        {"type": "tool_use", "id": "toolu_call_7", "name": "add", "input": {"a": 1, "b": "\u00e9"}},
-                        {"type": "tool_use", "id": "other", "name": "add", "input": {"INVALID_JSON": '{"a": '}},
-                    ],
-                },
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "tool_result", "tool_use_id": "toolu_call_7", "content": [TEXT, TEXT]},
-                        {"type": "tool_result", "tool_use_id": "other", "content": "no JSON", "is_error": True},
-                        {"type": "text", "text": "Go on."},
-                    ],
-                },
-                {"role": "system", "content": "Hurry."},
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+                {"type": "text", "text": "Next."},
+                {"type": "tool_use", "id": "toolu_call_7", "name": "add", "input": {"a": 1, "b": "\u00e9"}},
+                {"type": "tool_use", "id": "other", "name": "add", "input": {"INVALID_JSON": '{"a": '}},
             ],
-            "tools": [{"type": "custom", "description": "Adds.", **ADD}, {"type": "web_search_20260209", "name": "web_search"}],
-            "tool_choice": {"type": "tool", "name": "add", "disable_parallel_tool_use": True},
-            "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}},
-            "temperature": 0.5,
-            "top_p": 0.9,
-            "top_k": 40,
-            "stop_sequences": ["END"],
-            "stream": True,
-            "metadata": {"user_id": "u", "role": "plan", "scope": "s", "codec": "k", "examples": "2"},
         },
-        "2023-06-01",
-    )
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_call_7", "content": [TEXT, TEXT]},
+                {"type": "tool_result", "tool_use_id": "other", "content": "no JSON", "is_error": True},
+                {"type": "text", "text": "Go on."},
+            ],
+        },
+        {"role": "system", "content": "Hurry."},
+    ],
+    "tools": [{"type": "custom", "description": "Adds.", **ADD}, {"type": "web_search_20260209", "name": "web_search"}],
+    "tool_choice": {"type": "tool", "name": "add", "disable_parallel_tool_use": True},
+    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": CLOSED}},
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "top_k": 40,
+    "stop_sequences": ["END"],
+    "stream": True,
+    "metadata": {"user_id": "u", "role": "plan", "scope": "s", "codec": "k", "examples": "2"},
+}
+
+
+def test_every_field_of_a_request_is_read() -> None:
+    asked = read_request(EVERY_FIELD, "2023-06-01")
     request = asked.request
     assert request.messages == (
         Message("system", "Be brief.\nBe right."),

@@ -244,7 +244,7 @@ def test_copro_the_later_proposals_go_on_from_the_best(best: str) -> None:
     assert all(text.startswith(best) and named(text) and "Worse" not in text for text in made.completions.proposed_instruction)
 
 
-class Worker(dspy.Module):  # type: ignore[misc]
+class Worker(dspy.Module):
     def __init__(self) -> None:
         super().__init__()
         self.react = dspy.Predict(dspy.Signature("query, trajectory -> thought, name", CURRENT))
@@ -327,7 +327,7 @@ class Both(BaseModel):
     words: list[str]
 
 
-class Everything(dspy.Signature):  # type: ignore[misc]
+class Everything(dspy.Signature):
     """Say all."""
 
     question: str = dspy.InputField()

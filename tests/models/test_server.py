@@ -96,7 +96,7 @@ def test_a_port_in_use_is_an_error_of_the_operating_system():
         ("POST", "/t/%00%ff/v1/chat/completions", 404),
     ],
 )
-def test_pages(method, path, status):
+def test_each_method_and_path_is_answered_with_its_status(method, path, status):
     async def work(server, asking):
         data = json.dumps(BODY)
         head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n"

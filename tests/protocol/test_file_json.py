@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from loopbench.experiments.import_runs.importing import read_file
 from loopbench.experiments.import_runs.joining import ImportRequest
 from loopbench.models.cassette.lines import decode
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
+from loopbench.protocol.json_text import LongNumberError
 from loopbench.protocol.program import read_program
 from loopbench.runs.store.each_record import record_of
 from loopbench.runs.store.files import read_manifest_json
@@ -100,6 +102,18 @@ def _numbers(value: Any) -> list[float]:
 def test_deep_nesting_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="nested too deep"):
         load_json("[" * 1_000_000)
+
+
+@given(st.integers(-20, 20), st.sampled_from(["%s", "[1, %s]", '{"a": [{"b": -%s}]}']), st.booleans())
+def test_a_whole_number_is_read_up_to_the_digits_that_python_can_write(more: int, around: str, finite: bool) -> None:
+    limit = sys.get_int_max_str_digits()
+    text = around % ("7" * (limit + more))
+    if more <= 0:
+        assert json.dumps(load_json(text, finite=finite)) == text
+        return
+    with pytest.raises(LongNumberError) as caught:
+        load_json(text, finite=finite)
+    assert str(caught.value) == f"a number has more than {limit:,} digits: shorten it, or write it as text, in quotes"
 
 
 # --- the files ---

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from jsonschema import validate  # type: ignore[import-untyped]
+from jsonschema import validate
 
 from loopbench.experiments.compare import run as compare
 from loopbench.experiments.compare.prepare import prepare

@@ -48,7 +48,7 @@ def test_any_text_is_a_budget_or_refused_in_one_line(text):
         ("2000calls, $1,300tokens", {"calls": 2000, "dollars": 1.0, "tokens": 300}),
     ],
 )
-def test_forms(text, budget):
+def test_each_form_of_a_budget_is_read(text, budget):
     assert typed_limits(text) == budget
 
 
@@ -69,7 +69,7 @@ def test_forms(text, budget):
         ("5,", "write calls, tokens or dollars"),
     ],
 )
-def test_refused(text, said):
+def test_a_budget_of_any_other_form_is_refused_with_the_right_one(text, said):
     with pytest.raises(ValueError, match=said):
         typed_limits(text)
 

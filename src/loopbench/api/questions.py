@@ -30,7 +30,7 @@ from loopbench.experiments.size.pilot import PURPOSES, Purpose, SizeRequest
 from loopbench.experiments.size.size import size as work_out_sizes
 from loopbench.models.profiles import Profile
 from loopbench.protocol import Loop
-from loopbench.protocol.names import parse_spec, value_text
+from loopbench.protocol.names import SCRIPTED, parse_spec, value_text
 from loopbench.reports.dataframes import Loaded, load
 from loopbench.reports.in_python import said_in_python
 from loopbench.reports.why_shown import ShownWhy, shown_why
@@ -207,7 +207,7 @@ def optimize(
     *,
     suite: AnySuite = "arithmetic",
     profile: AnyProfile = "clean",
-    model: str = "scripted",
+    model: str = SCRIPTED,
     progress: bool | None = None,
     **settings: Any,
 ) -> OptimizeAnswer:

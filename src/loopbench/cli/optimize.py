@@ -13,7 +13,7 @@ from loopbench.experiments.optimize.prepare import Optimization, prepare, reopen
 from loopbench.experiments.optimize.result import EVERYTHING_RAN, optimization_result
 from loopbench.experiments.optimize.rollouts import RunStopped
 from loopbench.models.profiles import load_profile
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import SCRIPTED, parse_spec
 from loopbench.reports.progress.search import watching
 from loopbench.reports.search_tracking import LoggedSearch, run_logged
 from loopbench.reports.tracking import not_logged
@@ -89,7 +89,7 @@ def optimize(flags: dict[str, Any], search: SearchOptions, output: ResultsOption
 def _has_nothing_to_teach(optimization: Optimization) -> bool:
     """Whether the scripted model runs under a profile without weaknesses, so that no prompt can gain anything."""
     (profile,) = optimization.config.compare.profiles
-    return optimization.config.model == "scripted" and not load_profile(profile).weaknesses
+    return optimization.config.model == SCRIPTED and not load_profile(profile).weaknesses
 
 
 def go_on(folder: Path, allowed: Permissions, *, mlflow: bool | None, output: ResultsOptions) -> NoReturn:

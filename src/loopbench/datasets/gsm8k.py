@@ -227,7 +227,7 @@ def _rows(path: Path) -> Iterator[tuple[int, str, str, Number]]:
         yield number, *_row(row, where)
 
 
-def _row(row: Any, where: str) -> tuple[str, str, Number]:
+def _row(row: object, where: str) -> tuple[str, str, Number]:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: {type(row).__name__} where an object with 'question' and 'answer' belongs")
     for field in ("question", "answer"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from loopbench._extras import missing
+from loopbench.protocol.json_text import Json
 
 from .importing.columns import RowOptions
 from .importing.own_tools import OwnTools
@@ -41,7 +42,7 @@ class HubTable(RowTable):
     def row(self, place: int) -> Cells:
         return self._with_class_names(self._dataset[place])
 
-    def _with_class_names(self, cells: dict[str, Any]) -> dict[str, Any]:
+    def _with_class_names(self, cells: dict[str, Any]) -> dict[str, Json]:
         for column, names in self._classes.items():
             value = cells.get(column)
             if isinstance(value, int):
@@ -76,7 +77,7 @@ def load(
     return suite_of(table, "huggingface", tools, options)
 
 
-def _library() -> Any:
+def _library() -> object:
     try:
         library = importlib.import_module("datasets")
     except ModuleNotFoundError as error:
@@ -88,7 +89,7 @@ def _library() -> Any:
     return library
 
 
-def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> Any:
+def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> object:
     """Load a `Dataset`, or a mapping of them by split. No code that comes with a data set is run."""
     try:
         if _was_saved(Path(path)):

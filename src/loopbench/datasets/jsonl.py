@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
+
+from loopbench.protocol.json_text import Json
 
 from .importing.columns import RowOptions
 from .importing.json_files import json_value
@@ -42,7 +44,7 @@ class JsonLines(RowTable):
         with self._file.lines_from(place) as lines:
             return self._object(next(lines), 0)
 
-    def _object(self, text: str, number: int) -> dict[str, Any]:
+    def _object(self, text: str, number: int) -> dict[str, Json]:
         try:
             value = json_value(text)
         except ValueError as error:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
 from loopbench.protocol.names import near
@@ -64,7 +64,7 @@ class _Marked(Sequence[Task]):
     def __getitem__(self, place: int) -> Task: ...
     @overload
     def __getitem__(self, place: slice) -> Sequence[Task]: ...
-    def __getitem__(self, place: int | slice) -> Any:
+    def __getitem__(self, place: int | slice) -> object:
         found = self.tasks[place]
         return self._marked(found) if isinstance(found, Task) else _Marked(found, self.reasons)
 

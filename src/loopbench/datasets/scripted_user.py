@@ -136,7 +136,7 @@ class ScriptedTalk:
         return further[place].says
 
 
-def confirm_with_user(user: User, action: str, arguments: dict[str, Any]) -> Any:
+def confirm_with_user(user: User, action: str, arguments: Mapping[str, object]) -> Any:
     """Tell the user of a change before it is made, and ask for a yes or no.
 
     Args:

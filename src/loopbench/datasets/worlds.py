@@ -52,11 +52,11 @@ class Toolset(Generic[World]):
         )
 
 
-def _no_state(world: Any) -> None:
+def _no_state(world: object) -> None:
     return None
 
 
-def _nothing(world: Any) -> None:
+def _nothing(world: object) -> None:
     return None
 
 

@@ -68,7 +68,7 @@ class Prediction:
     """None if nobody counted."""
 
 
-async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Move:
+async def ask(predictor: object, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Move:
     """Call a predictor with its demonstrations, the codec's signature and these input fields.
 
     Raises WireError for an unreadable reply, ModelError for a missing one, BudgetExceeded.
@@ -77,7 +77,7 @@ async def ask(predictor: Any, fields: Mapping[str, str], *, codec: SignatureCode
 
 
 async def ask_fields(
-    predictor: Any, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = ""
+    predictor: object, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = ""
 ) -> Prediction:
     """Call a predictor like `ask`, for a loop that needs the output fields of the reply. Raises what `ask` raises."""
     if isinstance(model, ThroughPredictor):
@@ -108,7 +108,7 @@ def request_of(
     )
 
 
-def prompted_by(codec: SignatureCodec, fields: Mapping[str, Any]) -> Prompted | None:
+def prompted_by(codec: SignatureCodec, fields: Mapping[str, object]) -> Prompted | None:
     """Describe a request of the codec's predictor; None if the codec names none."""
     if not codec.predictor:
         return None
@@ -163,7 +163,7 @@ def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
 # --- DSPy's predictors as a program ---
 
 
-def program_of(predictors: Mapping[str, Any]) -> Program:
+def program_of(predictors: Mapping[str, object]) -> Program:
     """Return the state of predictors, by name."""
     return {name: _prompt_of(predictor) for name, predictor in predictors.items()}
 
@@ -175,7 +175,7 @@ def _prompt_of(predictor: Any) -> Prompt:
     return Prompt(signature.instructions, inputs, outputs_of(signature), demos)
 
 
-def with_prompt(predictor: Any, prompt: Prompt) -> Any:
+def with_prompt(predictor: Any, prompt: Prompt) -> object:
     """Copy a predictor with other instructions and demonstrations; the fields of its signature stay."""
     made = copy.copy(predictor)
     made.signature = with_instructions(predictor.signature, prompt.instructions)

@@ -51,7 +51,7 @@ _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
 _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
-class ChatFormat(dspy.ChatAdapter):  # type: ignore[misc]  # DSPy ships no types
+class ChatFormat(dspy.ChatAdapter):
     """DSPy's ChatAdapter byte for byte; what does not change between calls is rendered once.
 
     A reply that does not parse is an error, never a second call in another format. Three things differ: a value that is nested too

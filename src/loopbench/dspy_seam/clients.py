@@ -25,6 +25,8 @@ from dspy.clients.engines import AsyncLiteLLMEngine
 from dspy.clients.engines.stream_guard import achecked_stream
 from dspy.clients.model_metadata import model_info
 
+from loopbench.protocol.json_text import Json
+
 from .gemini import PROVIDERS as GEMINI
 from .gemini import with_calls_apart, with_json_schemas
 from .transport import Transport
@@ -46,9 +48,9 @@ class Client(Protocol):
     provider: str | None
     streams: bool
 
-    async def complete(self, request: Any) -> Any: ...
+    async def complete(self, request: object) -> object: ...
 
-    def stream(self, request: Any) -> AsyncGenerator[Any, None]: ...
+    def stream(self, request: object) -> AsyncGenerator[Any, None]: ...
 
     async def aclose(self) -> None: ...
 
@@ -74,11 +76,11 @@ class WholeClient:
         self.lm = lm
         self.model = str(lm.model)
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: Any) -> object:
         with dspy.context(disable_history=True):
             return await self.lm.acall(request)
 
-    def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+    def stream(self, request: object) -> AsyncGenerator[Any, None]:
         raise NotImplementedError("`streams` is False")
 
     async def aclose(self) -> None:
@@ -94,11 +96,11 @@ class _Lm15Client(ABC):
     async def _connection(self) -> _LoopConnection:
         """Return what the client holds for the running event loop."""
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: object) -> object:
         connection = await self._connection()
         return await connection.provider.complete(connection.adapted(request))
 
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, request: object) -> AsyncGenerator[Any, None]:
         connection = await self._connection()
         checked = _checked(connection.provider, connection.adapted(request))
         async with aclosing(with_calls_apart(checked) if connection.is_gemini else checked) as events:
@@ -163,16 +165,16 @@ class _IncompleteStreamReader:
     def __init__(self, reader: Any) -> None:
         self._reader = reader
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._reader, name)
 
-    def parse_stream_events(self, request: Any, event: Any) -> Any:
+    def parse_stream_events(self, request: Any, event: Any) -> object:
         if event.event == "response.incomplete":
             event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
         return self._reader.parse_stream_events(request, event)
 
 
-def _reading_incomplete(provider: Any) -> Any:
+def _reading_incomplete(provider: object) -> Any:
     """Return lm15's client of a provider; that of OpenAI's Responses reads streams that end incomplete."""
     if isinstance(provider, lm15.AsyncOpenAILM):
         provider._inner = _IncompleteStreamReader(provider._inner)
@@ -190,14 +192,14 @@ class _LoopConnection:
     is_gemini: bool = False
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def adapted(self, request: Any) -> Any:
+    def adapted(self, request: object) -> object:
         """Return the request as this server takes it."""
         if self.is_gemini:
             return with_json_schemas(request)
         return _with_texts(request) if self.is_own else request
 
 
-def _with_texts(request: Any) -> Any:
+def _with_texts(request: Any) -> object:
     """Put an empty text in place of null into turns that only make calls.
 
     llama-cpp-python, Ollama and LM Studio refuse null; services on Bedrock refuse the empty text, so theirs stays null.
@@ -221,7 +223,7 @@ def _is_own(given: str | None, address: str) -> bool:
     return not any(host == name or host.endswith(f".{name}") for name in _OPENAI)
 
 
-def _transport(url: str | None) -> Any:
+def _transport(url: str | None) -> object:
     """Return a pool of connections; to this machine they never use a proxy."""
     return Transport(max_connections=MAX_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
 
@@ -255,13 +257,13 @@ def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
         del held[loop]
 
 
-class _EngineWithoutMcp(AsyncLiteLLMEngine):  # type: ignore[misc]  # DSPy's engines have no types
+class _EngineWithoutMcp(AsyncLiteLLMEngine):
     """DSPy's engine for LiteLLM, without LiteLLM's gateway to MCP servers.
 
     Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
     """
 
-    def _arguments(self, request: Any, *, streaming: bool = False) -> dict[str, Any]:
+    def _arguments(self, request: object, *, streaming: bool = False) -> dict[str, Json]:
         arguments: dict[str, Any] = super()._arguments(request, streaming=streaming)
         return arguments | {_SKIP_MCP: True} if _knows_mcp() else arguments
 
@@ -288,10 +290,10 @@ class LiteLLMClient:
         self.provider: str | None = self.model.partition("/")[0]
         self._engine = _EngineWithoutMcp(**settings)
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: object) -> object:
         return await self._engine.complete(request)
 
-    async def stream(self, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, request: object) -> AsyncGenerator[Any, None]:
         async with aclosing(_checked(self._engine, request)) as events:
             async for event in events:
                 yield event

@@ -11,6 +11,7 @@ import dspy
 from dspy import lm15
 
 from loopbench.protocol import Message, Model, NativeCall, Reply, Request, Sampling, ToolSpec
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.threads import run_blocking
 
 from .asking import CURRENT_REQUEST
@@ -39,10 +40,10 @@ class _AsyncEngine:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def __deepcopy__(self, memo: object) -> Any:
+    def __deepcopy__(self, memo: object) -> object:
         return self  # optimizers deep-copy programs, and with them their LM; the model behind stays one
 
-    async def complete(self, request: Any) -> Any:
+    async def complete(self, request: Any) -> object:
         reply = await self.model.complete(_request_of(request))
         return _response_of(reply, request.model)
 
@@ -50,7 +51,7 @@ class _AsyncEngine:
 class _SyncEngine(_AsyncEngine):
     """The same for DSPy's synchronous calls, whose caller waits."""
 
-    def complete(self, request: Any) -> Any:
+    def complete(self, request: object) -> Any:
         return run_blocking(super().complete(request))
 
 
@@ -82,7 +83,7 @@ def _choice_of(choice: Any) -> str | None:
     return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
 
 
-def _schema_of(response_format: Any) -> Mapping[str, Any] | None:
+def _schema_of(response_format: Any) -> Mapping[str, Json] | None:
     """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
     asked = response_format or {}
     schema: Mapping[str, Any] | None = asked.get("json_schema", asked).get("schema")
@@ -103,8 +104,8 @@ def _messages_of(message: Any) -> list[Message]:
     return [Message("system" if message.role == "developer" else message.role, text, calls)]
 
 
-def _response_of(reply: Reply, model: str) -> Any:
-    parts: list[Any] = [lm15.TextPart(reply.text)]
+def _response_of(reply: Reply, model: str) -> object:
+    parts: list[object] = [lm15.TextPart(reply.text)]
     parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
     usage = reply.usage
     return lm15.Response(

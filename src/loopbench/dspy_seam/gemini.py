@@ -15,7 +15,7 @@ from loopbench.protocol import NativeCall
 PROVIDERS = frozenset({"gemini", "vertex", "vertex-express"})
 
 
-def with_json_schemas(request: Any) -> Any:
+def with_json_schemas(request: Any) -> object:
     """Return an lm15 request whose tools and whose reply keep their schemas.
 
     lm15 sends them in the fields for Google's own schemas, which have no place for `additionalProperties`, `$defs`, several types

@@ -17,6 +17,7 @@ from dspy.clients.model_metadata import model_info
 from dspy.utils.exceptions import LMError
 
 from loopbench.protocol import CallDelta, Capabilities, Chunk, ModelError, NativeCall, ProviderError, Reply, Request
+from loopbench.protocol.names import SCRIPTED
 from loopbench.protocol.redact import redact
 
 from .clients import Client, LocalClient, client_of
@@ -117,7 +118,7 @@ class Lm15Model:
         """Close connections that belong to this event loop."""
         await self.client.aclose()
 
-    def _lm15(self, request: Request) -> Any:
+    def _lm15(self, request: Request) -> object:
         try:
             return lm15_request(request, self.client.model, self.extensions and self.extensions(request))
         except (TypeError, ValueError) as error:
@@ -141,7 +142,7 @@ class Lm15Model:
         message = " ".join(redact(f"{type(error).__name__}: {error}").split())
         return ProviderError(f"the reply cannot be read: {message}", "server")
 
-    def _reply(self, response: Any, streamed: Streamed | None = None) -> Reply:
+    def _reply(self, response: object, streamed: Streamed | None = None) -> Reply:
         reply = reply_of(response, self.client.provider, streamed)
         if reply.usage is None:
             return reply
@@ -149,7 +150,7 @@ class Lm15Model:
         nominal = billed if not reply.usage.cached_tokens else self._cost_usd(uncached(response, self.client.provider))
         return replace(reply, usage=replace(reply.usage, cost_usd=billed, nominal_usd=nominal))
 
-    def _cost_usd(self, response: Any) -> float | None:
+    def _cost_usd(self, response: object) -> float | None:
         """Return US dollars by a price list; None without one."""
         return None
 
@@ -208,7 +209,7 @@ class DspyModel(Lm15Model):
         """Whether DSPy's list has the model's price."""
         return "input_cost_per_token" in self._listed
 
-    def _cost_usd(self, response: Any) -> float | None:
+    def _cost_usd(self, response: object) -> float | None:
         if not self.is_priced:
             return None
         cost, _ = estimate_cost(response, provider=self.client.provider, requested_model=self._listed_as)
@@ -227,7 +228,7 @@ def listed_price(name: str) -> tuple[float, ...]:
     return tuple(amounts) if None not in known[:2] else ()
 
 
-def local_client(url: str, extensions: Extensions | None = None, model: str = "scripted", wire: str = "chat") -> Lm15Model:
+def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED, wire: str = "chat") -> Lm15Model:
     """Return a model behind a server on this machine: without retries, key, price and proxy. Cheap to make.
 
     `wire`: what the server speaks, as `models/wires/registry.py` names it.
@@ -235,7 +236,7 @@ def local_client(url: str, extensions: Extensions | None = None, model: str = "s
     return Lm15Model(f"openai/{model}", LocalClient(url, model, wire), Capabilities(response_schema=True), extensions)
 
 
-def model_named(name: str, settings: Mapping[str, Any]) -> DspyModel:
+def model_named(name: str, settings: Mapping[str, object]) -> DspyModel:
     """Return the model that DSPy knows by a name. `settings`: of `dspy.LM`; without them nothing is cached or tried again.
 
     Raises ValueError for a setting that is all but the name of a known one; any other may be its provider's own.

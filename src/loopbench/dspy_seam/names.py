@@ -20,7 +20,7 @@ RESPONSES = "responses/"
 """What stands before an OpenAI model's name, as in LiteLLM's names, to ask it over Responses."""
 
 
-def open_lm(name: str, base_url: str | None = None) -> Any:
+def open_lm(name: str, base_url: str | None = None) -> object:
     """Return a `dspy.LM` by DSPy's name for it, `provider/model`; its key comes from the environment. Opens no connection.
 
     `base_url`: a server or gateway that speaks the provider's protocol, OpenAI's if the provider is `openai`; by default what
@@ -46,7 +46,7 @@ def open_lm(name: str, base_url: str | None = None) -> Any:
     return _opened(name, name, settings)
 
 
-def _open_responses(name: str, model: str, base_url: str | None) -> Any:
+def _open_responses(name: str, model: str, base_url: str | None) -> object:
     """Return the LM of a model that is asked over OpenAI's Responses. `name`: what the user wrote."""
     if not model:
         raise ValueError(f"model {name!r}: write openai/{RESPONSES}MODEL, such as openai/{RESPONSES}gpt-5-pro")

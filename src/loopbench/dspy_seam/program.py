@@ -31,6 +31,7 @@ from loopbench.protocol import (
     WireError,
     WrappedModel,
 )
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.threads import run_here
 
 from .model import DspyModel
@@ -67,10 +68,10 @@ class ProgramResult:
 class Runner(Protocol):
     """Runs a loop for a program."""
 
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult: ...
+    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, object], sampled: SampledPrediction) -> ProgramResult: ...
 
 
-class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class LoopProgram(dspy.Module):
     """A loop's predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
 
     Each predictor is an attribute with its name. `LoopProgram(Finish(max_steps=8), [search])(query="…").answer` asks the LM that
@@ -97,7 +98,7 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
         predictors = cast(Optimizable, self._shared.loop).predictors
         return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
 
-    def forward(self, **inputs: Any) -> Any:
+    def forward(self, **inputs: object) -> object:
         """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
         lm = _lm_of(self)
         with dspy.context(lm=lm):
@@ -108,7 +109,7 @@ class LoopProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
                 trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
         return dspy.Prediction(**ran.fields)
 
-    async def aforward(self, **inputs: Any) -> Any:
+    async def aforward(self, **inputs: object) -> object:
         """Do the same on a thread: `await program.acall(query="…")`."""
         return await asyncio.to_thread(self.forward, **inputs)
 
@@ -179,7 +180,7 @@ class ReportingModel(WrappedModel):
             return request
         return replace(request, sampling=replace(request.sampling, temperature=self.temperature))
 
-    def _record(self, request: Request, inputs: Mapping[str, Any], reply: Reply) -> None:
+    def _record(self, request: Request, inputs: Mapping[str, object], reply: Reply) -> None:
         if request.prompted is None:
             return
         try:
@@ -191,13 +192,13 @@ class ReportingModel(WrappedModel):
         self.calls.append(PredictorCall(request.prompted.predictor, inputs, outputs))
 
 
-def _inputs(request: Request) -> Mapping[str, Any]:
+def _inputs(request: Request) -> Mapping[str, Json]:
     """Copy the inputs before the reply, so that nothing later gets in."""
     made: dict[str, Any] = {} if request.prompted is None else to_jsonable_python(dict(request.prompted.inputs()))
     return made
 
 
-def _signature(name: str, prompt: Prompt) -> Any:
+def _signature(name: str, prompt: Prompt) -> object:
     """Make a new signature for every predictor: in places DSPy distinguishes predictors by their signatures."""
     inputs = {field: (kind, dspy.InputField()) for field, kind in prompt.inputs.items()}
     outputs = {field: (kind, dspy.OutputField()) for field, kind in prompt.outputs.items()}
@@ -211,7 +212,7 @@ def _state(predictor: Any) -> dict[str, Any]:
     return {"instructions": predictor.signature.instructions, "demos": demos}
 
 
-def _lm_of(program: Any) -> Any:
+def _lm_of(program: Any) -> object:
     """Return the LM that is set on a predictor, or else the one that DSPy is configured with; None if absent."""
     return next((predictor.lm for predictor in program.predictors() if predictor.lm is not None), dspy.settings.lm)
 
@@ -223,7 +224,7 @@ def _sampled(lm: Any) -> SampledPrediction:
     return SampledPrediction(rollout if isinstance(rollout, int) else 0, temperature)
 
 
-def _copied(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _copied(fields: Mapping[str, object]) -> dict[str, Json]:
     """Copy the fields: some teleprompters change the entries of a trace in place."""
     made: dict[str, Any] = to_jsonable_python(dict(fields))
     return made

@@ -11,10 +11,10 @@ from dspy._vendor.lm15.transports import StdlibAsyncTransport
 FIRST_ERROR = 400
 
 
-class Transport(StdlibAsyncTransport):  # type: ignore[misc]  # DSPy ships no types
+class Transport(StdlibAsyncTransport):
     """lm15's transport with readable bodies of errors."""
 
-    def stream(self, request: Any) -> Any:
+    def stream(self, request: object) -> Any:
         return _OpenedResponse(super().stream(request))
 
 
@@ -24,7 +24,7 @@ class _OpenedResponse:
     def __init__(self, opened: Any) -> None:
         self.opened = opened
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> object:
         response = await self.opened.__aenter__()
         return response if response.status < FIRST_ERROR else _ErrorResponse(response)
 
@@ -60,7 +60,7 @@ def enveloped(body: bytes) -> bytes:
     return json.dumps({"error": {"message": _message_text(message), "type": data.get("type"), "code": data.get("code")}}).encode()
 
 
-def _message_text(message: Any) -> str:
+def _message_text(message: object) -> str:
     """Return the message as text: FastAPI lists problems, each with its place in the body."""
     if isinstance(message, str):
         return message
@@ -68,7 +68,7 @@ def _message_text(message: Any) -> str:
     return "; ".join(_place_and_problem(item) for item in items)
 
 
-def _place_and_problem(item: Any) -> str:
+def _place_and_problem(item: object) -> str:
     if not isinstance(item, Mapping):
         return str(item)
     place = item.get("loc")

@@ -18,7 +18,7 @@ Design = TypeVar("Design", bound=type)
 
 def checked_options(design: Design) -> Design:
     """Let a loop raise ValueError, in one line that names the option, for an unknown option and one of another type."""
-    plain_init = design.__init__  # type: ignore[misc]
+    plain_init = design.__init__  # type: ignore[misc]  # of a class itself, not of an instance
     signature = inspect.signature(plain_init)
 
     @functools.wraps(plain_init)
@@ -33,7 +33,7 @@ def checked_options(design: Design) -> Design:
             raise
         _check_all(design, signature.bind(self, *args, **options).arguments)
 
-    design.__init__ = checked  # type: ignore[misc]
+    design.__init__ = checked  # type: ignore[misc]  # as above
     return design
 
 

@@ -367,7 +367,7 @@ class ExtractAgent:
         return move
 
 
-class ReactExtractProgram(dspy.Module):  # type: ignore[misc]
+class ReactExtractProgram(dspy.Module):
     """The two predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
 
     Raises ValueError for a tool named `finish` (row G-6).

@@ -20,7 +20,7 @@ from loopbench.protocol.digest import canonical_json
 FINISH = "finish"
 
 
-class ReactStep(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+class ReactStep(dspy.Signature):
     """Work towards an answer to `query` by calling tools, one per turn.
 
     `trajectory` holds every turn so far: your thought, the tool you chose, its arguments and what came back. State your next
@@ -34,7 +34,7 @@ class ReactStep(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
     next_tool_args: dict[str, Any] = dspy.OutputField()
 
 
-class ExtractAnswer(dspy.Signature):  # type: ignore[misc]
+class ExtractAnswer(dspy.Signature):
     """State the answer to `query` that follows from `trajectory`: an agent's thoughts, tool calls and observations."""
 
     query: str = dspy.InputField()

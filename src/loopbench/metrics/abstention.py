@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 
-def is_abstention(answer: Any) -> bool:
+def is_abstention(answer: object) -> bool:
     """Return whether a text says, as a whole or in its leading statement, that there is no answer or that nobody can know it.
 
     Silence (None, empty text) is not an abstention, nor is what a harness or a loop writes when it gives up ("Maximum steps reached

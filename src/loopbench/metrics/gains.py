@@ -60,7 +60,7 @@ class Gain:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is not known."""
         tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
-        found: dict[str, Any] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
+        found: dict[str, object] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
         return {
             "before": interval_json(self.before),
             "after": interval_json(self.after),

@@ -252,7 +252,7 @@ def _fault(data: Mapping[str, Any]) -> FaultRecord:
     return FaultRecord(**data)
 
 
-def _place(at: Any) -> tuple[int, ...]:
+def _place(at: object) -> tuple[int, ...]:
     if not (type(at) is list and len(at) == 5 and set(map(type, at)) == {int} and 0 <= min(at) <= max(at) < _PLACES):
         raise ValueError("trace_at is not five whole numbers from 0")
     return tuple(at)

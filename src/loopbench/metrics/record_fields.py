@@ -13,7 +13,7 @@ MAX_SEED: Final = 2**64
 STATUSES = frozenset({"scored", "errored", "excluded"})
 
 
-def check_fields(values: Mapping[str, Any]) -> None:
+def check_fields(values: Mapping[str, object]) -> None:
     """Raise ValueError that names the first field whose value a record cannot have."""
     for name, value in values.items():
         fits, expected = _CHECKS[name]
@@ -21,22 +21,22 @@ def check_fields(values: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is not {expected}")
 
 
-def check_fault(values: Mapping[str, Any]) -> None:
+def check_fault(values: Mapping[str, object]) -> None:
     """Raise ValueError unless all fields of a fault are a text or a flag."""
     for name, value in values.items():
         if type(value) is not (str if name in ("kind", "point") else bool):
             raise ValueError(f"{name} of a fault is not {'a text' if name in ('kind', 'point') else 'true or false'}")
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return type(value) is str
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return type(value) is bool
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value <= MAX_COUNT
 
 
@@ -52,15 +52,15 @@ def _is_share(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1
 
 
-def _are_counts(value: Any) -> bool:
+def _are_counts(value: object) -> bool:
     return type(value) is dict and all(map(_is_count, value.values()))
 
 
-def _are_shares(value: Any) -> bool:
+def _are_shares(value: object) -> bool:
     return type(value) is dict and all(map(_is_share, value.values()))
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: object) -> bool:
     """Say whether no number in a JSON value is infinite, as JSON's 1e999 is read."""
     if type(value) is float:
         return math.isfinite(value)
@@ -69,7 +69,7 @@ def _is_finite(value: Any) -> bool:
     return type(value) is not list or all(map(_is_finite, value))
 
 
-def _anything(value: Any) -> bool:
+def _anything(value: object) -> bool:
     return True
 
 

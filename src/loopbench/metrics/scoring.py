@@ -84,7 +84,7 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
     return {"accuracy": answer * state, "answer": answer, "state": state}
 
 
-def _built_scorer(name: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> Scorer:
+def _built_scorer(name: str, factory: Callable[..., object], options: Mapping[str, object]) -> Scorer:
     known = inspect.signature(factory).parameters
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     for option in options:
@@ -115,7 +115,7 @@ def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
 
 
 def _imported(name: str) -> Callable[..., Any]:
-    own: Callable[..., Any] = own_object("scorer", name)
+    own: Callable[..., object] = own_object("scorer", name)
     if not callable(own):
         raise ValueError(f"scorer {name!r} is a {type(own).__name__}, not a function of a Judgement")
     return own

@@ -193,6 +193,12 @@ def task_values(records: Sequence[Record], metric: Callable[[Record], float | No
     return _values_of_each(records, metric) if found is None else found
 
 
+def measured_value(record: Record, metric: Callable[[Record], float | None]) -> float | None:
+    """Return a metric of a scored trial; None for any other trial, and for a value that is not finite or beyond all measure."""
+    value = metric(record) if record.status == "scored" else None
+    return float(value) if value is not None and abs(value) < MAX_VALUE else None  # NaN is not
+
+
 def _values_of_varied(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
     """Read a metric of each record's kind; None where it is not the kind that decides."""
     try:
@@ -208,10 +214,10 @@ def _values_of_kinds(table: RecordTable, metric: Callable[[Record], float | None
     for code, kind in table.each_kind():
         task_of[code] = numbers.setdefault(kind.task, len(numbers))
         try:
-            value = metric(kind) if kind.status == "scored" else None
+            value = measured_value(kind, metric)
         except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
             return None
-        if value is not None and abs(value) < MAX_VALUE:
+        if value is not None:
             by_kind[code] = value
     codes = table.codes
     codes = codes[~np.isnan(by_kind[codes])]
@@ -235,11 +241,9 @@ def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float 
     clusters: dict[str, str] = {}
     templates: dict[str, str] = {}
     for record in records:
-        if record.status != "scored":
-            continue
-        value = metric(record)
-        if value is not None and abs(value) < MAX_VALUE:  # NaN is not
-            values.setdefault(record.task, []).append(float(value))
+        value = measured_value(record, metric)
+        if value is not None:
+            values.setdefault(record.task, []).append(value)
             clusters[record.task] = record.cluster
             if record.template:
                 templates[record.task] = record.template

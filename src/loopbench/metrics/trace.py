@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 from loopbench.protocol import Message, render_value
 from loopbench.protocol.chat import MessageRole, NativeCall
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.quick_frozen import quick_frozen
 from loopbench.protocol.receipts import strip_receipts
 from loopbench.protocol.tool_calls import NEVER_RAN
@@ -112,7 +113,7 @@ class ModelExchange:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; what is not known is left out."""
-        fields: dict[str, Any] = {"event": "ask", "role": self.role}
+        fields: dict[str, object] = {"event": "ask", "role": self.role}
         if self.scope:
             fields["scope"] = self.scope
         fields["same"] = self.same
@@ -142,7 +143,7 @@ class ModelExchange:
         return fields
 
     @classmethod
-    def from_json(cls, event: Mapping[str, Any], number: int = 0) -> ModelExchange:
+    def from_json(cls, event: Mapping[str, object], number: int = 0) -> ModelExchange:
         """Read the JSON. Raises ValueError that names the field that is wrong."""
         error = _optional(event, "error", Mapping)
         exchange = cls(
@@ -208,7 +209,7 @@ class ToolRun:
         return fields
 
     @classmethod
-    def from_json(cls, event: Mapping[str, Any]) -> ToolRun:
+    def from_json(cls, event: Mapping[str, object]) -> ToolRun:
         """Read the JSON. Raises ValueError that names the field that is wrong."""
         return cls(
             call=TracedCall(_get(event, "tool", str), event.get("arguments")),
@@ -231,7 +232,7 @@ class Note:
         return {**self.data, "event": "note", "kind": self.kind}
 
     @classmethod
-    def from_json(cls, event: Mapping[str, Any]) -> Note:
+    def from_json(cls, event: Mapping[str, object]) -> Note:
         """Read a note. An event that this version does not know is a note that the word in its place is the kind of."""
         kind = event.get("kind") if event.get("event") == "note" else event.get("event")
         return cls(render_value(kind), {name: value for name, value in event.items() if name not in ("event", "kind")})
@@ -270,7 +271,7 @@ class TraceHead:
         return fields | {"untold": untold} if untold else fields
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TraceHead:
+    def from_json(cls, data: Mapping[str, object]) -> TraceHead:
         """Read the JSON. Raises ValueError that names the field that is wrong."""
         return cls(
             arm=_get(data, "arm", str, ""),
@@ -342,7 +343,7 @@ def _says_something(event: TraceEvent) -> bool:
     return bool(event.reply_text or event.error or event.wire_error or any(event.texts))
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """Return canonical JSON; what JSON cannot say, as text."""
     try:
         return canonical_json(value)
@@ -368,32 +369,32 @@ def _get(data: Mapping[str, Any], name: str, kind: Any, default: Any = None) -> 
     return value
 
 
-def _optional(data: Mapping[str, Any], name: str, kind: Any) -> Any:
+def _optional(data: Mapping[str, object], name: str, kind: object) -> Any:
     return None if data.get(name) is None else _get(data, name, kind)
 
 
-def _objects(data: Mapping[str, Any], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Any]]:
+def _objects(data: Mapping[str, object], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Json]]:
     listed: list[Mapping[str, Any]] = _get(data, name, list, None if needed else [])
     if not all(type(item) is dict or isinstance(item, Mapping) for item in listed):  # `isinstance` with Mapping takes long
         raise ValueError(f"{what} is not an object")
     return listed
 
 
-def _texts(data: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _texts(data: Mapping[str, object], name: str) -> tuple[str, ...]:
     listed = _get(data, name, list, [])
     if not all(isinstance(item, str) for item in listed):
         raise ValueError(f"{name} is not a list of texts")
     return tuple(listed)
 
 
-def _seconds(event: Mapping[str, Any]) -> float:
+def _seconds(event: Mapping[str, object]) -> float:
     value: float = _get(event, "seconds", float, 0.0)
     if not 0 <= value <= MAX_COUNT:
         raise ValueError("seconds is not a number from 0 on")
     return value
 
 
-def _tokens(event: Mapping[str, Any]) -> tuple[int, int] | None:
+def _tokens(event: Mapping[str, object]) -> tuple[int, int] | None:
     listed = _optional(event, "tokens", list)
     if listed is not None and ([type(count) for count in listed] != [int, int] or min(listed) < 0 or max(listed) > MAX_COUNT):
         raise ValueError("tokens are not two whole numbers from 0 on")
@@ -411,7 +412,7 @@ def _message(data: Mapping[str, Any]) -> Message:
     return Message(role, _get(data, "content", str, ""), asked, _get(data, "tool_call_id", str, ""))
 
 
-def _native(call: Mapping[str, Any]) -> NativeCall:
+def _native(call: Mapping[str, object]) -> NativeCall:
     return NativeCall(_get(call, "id", str, ""), *_function(call))
 
 

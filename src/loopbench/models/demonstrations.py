@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from loopbench.protocol import Message
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.receipts import MARK
 
 _DEEPEST = 40
@@ -64,7 +65,7 @@ def read_demonstrations(texts: tuple[str, ...], tools: frozenset[str]) -> Demons
     return reader.content
 
 
-def is_plain_number(value: Any) -> bool:
+def is_plain_number(value: object) -> bool:
     """Whether a value is a number, or text that is one in digits."""
     if isinstance(value, str):
         return _NUMBER.fullmatch(value.strip()) is not None
@@ -111,7 +112,7 @@ class _Reader:
         for match in _NUMBER.finditer(_RECEIPT.sub(" ", text)):
             _add(self.content.numbers, match.group())
 
-    def _read_value(self, value: Any, depth: int) -> None:
+    def _read_value(self, value: object, depth: int) -> None:
         """Read all of a JSON value, texts within it included."""
         if depth >= _DEEPEST:
             return
@@ -125,7 +126,7 @@ class _Reader:
         elif not isinstance(value, bool):
             _add(self.content.results, value)
 
-    def _read_object(self, value: Mapping[str, Any], depth: int) -> None:
+    def _read_object(self, value: Mapping[str, object], depth: int) -> None:
         called = next((item for item in value.values() if isinstance(item, str) and item in self.tools), None)
         for key, item in value.items():
             arguments = _as_object(item) if called is not None else None
@@ -147,7 +148,7 @@ def _add(numbers: set[float], value: Any) -> None:
         numbers.add(rounded(number))
 
 
-def _as_object(value: Any) -> Mapping[str, Any] | None:
+def _as_object(value: object) -> Mapping[str, Json] | None:
     """Return an object, also one written as JSON text; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
@@ -157,7 +158,7 @@ def _as_object(value: Any) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def numbers_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def numbers_of(arguments: Mapping[str, object]) -> Iterator[tuple[str, float]]:
     """Yield names and values of the arguments that are numbers other than 0."""
     for name, value in arguments.items():
         if isinstance(value, int | float) and not isinstance(value, bool) and value and abs(value) < _HUGE:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from loopbench.protocol import (
     Act,
@@ -235,7 +235,7 @@ _NO_COLON = {ord(":"): None}
 
 
 def disturb(
-    kind: str, move: Move, earlier_calls: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec], guess: Any = NOT_DETERMINED
+    kind: str, move: Move, earlier_calls: Mapping[str, ToolCall], specs: Mapping[str, ToolSpec], guess: object = NOT_DETERMINED
 ) -> tuple[Move, ...]:
     """Return a move as a confused model makes it, in order of preference; the move itself if the kind finds nothing to change.
 
@@ -251,7 +251,7 @@ def disturb(
     return (replace(move, calls=(first, *move.calls[1:])),)
 
 
-def answer_options(thought: str, value: Any, confidence: float) -> tuple[Move, ...]:
+def answer_options(thought: str, value: object, confidence: float) -> tuple[Move, ...]:
     """Return an answer in the ways that formats differ in: a value, text, with a confidence, without a value, prose."""
     text = render_value(value)
     rated = (Answer(thought, value, confidence), Answer(thought, text, confidence))
@@ -277,7 +277,7 @@ def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:
     return ToolCall(call.name, arguments)
 
 
-def mislead(value: Any) -> Any:
+def mislead(value: object) -> object:
     """Return another value of the same kind, never equal to the one given."""
     if value is None:
         return 42
@@ -298,7 +298,7 @@ def mislead(value: Any) -> Any:
     return 0
 
 
-def distorted(kind: str, value: Any) -> Any:
+def distorted(kind: str, value: object) -> object:
     """Return what an implicit failure of a tool gives in the place of its result; never equal to the one given."""
     if kind == "tool.stale":
         return _outdated(value)
@@ -314,7 +314,7 @@ def distorted(kind: str, value: Any) -> Any:
     return mislead(value)
 
 
-def _outdated(value: Any) -> Any:
+def _outdated(value: object) -> object:
     """Return a value as it may have been before: a smaller number, earlier digits, a list without its last entry."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _NEARLY_INFINITE:
         return value - 1 - abs(value) // 10

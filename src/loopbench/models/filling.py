@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+from jsonschema.validators import validator_for
 from referencing import Registry
 
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.json_text import Json
 
 from .faults import mislead
 
@@ -34,7 +35,7 @@ class Unfillable(ValueError):
     """A schema that a value cannot be put into."""
 
 
-def fits(schema: Mapping[str, Any], value: Any) -> bool:
+def fits(schema: Mapping[str, object], value: object) -> bool:
     """Whether a value is valid under a schema; a broken schema, or one that refers to elsewhere, takes nothing."""
     try:
         validator = validator_for(schema)(schema, registry=Registry())  # an empty registry fetches nothing
@@ -43,7 +44,7 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
         return False
 
 
-def fill(schema: Mapping[str, Any], value: Any) -> Any:
+def fill(schema: Mapping[str, object], value: object) -> Any:
     """Return the value if valid, else an object, list or nesting of them that has it in the first place that takes it.
 
     Properties named for an answer come first. Raises Unfillable.
@@ -55,7 +56,7 @@ def fill(schema: Mapping[str, Any], value: Any) -> Any:
     raise Unfillable("the schema has no place for this value")
 
 
-def least(schema: Mapping[str, Any]) -> Any:
+def least(schema: Mapping[str, object]) -> Any:
     """Return the least value that is valid under a schema. Raises Unfillable if none is found."""
     made = _Filler(schema).least(schema, 0)
     if not fits(schema, made):
@@ -63,7 +64,7 @@ def least(schema: Mapping[str, Any]) -> Any:
     return made
 
 
-def otherwise(schema: Mapping[str, Any], value: Any) -> Any:
+def otherwise(schema: Mapping[str, object], value: object) -> object:
     """Return another value that the schema takes, different in every leaf that can be; None if there is not one.
 
     What a fluent model makes up that has no idea: the right form, and nothing in it is true.
@@ -83,7 +84,7 @@ def _otherwise(schema_text: str, value_text: str) -> Any:
     return root[0] if any(changed) else None
 
 
-def _change(place: tuple[Any, Any], root: list[Any], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
+def _change(place: tuple[Any, Any], root: Sequence[object], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
     """Give a leaf another value. Return whether one was found."""
     holder, key = place
     old = holder[key]
@@ -104,7 +105,7 @@ def _leaves(holder: Any) -> Iterator[tuple[Any, Any]]:
             yield holder, key
 
 
-def _enumerations(schema: Any) -> Iterator[list[Any]]:
+def _enumerations(schema: object) -> Iterator[list[Any]]:
     if isinstance(schema, dict):
         if isinstance(schema.get("enum"), list):
             yield schema["enum"]
@@ -115,7 +116,7 @@ def _enumerations(schema: Any) -> Iterator[list[Any]]:
             yield from _enumerations(part)
 
 
-def filled_value(schema: Mapping[str, Any], filled: Any) -> Any:
+def filled_value(schema: Mapping[str, object], filled: object) -> object:
     """Return the value that `fill` made this of; all of it if there is not one."""
     for place, value in enumerate(_inside(filled)):
         if place >= MAX_PLACES:
@@ -125,14 +126,14 @@ def filled_value(schema: Mapping[str, Any], filled: Any) -> Any:
     return filled
 
 
-def _fills(schema: Mapping[str, Any], value: Any, filled: Any) -> bool:
+def _fills(schema: Mapping[str, object], value: object, filled: object) -> bool:
     try:
         return same(fill(schema, value), filled)
     except Unfillable:
         return False
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Return whether two values are equal as JSON: 1, 1.0 and true are three values."""
     try:
         return canonical_json(one) == canonical_json(other)
@@ -140,7 +141,7 @@ def same(one: Any, other: Any) -> bool:
         return False
 
 
-def _inside(value: Any) -> Iterator[Any]:
+def _inside(value: object) -> Iterator[Any]:
     """Yield all parts of a value, the outer ones first."""
     level = [value] if isinstance(value, dict | list) else []
     while level:
@@ -156,7 +157,7 @@ class _Filler:
         self.root = root
         self.nodes = 0
 
-    def with_value(self, schema: Any, value: Any, depth: int) -> Iterator[Any]:
+    def with_value(self, schema: object, value: object, depth: int) -> Iterator[Any]:
         """Yield values made of `value` that the schema may take, the best first. Raises Unfillable."""
         self._count(depth)
         if self._fits(schema, value):
@@ -176,7 +177,7 @@ class _Filler:
                 rest = [self.least(schema["items"], depth + 1)] * (_bounded(schema.get("minItems"), 1) - 1)
                 yield [inner, *rest]
 
-    def _tried(self, schema: Any, value: Any, depth: int) -> Iterator[Any]:
+    def _tried(self, schema: object, value: object, depth: int) -> Iterator[Any]:
         """Yield the same one level down, passing over a place that cannot be filled."""
         try:
             yield from self.with_value(schema, value, depth + 1)
@@ -184,7 +185,7 @@ class _Filler:
             if self.nodes > MAX_NODES:
                 raise
 
-    def least(self, schema: Any, depth: int) -> Any:
+    def least(self, schema: object, depth: int) -> Any:
         """Return a small value of the schema's kind; the caller checks whether it is valid. Raises Unfillable."""
         self._count(depth)
         schema = self._resolved(schema)
@@ -203,7 +204,7 @@ class _Filler:
                 return made
         return self._plain(schema, depth)
 
-    def _plain(self, schema: Mapping[str, Any], depth: int) -> Any:
+    def _plain(self, schema: Mapping[str, object], depth: int) -> Any:
         """Return the least value of the schema's type."""
         kind = schema.get("type", "object" if "properties" in schema else "string")
         if isinstance(kind, list):
@@ -220,7 +221,7 @@ class _Filler:
             return _least_number(schema)
         return False if kind == "boolean" else None
 
-    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Any]:
+    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Json]:
         """Return what is given and the least of all else that is required, in the schema's order."""
         properties = schema.get("properties")
         offered = properties if isinstance(properties, Mapping) else {}
@@ -230,7 +231,7 @@ class _Filler:
         names += [name for name in dict.fromkeys((*wanted, *fixed)) if name not in offered]
         return {name: fixed[name] if name in fixed else self.least(offered.get(name, {}), depth + 1) for name in names}
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolved(self, schema: object) -> Mapping[str, Any]:
         """Return the schema that a reference within the root stands for."""
         for _ in range(MAX_DEPTH):
             if not isinstance(schema, Mapping):
@@ -241,10 +242,10 @@ class _Filler:
             schema = self._at(ref)
         raise Unfillable("references without end")
 
-    def _at(self, ref: str) -> Any:
+    def _at(self, ref: str) -> object:
         if not ref.startswith("#"):
             raise Unfillable("a reference to elsewhere")
-        part: Any = self.root
+        part: object = self.root
         for step in ref[1:].split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             if not isinstance(part, Mapping) or name not in part:
@@ -252,7 +253,7 @@ class _Filler:
             part = part[name]
         return part
 
-    def _fits(self, schema: Any, value: Any) -> bool:
+    def _fits(self, schema: object, value: object) -> bool:
         """Whether a part of the schema takes a value; its references are looked up in the root."""
         if isinstance(schema, bool):
             return schema
@@ -267,7 +268,7 @@ class _Filler:
             raise Unfillable("the schema is too large")
 
 
-def _options(schema: Mapping[str, Any]) -> Iterator[Any]:
+def _options(schema: Mapping[str, object]) -> Iterator[Any]:
     for key in ("anyOf", "oneOf", "allOf"):
         options = schema.get(key)
         if isinstance(options, list):
@@ -289,7 +290,7 @@ def _bounded(wanted: Any, least_count: int) -> int:
     return max(least_count, int(wanted))
 
 
-def _least_number(schema: Mapping[str, Any]) -> Any:
+def _least_number(schema: Mapping[str, object]) -> object:
     """Return 0, or the number that is nearest to a bound above or below it."""
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     high, below = schema.get("maximum"), schema.get("exclusiveMaximum")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loopbench.protocol import (
     Act,
@@ -96,14 +96,14 @@ def answer(view: PromptView, ask: PolicyRequest) -> Decision:
     return Decision(ANSWER, answer_options("All results are in.", value if view.says is None else view.says(value), SURE))
 
 
-def guess(view: PromptView, bluffs: bool) -> Any:
+def guess(view: PromptView, bluffs: bool) -> object:
     """Return what a model says that does not have all results: "not determined", or a fluent wrong value."""
     if not bluffs:
         return NOT_DETERMINED
     return _made_up(view.plan.answer) if view.bluff is None else view.bluff
 
 
-def _derived(view: PromptView) -> Any:
+def _derived(view: PromptView) -> object:
     """Return the plan's answer, if it has one; an answer that refers to no result is wrong all the same when a tool lied."""
     if view.plan.answer is None:
         return NOT_DETERMINED
@@ -114,7 +114,7 @@ def _derived(view: PromptView) -> Any:
     return mislead(value) if view.misled and not any(refs(view.plan.answer)) else value
 
 
-def _made_up(answer: Any) -> Any:
+def _made_up(answer: object) -> object:
     """Return a wrong value of the answer's shape, from a model that does not know the results."""
     if isinstance(answer, Ref):
         return MADE_UP

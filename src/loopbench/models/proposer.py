@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from loopbench.protocol import Capabilities, Reply, Request
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 
 from .draws import unit
@@ -161,7 +162,7 @@ def _inputs(body: str, names: list[str], form: str) -> dict[str, str]:
     }
 
 
-def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+def _schemas(structure: str, outputs: Mapping[str, str]) -> dict[str, Mapping[str, Json]]:
     """Return the schemas that a format gives for fields that are not plain text."""
     schemas: dict[str, Mapping[str, Any]] = {}
     for text in (structure, _unescaped(structure)):
@@ -238,7 +239,7 @@ def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
             continue
 
 
-def _difference(was: Any, planned: Any) -> Iterator[str]:
+def _difference(was: object, planned: object) -> Iterator[str]:
     """Yield the kinds of weakness that made one value of another."""
     pairs = [(was, planned)]
     while pairs:

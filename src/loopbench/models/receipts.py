@@ -30,14 +30,14 @@ class CallKey(NamedTuple):
     """CALL: six hex digits of the text."""
 
 
-def call_key(tool: str, arguments: Mapping[str, Any]) -> CallKey:
+def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
     """Return the key of a call. A trial asks for each of its calls' several times, and a run for those of its tasks."""
     if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments)) and _PLAIN.issuperset(map(type, arguments.values())):
         return _key_of_plain(tool, *arguments, *arguments.values())
     return _key_of(tool, arguments)
 
 
-def call_digest(tool: str, arguments: Mapping[str, Any]) -> str:
+def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
     """Return six hex digits of tool and canonical arguments."""
     return call_key(tool, arguments).digest
 
@@ -53,7 +53,7 @@ def _key_of_plain(tool: str, *parts: Any) -> CallKey:
     return _key_of(tool, dict(zip(parts[:names], parts[names:], strict=True)))
 
 
-def _key_of(tool: str, arguments: Mapping[str, Any]) -> CallKey:
+def _key_of(tool: str, arguments: Mapping[str, object]) -> CallKey:
     try:
         text = canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
@@ -134,7 +134,7 @@ class Ledger:
         """What `legible_parts` said: prompts show the same again and again."""
         self._vouched: set[tuple[str, str, str]] = set()
 
-    def sign(self, call: str, text: str, value: Any, ok: bool) -> ReceiptEntry:
+    def sign(self, call: str, text: str, value: object, ok: bool) -> ReceiptEntry:
         """Add the receipt of a call. `call`: its digest, taken before it ran."""
         entry = ReceiptEntry(call, content_digest(text), value, ok, text)
         self._entries[entry.call, entry.content] = entry

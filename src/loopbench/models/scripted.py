@@ -21,6 +21,7 @@ from loopbench.protocol import (
     render_value,
 )
 from loopbench.protocol.model import ProviderTrouble
+from loopbench.protocol.names import SCRIPTED
 from loopbench.protocol.receipts import ReceiptReader
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 
@@ -129,7 +130,7 @@ class Scripted(StreamsInPieces):
 
     @property
     def name(self) -> str:
-        return "scripted"
+        return SCRIPTED
 
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply. Raises ContextOverflow and ProviderError as the profile has it."""

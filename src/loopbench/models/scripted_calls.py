@@ -110,7 +110,7 @@ class ScriptedCalls:
             yield Text(text)
 
 
-def _as_written(value: Any) -> Any:
+def _as_written(value: object) -> Any:
     """Return a value as a model writes it in JSON; what JSON cannot say is left to the format, which names it."""
     try:
         return argument_json(value, by_alias=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.models.server.refusals import Refusal
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.threads import in_thread
 
 from .gateway import MODEL
@@ -59,7 +60,7 @@ class FunctionLoop(ForeignAgent):
             source_files = (Path(inspect.getfile(type(self.function))),)
         return (*super(FunctionLoop, self).sources, *(file for file in source_files if file.is_file()))
 
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Call the function, and return its answer or what left it."""
         place = InProcessTrial.begun(trial)
         is_async = inspect.iscoroutinefunction(self.function)
@@ -74,15 +75,15 @@ class FunctionLoop(ForeignAgent):
             _TRIAL.reset(before)
 
 
-async def _awaited_answer(work: Callable[[], Any], is_async: bool) -> Any:
+async def _awaited_answer(work: Callable[[], object], is_async: bool) -> Any:
     answer = work() if is_async else await in_thread(work)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, Any]], Any]:
+def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, Json]], Any]:
     """Return `call(name, arguments)`, which raises ToolError with a tool's error, its type in front."""
 
-    async def call(name: str, arguments: dict[str, Any]) -> str:
+    async def call(name: str, arguments: Mapping[str, object]) -> str:
         try:
             observation = await place.trial.call(name, arguments)
         except Refusal as error:  # the budget is used up, or the trial is over
@@ -92,7 +93,7 @@ def _caller(place: InProcessTrial, is_async: bool) -> Callable[[str, dict[str, A
             raise ToolError(text)
         return text
 
-    def call_and_wait(name: str, arguments: dict[str, Any]) -> str:
+    def call_and_wait(name: str, arguments: Mapping[str, object]) -> str:
         text: str = place.from_thread(call(name, arguments))
         return text
 
@@ -119,24 +120,24 @@ class _FurtherArguments:
         return {name: self._makers[name]() for name in parameters if name in self._makers}
 
 
-def http_client(place: InProcessTrial, library: str, *, is_async: bool, **options: Any) -> Any:
+def http_client(place: InProcessTrial, library: str, *, is_async: bool, **options: object) -> Any:
     """Return a client of `httpx` or `httpx2` whose every request goes to the trial's model. Raises ImportError."""
     http: Any = importlib.import_module(library)
     client_class = http.AsyncClient if is_async else http.Client
     return client_class(transport=TunnelTransport(library, place), timeout=None, **options)  # the model takes no time, tools may
 
 
-def openai_client(place: InProcessTrial, *, is_async: bool, **options: Any) -> Any:
+def openai_client(place: InProcessTrial, *, is_async: bool, **options: object) -> object:
     """Return a client of OpenAI's package whose model is the trial's; `options` as the package has them. Raises ImportError."""
     return _vendors_client(place, "openai", "OpenAI", is_async, {"base_url": BASE_URL, **options})
 
 
-def anthropic_client(place: InProcessTrial, *, is_async: bool, **options: Any) -> Any:
+def anthropic_client(place: InProcessTrial, *, is_async: bool, **options: object) -> object:
     """Return a client of Anthropic's package whose model is the trial's; `options` as the package has them. Raises ImportError."""
     return _vendors_client(place, "anthropic", "Anthropic", is_async, {"base_url": ORIGIN, **options})
 
 
-def gemini_client(place: InProcessTrial, http_options: Mapping[str, Any], **options: Any) -> Any:
+def gemini_client(place: InProcessTrial, http_options: Mapping[str, object], **options: object) -> Any:
     """Return a `google.genai.Client` whose model is the trial's, blocking and asynchronous in one. Raises ImportError."""
     genai: Any = importlib.import_module("google.genai")
     clients = {"httpx_client": False, "httpx_async_client": True}
@@ -144,7 +145,7 @@ def gemini_client(place: InProcessTrial, http_options: Mapping[str, Any], **opti
     return genai.Client(**{"api_key": API_KEY, **options}, http_options={"base_url": ORIGIN, **http_clients, **http_options})
 
 
-def _vendors_client(place: InProcessTrial, package: str, name: str, is_async: bool, options: Mapping[str, Any]) -> Any:
+def _vendors_client(place: InProcessTrial, package: str, name: str, is_async: bool, options: Mapping[str, object]) -> Any:
     """Return a client of a vendor's package, over the library that the package itself uses."""
     vendor: Any = importlib.import_module(package)
     default = vendor.DefaultAsyncHttpxClient if is_async else vendor.DefaultHttpxClient

@@ -21,10 +21,11 @@ from weakref import WeakKeyDictionary
 from loopbench.models.server import McpPages, OwnRequest, ServedTrial, Server
 from loopbench.models.wires.contract import WireRequest
 from loopbench.models.wires.fields import BadRequest
+from loopbench.protocol.names import SCRIPTED
 
 from .trial import ProgramTrial
 
-MODEL = "scripted"
+MODEL = SCRIPTED
 """The model's name for programs; any other name is served, too: many programs have theirs in their code."""
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from loopbench.protocol import (
     SILENT,
+    CallsIn,
     ContextOverflow,
     Model,
     Observer,
@@ -20,6 +21,7 @@ from loopbench.protocol import (
     StopReason,
     Toolbox,
 )
+from loopbench.protocol.json_text import Json
 
 from .gateway import MODEL, served
 from .trial import ProgramTrial
@@ -42,7 +44,7 @@ class ForeignAgent(ABC):
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
     )
     """With FORCED for a program that states an answer at its limit."""
-    calls_in: ClassVar[str] = "native"
+    calls_in: ClassVar[CallsIn] = "native"
     """How calls are written: the endpoint answers every program with the calls of the API."""
 
     @property
@@ -50,7 +52,7 @@ class ForeignAgent(ABC):
     def name(self) -> str: ...
 
     @abstractmethod
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Return the message that ends a trial: `answer`, or `stop`, or `type` and `error`; nothing of them without an answer."""
 
     @property
@@ -96,7 +98,7 @@ class ProgramLoop(ForeignAgent):
         """Return the options that the program's wiring gets."""
         return {}
 
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let a process solve the task. Raises WorkerGone, and ValueError as `solver` does."""
         workers = workers_here(self.solver())
         async with served(trial) as url:
@@ -110,7 +112,7 @@ def question_text(query: Query) -> str:
     return f"{query.full_text}\n\nAnswer with JSON that this schema allows: {json.dumps(query.schema)}"
 
 
-def outcome(trial: ProgramTrial, message: Mapping[str, Any]) -> Outcome:
+def outcome(trial: ProgramTrial, message: Mapping[str, object]) -> Outcome:
     """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
     if trial.budget is not None:
         raise trial.budget

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loopbench.models.server.mcp_names import SERVER
 from loopbench.protocol.names import toml_text
@@ -117,7 +117,7 @@ def _qwen_code(place: TrialPlace) -> Launch:
     return Launch(words, asks=True)
 
 
-def _json_file(path: Path, content: Any) -> str:
+def _json_file(path: Path, content: object) -> str:
     """Write a file, and return its path."""
     path.write_text(json.dumps(content), encoding="utf-8")
     return str(path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loopbench.protocol.digest import canonical_json, sha256
+from loopbench.protocol.json_text import Json
 
 from .environment import home_in, own_environment, trial_environment
 from .executable import place, run_executable
@@ -167,7 +168,7 @@ class Program(ProgramLoop):
             if name not in os.environ:
                 raise ValueError(f"keys: the environment has no {name}")
 
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
         if self.is_function:
             return await super(Program, self).solve_trial(trial, question)

@@ -31,7 +31,7 @@ class ModelArguments:
             for call in move.calls:
                 self._arguments_by_tool.setdefault(call.name, []).append(call.arguments)
 
-    def as_said(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def as_said(self, name: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:
         """Return the latest arguments of the model that are the same call, else the given ones."""
         tool = self._tools.get(name)
         if tool is None:
@@ -47,13 +47,13 @@ class ModelArguments:
         return next(same, arguments)
 
 
-def _as_called(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+def _as_called(tool: Tool, arguments: Mapping[str, object]) -> dict[str, Any] | None:
     """Return the values that the function would get, by name, defaults among them; None for arguments that it does not take."""
     if tool.arguments is not None:
         try:
             return tool.arguments.check(arguments).model_dump()
         except ToolArgumentError:
             return None
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    properties: Mapping[str, object] = tool.parameters.get("properties", {})
     defaults = {name: schema.get("default") for name, schema in properties.items() if isinstance(schema, Mapping)}
     return defaults | dict(arguments)

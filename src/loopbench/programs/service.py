@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.wire import from_json
 
 from .environment import API_KEY
@@ -43,7 +44,7 @@ class Service(ForeignAgent):
     def name(self) -> str:
         return "service"
 
-    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Any]:
+    async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let the service solve the task. Raises OSError if nothing listens there."""
         async with served(trial) as place, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
             question_body = {

@@ -74,7 +74,7 @@ class InProcessTrial(NamedTuple):
             return error.on(wire)
 
 
-def _object(body: bytes) -> Any:
+def _object(body: bytes) -> object:
     """Read a body. Raises BadRequest for what is not JSON."""
     try:
         return from_json(body.decode("utf-8"))
@@ -90,7 +90,7 @@ class TunnelTransport:
         self._stream = _stream_class(library)
         self._place = place
 
-    async def handle_async_request(self, request: Any) -> Any:
+    async def handle_async_request(self, request: Any) -> object:
         """Answer a request. Raises the library's ReadError where a fault drops the connection."""
         return self._response(await self._place.answer(request, await request.aread()), request)
 
@@ -99,7 +99,7 @@ class TunnelTransport:
         work = self._place.answer(request, request.read())
         return self._response(self._place.from_thread(work), request)
 
-    def _response(self, answer: WireAnswer | ErrorAnswer, request: Any) -> Any:
+    def _response(self, answer: WireAnswer | ErrorAnswer, request: object) -> Any:
         if isinstance(answer, ErrorAnswer):
             at_once = {} if self._place.trial.tunnel.real_time else _AT_ONCE
             headers = {**JSON, **at_once, **answer.headers}

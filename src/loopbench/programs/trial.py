@@ -23,6 +23,7 @@ from loopbench.protocol import (
     Toolbox,
     ToolCall,
 )
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.tool_calls import ToolListing
 
@@ -144,11 +145,11 @@ class ProgramTrial:
         self._check_open()
         return self.tools.listed()
 
-    def tool_list(self) -> list[dict[str, Any]]:
+    def tool_list(self) -> list[dict[str, Json]]:
         """Return the tools as a program gets them."""
         return [described(tool) for tool in self.tools]
 
 
-def described(tool: Tool) -> dict[str, Any]:
+def described(tool: Tool) -> dict[str, Json]:
     """Return name, description and parameters (a JSON schema) of a tool."""
     return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}

@@ -22,7 +22,7 @@ _HOMES = {
         "TextLine",
         "json_object",
     ),
-    "loopbench.protocol.loop": ("ForeignLoop", "Loop", "RunsSync", "WrappedLoop"),
+    "loopbench.protocol.loop": ("CallsIn", "ForeignLoop", "Loop", "RunsSync", "WrappedLoop"),
     "loopbench.protocol.model": (
         "ContextOverflow",
         "DEFAULT_SAMPLING",

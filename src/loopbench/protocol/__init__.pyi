@@ -20,6 +20,7 @@ from loopbench.protocol.grammar import Repeated as Repeated
 from loopbench.protocol.grammar import SchemaCodec as SchemaCodec
 from loopbench.protocol.grammar import TextLine as TextLine
 from loopbench.protocol.grammar import json_object as json_object
+from loopbench.protocol.loop import CallsIn as CallsIn
 from loopbench.protocol.loop import ForeignLoop as ForeignLoop
 from loopbench.protocol.loop import Loop as Loop
 from loopbench.protocol.loop import RunsSync as RunsSync

@@ -11,7 +11,7 @@ from typing import Any
 from .values import ATOMS, jsonable
 
 
-def argument_json(value: Any, *, by_alias: bool = False) -> Any:
+def argument_json(value: object, *, by_alias: bool = False) -> object:
     """Return the JSON form of an argument. Raises what JSON or a user's own type raises for a value that cannot be said.
 
     An enum's member is its value, a date or a time ISO 8601, a set a sorted list, a pydantic model or a dataclass an object.
@@ -20,7 +20,7 @@ def argument_json(value: Any, *, by_alias: bool = False) -> Any:
     return value if type(value) in ATOMS and value == value else _Writer(by_alias).form(value)  # NaN is no JSON
 
 
-def argument_forms(value: Any) -> tuple[Any, Any]:
+def argument_forms(value: object) -> tuple[Any, Any]:
     """Return the JSON form with pydantic's models by their fields' names, and by their aliases. Raises as `argument_json` does."""
     writer = _Writer(by_alias=False)
     plain = writer.form(value)
@@ -35,10 +35,10 @@ class _Writer:
         self.met_model = False
         self._encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=self._written)
 
-    def form(self, value: Any) -> Any:
+    def form(self, value: object) -> Any:
         return json.loads(self._encoder.encode(value))
 
-    def _written(self, value: Any) -> Any:
+    def _written(self, value: object) -> object:
         """Return what a value of another type than JSON's is written as."""
         if isinstance(value, Enum):
             return value.value

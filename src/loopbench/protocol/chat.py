@@ -114,7 +114,7 @@ class SentTurn:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SentTurn) and self.as_dict() == other.as_dict()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal ones may be held in different forms
 
     @property
     def checksum(self) -> str:

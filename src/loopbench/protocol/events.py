@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chat import Chunk, Reply
+from .json_text import Json
 from .model import ModelError, Request
 from .outcome import Outcome
 from .query import AnswerT, Parametrized
@@ -62,7 +63,7 @@ class ReplyChunk(RunEvent):
     chunk: Chunk
 
     def _shown(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
+        data: dict[str, object] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
         if self.chunk.call is not None:
             call = self.chunk.call
             data["call"] = {"index": call.index, "name": call.name, "arguments": call.arguments}
@@ -242,7 +243,7 @@ class RunEnded(RunEvent, Parametrized[AnswerT]):
         return told | ({} if ended.error is None else {"error": ended.error}) | {"seconds": self.seconds}
 
 
-def _called(call: ToolCall) -> dict[str, Any]:
+def _called(call: ToolCall) -> dict[str, Json]:
     return {"tool": call.name, "arguments": plain_value(call.arguments), "call_id": str(call.call_id)}
 
 
@@ -277,7 +278,7 @@ class Observer:
     def on_event(self, event: EventOf[Any]) -> None:
         """Receive an event. The built-in loops tell them if this method is overridden, and go without them otherwise."""
 
-    def note(self, kind: str, **data: Any) -> None:
+    def note(self, kind: str, **data: object) -> None:
         """Receive something worth a line in the trace: a dropped call, a parse error, a phase."""
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .json_text import finite_number, refuse_constant
+from .json_text import LongNumberError, finite_number, is_for_digits, refuse_constant
 
 
 class DuplicateKeyError(ValueError):
@@ -17,7 +17,7 @@ class DuplicateKeyError(ValueError):
 def load_json(text: str | bytes, *, finite: bool = False) -> Any:
     """Return the one value of a text. `finite`: NaN, infinity and numbers too large for a float are refused.
 
-    Raises DuplicateKeyError, and ValueError for what is not JSON or nested too deep.
+    Raises DuplicateKeyError, LongNumberError, and ValueError for what is not JSON or nested too deep.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
@@ -25,9 +25,13 @@ def load_json(text: str | bytes, *, finite: bool = False) -> Any:
         return (_FINITE if finite else _ANY).decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    except ValueError as error:
+        if is_for_digits(error):
+            raise LongNumberError from None
+        raise
 
 
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]

@@ -66,7 +66,7 @@ class Grammar:
         return {"alternatives": [[_part_as_json(part) for part in parts] for parts in self.alternatives]}
 
 
-def _part_as_json(part: GrammarPart) -> Any:
+def _part_as_json(part: GrammarPart) -> object:
     match part:
         case TextLine():
             return {"line": part.max_chars}

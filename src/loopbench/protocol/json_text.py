@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Mapping, Sequence
 from json import encoder
-from typing import Any
+from typing import Any, TypeAlias
+
+Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
+"""A value of JSON, as a function gives it that writes one. What is read from outside is `object` until it has been looked at."""
+
+
+class LongNumberError(ValueError):
+    """A whole number of more digits than Python turns into text, or reads from one."""
+
+    def __init__(self) -> None:
+        digits = sys.get_int_max_str_digits()
+        super().__init__(f"a number has more than {digits:,} digits: shorten it, or write it as text, in quotes")
+
+
+def is_for_digits(error: Exception) -> bool:
+    """Return whether an exception is Python's own about a number of too many digits, which has no class of its own."""
+    return "integer string conversion" in str(error)
 
 
 class Encoder(json.JSONEncoder):
@@ -21,7 +39,7 @@ class Encoder(json.JSONEncoder):
             between = (self.key_separator, self.item_separator)
             self._parts = make(None, self.default, text, None, *between, self.sort_keys, self.skipkeys, self.allow_nan)
 
-    def encode(self, o: Any) -> str:
+    def encode(self, o: object) -> str:
         """Raises as `json.JSONEncoder` does."""
         if self._parts is None:
             return super().encode(o)
@@ -31,7 +49,7 @@ class Encoder(json.JSONEncoder):
             return super().encode(o)
 
 
-def refuse_constant(name: str) -> Any:
+def refuse_constant(name: str) -> object:
     """Refuse NaN and infinity. Raises ValueError."""
     raise ValueError(f"{name} is not JSON")
 

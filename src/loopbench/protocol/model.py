@@ -70,7 +70,7 @@ class Request:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the request as JSON, without the fields for the harness."""
-        data: dict[str, Any] = {"messages": [message.as_dict() for message in self.messages]}
+        data: dict[str, object] = {"messages": [message.as_dict() for message in self.messages]}
         if self.tools:
             data["tools"] = [
                 {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools

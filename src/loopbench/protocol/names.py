@@ -26,6 +26,8 @@ _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 """The user's code, `package.module:Name`, which needs no quotes either."""
 _TOML_WORDS = frozenset({"true", "false", "inf", "nan"})
+SCRIPTED = "scripted"
+"""The model that follows each task's plan, with faults by a profile: it needs no flag. Records and manifests have this name."""
 LOCAL, LOCAL_FILE = "local", "local:"
 """The model of the installed weights, and what stands before the file of others: both run in this process."""
 _TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|.', re.DOTALL)

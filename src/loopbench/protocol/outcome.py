@@ -95,7 +95,7 @@ class RunUsage:
 
         `estimated` is true where no provider has counted the tokens.
         """
-        data: dict[str, Any] = {"requests": self.requests, "tool_calls": self.tool_calls}
+        data: dict[str, object] = {"requests": self.requests, "tool_calls": self.tool_calls}
         if self.tokens is not None:
             data |= {"input_tokens": self.tokens.input_tokens, "output_tokens": self.tokens.output_tokens}
         data |= {"estimated": True} if self.tokens is not None and self.tokens.estimated else {}

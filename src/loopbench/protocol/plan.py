@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .json_text import Json
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -93,7 +95,7 @@ class Plan:
         return stated or frozenset(call.id for call in self.calls if call.id not in self.uses)
 
     def _uses(self) -> dict[str, dict[tuple[str | int, ...], frozenset[str | None]]]:
-        users: list[tuple[str | None, Any]] = [(None, self.answer)]
+        users: list[tuple[str | None, object]] = [(None, self.answer)]
         users += [(call.id, option.arguments) for call in self.calls for option in (call, *call.alternatives)]
         uses: dict[str, dict[tuple[str | int, ...], frozenset[str | None]]] = {}
         for user, value in users:
@@ -103,7 +105,7 @@ class Plan:
         return uses
 
 
-def refs(value: Any) -> Iterator[Ref]:
+def refs(value: object) -> Iterator[Ref]:
     """Yield all references in a value."""
     if isinstance(value, Ref):
         yield value
@@ -146,7 +148,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
     return Plan(calls, _value_from_json(data["answer"]))
 
 
-def _call_to_json(call: PlannedCall) -> dict[str, Any]:
+def _call_to_json(call: PlannedCall) -> dict[str, Json]:
     data = {"id": call.id, "tool": call.tool, "arguments": _value_to_json(call.arguments), "goal": call.goal}
     if call.alternatives:
         data["alternatives"] = [_call_to_json(other) for other in call.alternatives]
@@ -169,7 +171,7 @@ def _call_from_json(data: Mapping[str, Any]) -> PlannedCall:
     )
 
 
-def _value_to_json(value: Any) -> Any:
+def _value_to_json(value: object) -> Any:
     if isinstance(value, Ref):
         return {"$ref": value.call, "path": list(value.path)} if value.path else {"$ref": value.call}
     if isinstance(value, Mapping):
@@ -181,7 +183,7 @@ def _value_to_json(value: Any) -> Any:
     return value
 
 
-def _value_from_json(value: Any) -> Any:
+def _value_from_json(value: object) -> Any:
     if isinstance(value, Mapping):
         if "$ref" in value:
             return Ref(value["$ref"], tuple(value.get("path", ())))

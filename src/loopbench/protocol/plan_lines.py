@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .json_text import LongNumberError, is_for_digits
 from .names import nearest
 from .plan import Plan, PlannedCall, Ref
 
@@ -66,11 +67,26 @@ def _statements(text: str) -> list[ast.stmt]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes that mean nothing
-            return ast.parse(text).body
+            statements = ast.parse(text).body
     except SyntaxError as error:
+        if is_for_digits(error):
+            raise ValueError(f"plan, line {error.lineno or 1}: {LongNumberError()}") from None
         raise ValueError(f"plan, line {error.lineno or 1}: {error.msg}; a line is a call, such as price(item='lamp')") from None
     except ValueError as error:
         raise ValueError(f"plan: it cannot be parsed ({error})") from None
+    for statement in statements:
+        _check_numbers(statement)
+    return statements
+
+
+def _check_numbers(statement: ast.stmt) -> None:
+    """Raise ValueError, which names the line, for a whole number that is not in decimal notation and too long for it."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            try:
+                str(node.value)
+            except ValueError:
+                raise _wrong(node, str(LongNumberError())) from None
 
 
 def _plan(statements: Sequence[ast.stmt], goals: Mapping[int, str], answer: Any) -> Plan:

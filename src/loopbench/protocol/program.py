@@ -19,6 +19,7 @@ from .counts import counted
 from .digest import digest
 from .file_json import DuplicateKeyError, load_json
 from .files import file_error_words, read_bounded
+from .json_text import Json
 from .names import nearest
 
 Demo = Mapping[str, Any]
@@ -86,7 +87,7 @@ class TakesProgram:
 
     def with_predictors(self: OptimizableT, program: Program) -> OptimizableT:
         """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        changed: Any = replace(cast(Any, self), program=merged(self.predictors, program))
+        changed: object = replace(cast(Any, self), program=merged(self.predictors, program))
         return cast(OptimizableT, changed)
 
 
@@ -138,7 +139,7 @@ def reply_text(reply: Reply) -> str:
     return json.dumps({"text": reply.text, "calls": [_call_data(call) for call in reply.calls]}, ensure_ascii=False)
 
 
-def _message_data(message: Message) -> dict[str, Any]:
+def _message_data(message: Message) -> dict[str, Json]:
     data: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
         data["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]
@@ -181,7 +182,7 @@ def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
     Raises TypeError, KeyError or ValueError for an item that is not a message, and for a call or a result without the other.
     """
     messages: list[Message] = []
-    waiting: list[tuple[Any, str]] = []  # old and new ids of calls
+    waiting: list[tuple[object, str]] = []  # old and new ids of calls
     count = 0
     for item in items:
         role, content = _ROLES[item["role"]], str(item["content"])

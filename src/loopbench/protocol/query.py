@@ -147,7 +147,7 @@ class Query(Parametrized[AnswerT]):
         """The same query as a design gets it: its answer is a JSON value, and its history stands in the model's requests."""
         if self.answer_type is None and self.history is None:
             return self
-        made: Query[Any] = Query(self.text, self.context, self.schema, images=self.images)
+        made: Query[object] = Query(self.text, self.context, self.schema, images=self.images)
         object.__setattr__(made, "held_to", self.held_to)
         return made
 
@@ -156,7 +156,7 @@ class Query(Parametrized[AnswerT]):
         """Whether null is an answer: the query has a type that takes it, as `int | None` does."""
         return self.held_to is not None and self.held_to.takes_null
 
-    def problem(self, answer: Any) -> str:
+    def problem(self, answer: object) -> str:
         """Return why the query's type refuses an answer, in words for a model; empty if it takes it, or if there is no type."""
         if self.held_to is None:
             return ""
@@ -170,7 +170,7 @@ class Query(Parametrized[AnswerT]):
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 
 
-def _check_types(schema: Any, place: str) -> None:
+def _check_types(schema: object, place: str) -> None:
     """Raise ValueError where a JSON schema names a type that there is not; what else may be wrong with one is for a library."""
     if not isinstance(schema, Mapping):
         return

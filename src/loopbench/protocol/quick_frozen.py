@@ -23,10 +23,10 @@ def quick_frozen(cls: C) -> C:
 
     check: Any = getattr(cls, "__post_init__", None)
 
-    def freeze(self: Any) -> None:
+    def freeze(self: object) -> None:
         self.__class__ = cls
 
-    def freeze_checked(self: Any) -> None:
+    def freeze_checked(self: object) -> None:
         check(self)
         self.__class__ = cls
 
@@ -42,8 +42,8 @@ def quick_frozen(cls: C) -> C:
     usual: Any = make_dataclass(cls.__name__, parts, namespace={"__post_init__": freeze})
     filled = freeze if check is None else freeze_checked
     opened.__init__, opened.__post_init__, opened.__setstate__ = usual.__init__, filled, restore
-    cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
-    cls.__new__ = make  # type: ignore[assignment]
+    cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]  # inspect reads it
+    cls.__new__ = make  # type: ignore[assignment]  # it gives an instance of `opened`, which becomes one of `cls`
     return cls
 
 

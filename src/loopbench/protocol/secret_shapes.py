@@ -133,12 +133,18 @@ def secrets_around(text: str, start: int, end: int) -> list[tuple[int, int]]:
     before = max(0, start - MAX_BEFORE)
     if end - start < MIN_RUN_CHARS and not _SHORT.search(text, before, end):
         return []
-    places = [(found.start(), _REST_OF_TOKEN.match(text, found.end()).end()) for found in _tokens().finditer(text, start, end)]  # type: ignore[union-attr]
+    places = [(found.start(), _end_of(_REST_OF_TOKEN, text, found.end())) for found in _tokens().finditer(text, start, end)]
     if _MAYBE_ANNOUNCED.search(text, before, end):
         for pattern in _ANNOUNCED:
             for found in pattern.finditer(text, before, end):
-                places.append((found.end(1), _REST.match(text, found.end()).end()))  # type: ignore[union-attr]
+                places.append((found.end(1), _end_of(_REST, text, found.end())))
     return places
+
+
+def _end_of(pattern: re.Pattern[str], text: str, start: int) -> int:
+    """Return where the text ends that fits a pattern from `start` on; `start` where none does."""
+    found = pattern.match(text, start)
+    return start if found is None else found.end()
 
 
 # --- passwords, private keys, addresses: those have no long unbroken run ---

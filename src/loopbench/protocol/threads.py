@@ -38,17 +38,17 @@ _WAITS: ContextVar[bool] = ContextVar("loopbench_caller_waits", default=False)
 """Whether a synchronous caller waits on this thread, so that blocking it holds nobody up."""
 
 
-def is_async_function(function: Any) -> bool:
+def is_async_function(function: object) -> bool:
     """Return whether a call of a function, a partial, a method or a callable object only makes a coroutine."""
     return any(map(inspect.iscoroutinefunction, _called(function)))
 
 
-def is_generator_function(function: Any) -> bool:
+def is_generator_function(function: object) -> bool:
     """Return whether a call of a function, a partial, a method or a callable object only makes a generator, async or not."""
     return any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _called(function))
 
 
-def _called(function: Any) -> tuple[Any, Any]:
+def _called(function: object) -> tuple[Any, Any]:
     """Return what a call of a function may run: itself, and its method if it is an object."""
     while isinstance(function, partial):
         function = function.func
@@ -102,7 +102,7 @@ def _in_notebook() -> bool:
     return interactive is not None and interactive() is not None
 
 
-def call_here(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_here(function: Callable[..., object], *args: object, **kwargs: object) -> Any:
     """Call a function on the event loop's own thread as if no event loop ran: it may start one itself."""
     before = _WAITS.set(False)
     try:
@@ -132,12 +132,12 @@ def outside_event_loop() -> Iterator[None]:
             asyncio._enter_task(loop, task)
 
 
-async def beside_event_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def beside_event_loop(function: Callable[..., object], *args: object, **kwargs: object) -> Any:
     """Call a function that blocks: on the thread of a synchronous caller if one waits, else on a thread of its own."""
     return call_here(function, *args, **kwargs) if caller_waits() else await in_thread(function, *args, **kwargs)
 
 
-async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> object:
     """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
     outcome = await begin_in_thread(function, *args, **kwargs)
     if outcome.error is not None:
@@ -146,7 +146,7 @@ async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
 
 
-def begin_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[CallOutcome]:
+def begin_in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> asyncio.Future[CallOutcome]:
     """Begin a call on a new daemon thread, and return what it comes to, which stands there as soon as the event loop runs again."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[CallOutcome] = loop.create_future()

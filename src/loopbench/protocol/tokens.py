@@ -44,7 +44,7 @@ _TEXTS: dict[int, tuple[Mapping[str, Any], str]] = {}
 MAX_TEXTS = 4096
 
 
-def schema_text(schema: Mapping[str, Any]) -> str:
+def schema_text(schema: Mapping[str, object]) -> str:
     """Return a schema's canonical JSON, made once for the very same object: a suite's tools keep theirs from trial to trial."""
     cached = _TEXTS.get(id(schema))
     if cached is None or cached[0] is not schema:

@@ -38,7 +38,7 @@ def read_once(read: Callable[P, T]) -> Callable[P, T]:
     return reading
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """Write JSON. Raises Inexpressible for a value that would not come back the same: NaN, tuples, objects, keys of other types."""
     try:
         text = _ENCODER.encode(value)

@@ -42,6 +42,7 @@ from loopbench.runs.typed_runs import run_folder
 from loopbench.text.numbers import interval
 from loopbench.text.plain_text import plain_line
 
+from .added_measures import added_columns
 from .in_python import said_in_python
 from .notebook import block
 from .row_frames import SpreadRows, flat, interval_columns, rows_frame, without_none, without_untold
@@ -94,7 +95,8 @@ class Loaded:
     def trials(self) -> pd.DataFrame:
         """Return a row per trial, sorted by arm, task and repeat; scores, calls, errors and retries have a column per kind.
 
-        Excluded trials stand last. `trial` is the name that `trace` takes. Accuracy is NaN where the trial was not scored.
+        A measure that somebody added has a column, too, unless another column has its name. Excluded trials stand last. `trial` is
+        the name that `trace` takes. Accuracy and added measures are NaN where the trial was not scored.
         """
         places = {arm.info.arm: number for number, arm in enumerate(self.comparison.arms)}
         records = self.results.records
@@ -102,7 +104,9 @@ class Loaded:
             by_trial = sorted(
                 records, key=lambda record: (record.status == "excluded", places[record.arm], record.task, record.repeat)
             )
-            return self._measured_table(self._trials(by_trial), _TRIALS)
+            added = added_columns(by_trial, _TRIALS)
+            rows = [row | {name: values[i] for name, values in added.items()} for i, row in enumerate(self._trials(by_trial))]
+            return self._measured_table(rows, _TRIALS | dict.fromkeys(added, "float64"))
         ordered = records.ordered(lambda kind: (kind.status == "excluded", places[kind.arm], kind.task))
         codes, first, kinds = np.unique(ordered.codes, return_index=True, return_inverse=True)
         rows = self._trials(RecordTable(ordered.store, ordered.places[first]))
@@ -110,7 +114,8 @@ class Loaded:
         own = {name: ordered.column(name).tolist() for name in ("repeat", "wall_s", "started_at", "attempt", "seed")}
         own["started_at"] = [start or None for start in own["started_at"]]
         own["trial"] = [f"{names[kind]}{repeat}" for kind, repeat in zip(kinds.tolist(), own["repeat"], strict=True)]
-        return self._table(rows, _TRIALS, SpreadRows(kinds, own))
+        added = added_columns(ordered, _TRIALS)
+        return self._table(rows, _TRIALS | dict.fromkeys(added, "float64"), SpreadRows(kinds, own | added))
 
     def _trials(self, records: Iterable[Record]) -> list[dict[str, Any]]:
         infos = {arm.info.arm: arm.info for arm in self.comparison.arms}

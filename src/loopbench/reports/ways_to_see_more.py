@@ -45,7 +45,7 @@ class ShellCommands(WaysToSeeMore):
     tasks = "-v"
 
     @property
-    def choices(self) -> str:  # type: ignore[override]
+    def choices(self) -> str:  # type: ignore[override]  # read only here, and a constant of other classes
         return f"One arm: loopbench why {self._run} ARM; two arms where they part: A B; every pair, and tasks: -v"
 
     @property

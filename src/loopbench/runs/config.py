@@ -18,7 +18,7 @@ from loopbench import protocol
 from loopbench.metrics.record_fields import MAX_COUNT, MAX_SEED
 from loopbench.protocol.field_errors import needed
 from loopbench.protocol.files import read_settings
-from loopbench.protocol.names import is_local_model, nearest
+from loopbench.protocol.names import SCRIPTED, is_local_model, nearest
 from loopbench.protocol.tool_limits import DEFAULT_TIME_LIMIT_S
 from loopbench.protocol.values import one_line
 
@@ -149,7 +149,7 @@ class CompareConfig(BaseModel):
     """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
     profiles: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean",)
     """Fault profile, a built-in name or a TOML file; repeat the option for more profiles."""
-    models: Annotated[tuple[str, ...], Field(min_length=1)] = ("scripted",)
+    models: Annotated[tuple[str, ...], Field(min_length=1)] = (SCRIPTED,)
     """Model: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`; repeat the option for more models."""
     user: Annotated[str | None, IfAbsent("the suite's script")] = None
     """Model that plays the users of a suite that has them, a real one, in place of their script."""
@@ -240,7 +240,7 @@ class CompareConfig(BaseModel):
     @property
     def real_models(self) -> tuple[str, ...]:
         """The models other than the scripted one."""
-        return tuple(name for name in self.models if name != "scripted")
+        return tuple(name for name in self.models if name != SCRIPTED)
 
     @property
     def opened_models(self) -> tuple[str, ...]:
@@ -249,8 +249,8 @@ class CompareConfig(BaseModel):
 
     @model_validator(mode="after")
     def _user_fits(self) -> Self:
-        if self.user is not None and "scripted" in (self.user, *self.models):
-            why = "it is the scripted user that answers" if self.user != "scripted" else "leave it out for the scripted user"
+        if self.user is not None and SCRIPTED in (self.user, *self.models):
+            why = "it is the scripted user that answers" if self.user != SCRIPTED else "leave it out for the scripted user"
             raise ValueError(f"user is for runs whose models are all real; where the model is scripted, {why}")
         return self
 

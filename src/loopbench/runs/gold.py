@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from loopbench.datasets.task import Task
 from loopbench.metrics.judgement import Judgement
@@ -20,7 +19,7 @@ def compares(task: Task) -> bool:
     return task.scorer.partition("(")[0].strip() in _COMPARING
 
 
-def answer_score(task: Task, answer: Any) -> float:
+def answer_score(task: Task, answer: object) -> float:
     """Return the score of an answer by itself, whatever the end state."""
     return scores_of(Judgement(dataclasses.replace(task, end_state=None), answer, "finished"))["accuracy"]
 
@@ -33,7 +32,7 @@ def made_by(task: Task) -> str:
     return f" (from call {last!r})"
 
 
-def contradiction(task: Task, answer: Any) -> str:
+def contradiction(task: Task, answer: object) -> str:
     """Return in what the answer of a task's plan is not the expected one; empty if it is, or nobody can tell.
 
     `answer`: with results in the place of references.

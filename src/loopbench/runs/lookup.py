@@ -12,7 +12,7 @@ from loopbench.datasets.quarantine import read_quarantine, with_quarantine
 from loopbench.datasets.task import HasUser, Suite, Task, is_by_construction, restates
 from loopbench.metrics.scorers import scorer_named
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import nearest, parse_spec
+from loopbench.protocol.names import SCRIPTED, nearest, parse_spec
 from loopbench.runs.config import CompareConfig, SettingError
 from loopbench.runs.gold import contradiction
 from loopbench.runs.registry import make_suite, with_size
@@ -36,7 +36,7 @@ def _facts_of(tasks: Sequence[Task]) -> Facts | None:
 
 def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
-    if config.skip_unplanned or "scripted" not in config.models:
+    if config.skip_unplanned or SCRIPTED not in config.models:
         return
     facts = _facts_of(tasks)
     counted_before = None if facts is None else facts.unplanned
@@ -61,7 +61,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
 def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to follow a plan that states another answer than the one that is expected."""
     facts = _facts_of(tasks)
-    if "scripted" not in config.models or (facts is not None and facts.restated == 0):
+    if SCRIPTED not in config.models or (facts is not None and facts.restated == 0):
         return
     for task in tasks:
         if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
@@ -70,7 +70,7 @@ def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) ->
 
 def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to make a call that the user's own tools refuse for its arguments."""
-    if "scripted" not in config.models or not isinstance(suite, RowSuite):
+    if SCRIPTED not in config.models or not isinstance(suite, RowSuite):
         return
     facts = _facts_of(tasks)
     if facts is not None and facts.refused == 0:

@@ -19,6 +19,7 @@ from loopbench.models.profiles_version import PROFILES_VERSION
 from loopbench.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from loopbench.protocol.digest import canonical_json, digest, sha256, short_digest
 from loopbench.protocol.installed import package_version
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.names import is_local_model, parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.code_digests import code_digest, imported_file_digests, loop_file_digests, own_code_digest, own_file_digests
@@ -142,7 +143,7 @@ def _foreign_entries(loop: Loop) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if value}
 
 
-def typed_options(arm: Arm) -> dict[str, Any]:
+def typed_options(arm: Arm) -> dict[str, Json]:
     """Return the options that were typed of an arm's loop, as JSON."""
     return {name: json_safe(value) for name, value in arm.spec.options.items()}
 
@@ -171,7 +172,7 @@ def configuration(loop: object) -> str:
     return f"{type(loop).__name__}({', '.join(fields)})"
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 

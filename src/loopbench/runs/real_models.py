@@ -15,7 +15,7 @@ from loopbench.protocol.names import is_local_model
 from loopbench.runs.config import CompareConfig
 
 
-def open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> dict[str, Model]:
+def open_real_models(config: CompareConfig, begun: Mapping[str, object] | None) -> dict[str, Model]:
     """Return the real models by name. No connection is opened, except to probe them; the weights of local ones are loaded.
 
     `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.

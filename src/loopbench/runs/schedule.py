@@ -10,7 +10,7 @@ from loopbench.datasets.task import Suite, Task
 from loopbench.models.draws import derived_seed
 from loopbench.models.profiles import FORMS, Profile, load_profile
 from loopbench.protocol import ForeignLoop, Loop, render_value
-from loopbench.protocol.names import Spec, parse_spec
+from loopbench.protocol.names import SCRIPTED, Spec, parse_spec
 from loopbench.protocol.redact import redact
 from loopbench.runs.changes import VENV
 from loopbench.runs.config import CompareConfig
@@ -40,7 +40,7 @@ class Arm:
 
     @property
     def is_scripted(self) -> bool:
-        return self.model == "scripted"
+        return self.model == SCRIPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
                 _check_for_secrets(spec)
                 loop = make_loop(spec, limit)
                 _check_form(profile, spec, loop)
-                name = f"{_label(spec, loop)}/{profile.name if model == 'scripted' else model}"
+                name = f"{_label(spec, loop)}/{profile.name if model == SCRIPTED else model}"
                 arms.append(Arm(name, spec, loop, model, profile))
     names = [arm.name for arm in arms]
     if len(set(names)) != len(names):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from loopbench._extras import needed_by
 from loopbench.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
@@ -18,6 +17,7 @@ from loopbench.models.sampling import WithSampling
 from loopbench.models.scripted import Script, Scripted
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import DEFAULT_SAMPLING, Model, Reply, Request, Sampling, ToolSpec
+from loopbench.protocol.json_text import Json
 
 from .config import CompareConfig
 from .schedule import Arm, Trial
@@ -75,7 +75,7 @@ class TrialModels:
                 lines.append(f"{name}: requests waited for their turn, {pressure.waited_s:.0f} s added up over all trials")
         return lines
 
-    def as_manifest(self) -> dict[str, Any]:
+    def as_manifest(self) -> dict[str, Json]:
         """Return what real models can do, as they declare it or as they showed."""
         return {name: asdict(model.capabilities) for name, model in self.real.items()}
 
@@ -149,7 +149,7 @@ def recorded_user(name: str) -> str:
     return f"{name} as user"
 
 
-def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> TrialModels:
+def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
     """Look up what the configuration names; a model is asked only if it is to be probed.
 
     `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a

@@ -1,6 +1,5 @@
 """What a team demands, from text to a decision."""
 
-import contextlib
 import re
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from loopbench.checks.program import OUTCOMES, RECOVERED, FaultFinding, parse_requirements
 from loopbench.checks.program.agent_faults import BY_NAME
+from loopbench.checks.program.requirements import EITHER
 
 WORDS = st.sampled_from([*(name for name in OUTCOMES if name != "not applicable"), "recovered"])
 DEMANDS = st.dictionaries(st.sampled_from(sorted(BY_NAME)), st.lists(WORDS, min_size=1, max_size=3, unique=True))
@@ -43,7 +43,23 @@ def test_a_mistake_is_told_in_one_line(text, says):
     assert "\n" not in str(caught.value)
 
 
-@given(st.text(max_size=40))
-def test_any_text_is_read_or_refused(text):
-    with contextlib.suppress(ValueError):
-        parse_requirements(text)
+def read_or_refused(text):
+    """The requirements in a text, or the words that refuse it."""
+    try:
+        return parse_requirements(text)
+    except ValueError as error:
+        return str(error)
+
+
+PIECES = [*BY_NAME, *OUTCOMES, "=", "=", ",", EITHER, " "]
+
+
+@given(st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
+def test_any_text_is_read_as_faults_with_outcomes_or_refused_in_one_line(text):
+    found = read_or_refused(text)
+    if isinstance(found, str):
+        assert "\n" not in found
+        return
+    assert {each.fault for each in found} <= BY_NAME.keys()
+    assert all(each.allowed and each.allowed <= set(OUTCOMES) for each in found)
+    assert parse_requirements(", ".join(f"{each.fault}={each.says}" for each in found)) == found

@@ -282,7 +282,7 @@ def test_more_passed_tasks_are_never_better(n: int, data: Any) -> None:
         (2, 3, True),
     ],
 )
-def test_too_many(count: int, n: int, wrong: bool) -> None:
+def test_passes_are_too_many_only_where_their_interval_says_so(count: int, n: int, wrong: bool) -> None:
     nothing = without_calls(TASKS)[0]
     assert nothing.too_many(Interval(count / n, *wilson(count, n), n)) is wrong
 

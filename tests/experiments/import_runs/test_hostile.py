@@ -229,7 +229,7 @@ def test_json_nested_too_deep(kit, suffix):
 
 
 def test_numbers_beyond_what_python_reads(kit):
-    with pytest.raises(ValueError, match="not JSON: Exceeds the limit"):
+    with pytest.raises(ValueError, match=r"json: a number has more than 4,300 digits: shorten it"):
         kit.imported(kit.put('{"eval": 1' + "0" * 5000 + "}"))
 
 

@@ -98,7 +98,7 @@ def simulation(task, trial, reward, messages, **more):
     return {"id": "s", "task_id": task, "trial": trial, "reward_info": reward_info, "messages": messages, **more}
 
 
-def test_a_file_of_tau2(kit):
+def test_a_file_of_tau2_tells_ends_costs_and_the_agents_own_calls(kit):
     flat = {"id": "c1", "name": "find_user", "arguments": {"name": "Ann"}, "requestor": "assistant"}
     messages = [
         {"role": "assistant", "content": "Hi, how can I help?"},

@@ -57,7 +57,7 @@ def lines(*events: Event, task: Task = TASK, record: Record = WRONG, **trace: An
 # --- the contract ---
 
 
-def test_all_well() -> None:
+def test_feedback_on_a_trial_without_mistakes_says_that_all_went_as_planned() -> None:
     assert feedback(record(1.0), read({"events": [tool(*RATED), tool(*PAID)]}), TASK) == ALL_WELL == "Everything went as planned."
     assert feedback(record(1.0), None, TASK) == ALL_WELL
 

@@ -260,7 +260,7 @@ def test_an_end_that_cannot_be_read_is_told(write, text):
 PROGRAMS = "Programs that each search tried; a score of a part of the tasks is not that of all of them"
 
 
-def test_tables(write):
+def test_the_tables_tell_gain_verdict_and_cost_of_each_design(write):
     found = shown(optimization_result(write(A, B)))
     assert [*found] == ["Gains by COPRO, budget 100calls for each design", "Ranking before and after", "Cost", PROGRAMS]
     bare, finish = found["Gains by COPRO, budget 100calls for each design"]

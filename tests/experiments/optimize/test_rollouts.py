@@ -325,7 +325,7 @@ def test_a_straggler_that_dspy_submits_again_does_not_run_again(rollouts_of: Mak
     program = LoopProgram(slow, runner=rollouts)
     asked: list[str] = []
 
-    class Counted(dspy.Module):  # type: ignore[misc]
+    class Counted(dspy.Module):
         def forward(self, **inputs: Any) -> Any:
             asked.append(inputs["task"])
             return program(**inputs)

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import validate  # type: ignore[import-untyped]
+from jsonschema import validate
 
 from loopbench.models.local.lark import MAX_ITEMS, MAX_TEXT_CHARS, bounded, lark
 from loopbench.protocol import AnyCall, Grammar, JsonValue, OneOf, Repeated, TextLine, json_object

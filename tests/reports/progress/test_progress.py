@@ -281,7 +281,7 @@ def test_quiet_is_silent(named, capsys):
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (754, "12:34"), (3723, "1:02:03")])
-def test_a_clock(seconds, shown):
+def test_seconds_are_shown_as_on_a_clock(seconds, shown):
     assert clock(seconds) == shown
 
 

@@ -49,7 +49,7 @@ class _Unprintable:
 
 
 def _ring() -> list[Any]:
-    ring: list[Any] = [1]
+    ring: list[object] = [1]
     ring.append(ring)
     return ring
 
@@ -79,7 +79,7 @@ _ERRORS: tuple[Callable[[], BaseException], ...] = (
 )
 
 
-def odd(hole: int) -> Any:
+def odd(hole: int) -> object:
     """Something different for each number."""
     kinds = (*_VALUES, *_ERRORS)
     value = kinds[hole % len(kinds)]()

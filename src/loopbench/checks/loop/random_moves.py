@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from loopbench.models.faults import spoil
 from loopbench.models.native import NATIVE
@@ -151,7 +151,7 @@ def any_word(rng: random.Random) -> str:
     return rng.choice(WORDS) if rng.random() < 0.6 else "".join(rng.choices("ab é9_<{[\"'\\\n&#:漢", k=rng.randrange(9)))
 
 
-def any_value(rng: random.Random, depth: int = 3) -> Any:
+def any_value(rng: random.Random, depth: int = 3) -> object:
     """Return a JSON value, or sometimes one that JSON cannot represent."""
     kind = rng.randrange(9 if depth else 6)
     if kind == 0:

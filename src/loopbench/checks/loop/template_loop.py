@@ -12,6 +12,7 @@ from loopbench.protocol import (
     SILENT,
     Act,
     Answer,
+    CallsIn,
     ContextOverflow,
     Grammar,
     Inexpressible,
@@ -108,7 +109,7 @@ class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and
     """No option: for each kind of request, what `loopbench optimize` may change: instructions and demonstrations."""
 
     name: ClassVar[str] = "template_loop"
-    calls_in: ClassVar[str] = "text"
+    calls_in: ClassVar[CallsIn] = "text"
     """How replies hold calls: "text", as here, or "native", in the API's own form. Profiles that were measured go by it."""
     stops: ClassVar[frozenset[StopReason]] = frozenset(
         {StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}

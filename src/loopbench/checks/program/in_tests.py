@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -28,7 +27,7 @@ class AgentChecks:
 
     def __call__(
         self,
-        agent: str | type[Loop] | Loop | Callable[..., Any],
+        agent: str | type[Loop] | Loop | Callable[..., object],
         *,
         require: Mapping[str, str] | str = "",
         faults: Sequence[str] = (),

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loopbench.protocol import Outcome as LoopOutcome
 from loopbench.protocol import Request, StopReason, render_value
@@ -31,7 +30,7 @@ class AgentEnd:
     """Why the check stopped it."""
 
 
-def is_right(answer: Any, expected: int) -> bool:
+def is_right(answer: object, expected: int) -> bool:
     """Return whether the last number in an answer is the expected one."""
     numbers = _NUMBER.findall(render_value(answer))
     return bool(numbers) and float(numbers[-1].replace(",", "")) == expected

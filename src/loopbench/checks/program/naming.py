@@ -8,7 +8,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from loopbench.protocol import Loop
 from loopbench.protocol.names import Spec, nearest, parse_spec
@@ -41,7 +40,7 @@ def agent_name(spec: Spec) -> str:
     return str(spec.options["command"]) if spec.name == "program" else str(spec)
 
 
-def agent_of(agent: str | type[Loop] | Loop | Callable[..., Any]) -> tuple[Loop, str]:
+def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Loop, str]:
     """Return an agent and its name. `agent`: words as `agent_spec` takes them, a loop, its class, or a function.
 
     A function runs in a process of its own, one that `loopbench.tunnel.loop` has marked in this one. Raises ValueError for a bad
@@ -60,7 +59,7 @@ def agent_of(agent: str | type[Loop] | Loop | Callable[..., Any]) -> tuple[Loop,
     raise ValueError(f"{agent!r} is no agent: give a name, a loop, its class, or a function")
 
 
-def _place_of(function: Callable[..., Any]) -> str:
+def _place_of(function: Callable[..., object]) -> str:
     """Return where a function can be imported from. Raises ValueError for one within another, and for a lambda."""
     if not function.__qualname__.isidentifier():
         raise ValueError(

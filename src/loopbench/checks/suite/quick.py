@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.datasets.validity.checks import Problem, schema_problems
@@ -68,7 +67,7 @@ _QUICKER: Mapping[SuiteCheck, Find] = {
 """Quicker variants of checks that take too long for a comparison."""
 
 
-def _untouched(task: Task, suite: Suite, answer: Any) -> float:
+def _untouched(task: Task, suite: Suite, answer: object) -> float:
     """Return the score of an answer without tool calls. The environment is opened only if its state matters."""
     score = answer_score(task, answer)
     if task.end_state is None or not score:

@@ -42,7 +42,7 @@ from loopbench.protocol import (
 )
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.model import StreamsWhole
-from loopbench.protocol.names import Spec
+from loopbench.protocol.names import SCRIPTED, Spec
 from loopbench.protocol.wire import read_call
 from loopbench.runs.schedule import Arm, Trial
 from loopbench.runs.trial.setting import FinishedTrial, TrialContext
@@ -198,7 +198,7 @@ class _RandomValues:
         made = self._object(self.root, 0)
         return made if isinstance(made, dict) else {}
 
-    def _value(self, schema: Any, depth: int) -> Any:
+    def _value(self, schema: Any, depth: int) -> object:
         schema = self._resolved(schema)
         if "enum" in schema or "const" in schema:
             return self.draw.choice(schema.get("enum") or [schema.get("const")])
@@ -213,7 +213,7 @@ class _RandomValues:
         made = self._plain(kind)
         return made if fits(schema, made) else self._minimum(schema)
 
-    def _plain(self, kind: Any) -> Any:
+    def _plain(self, kind: object) -> Any:
         if kind == "boolean":
             return self.draw.chance(0.5)
         if kind in ("integer", "number"):
@@ -222,14 +222,14 @@ class _RandomValues:
             return None
         return self.draw.choice((_QUOTED if self.draw.chance(0.5) else _WORD).findall(self.text) or ["x"])
 
-    def _object(self, schema: Mapping[str, Any], depth: int) -> Any:
+    def _object(self, schema: Mapping[str, Any], depth: int) -> object:
         required = schema.get("required", ())
-        properties: Mapping[str, Any] = schema.get("properties", {})
+        properties: Mapping[str, object] = schema.get("properties", {})
         return {
             name: self._value(rules, depth + 1) for name, rules in properties.items() if name in required or self.draw.chance(0.5)
         }
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolved(self, schema: object) -> Mapping[str, Any]:
         target: Any = schema if isinstance(schema, Mapping) else {}
         for _ in range(MAX_DEPTH):
             name = str(target.get("$ref", ""))
@@ -238,7 +238,7 @@ class _RandomValues:
             target = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
         return {}
 
-    def _minimum(self, schema: Mapping[str, Any]) -> Any:
+    def _minimum(self, schema: Mapping[str, object]) -> object:
         try:
             return least({**({"$defs": self.root["$defs"]} if "$defs" in self.root else {}), **schema})
         except Unfillable:
@@ -294,7 +294,7 @@ def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
     )
 
 
-def most_frequent_answer(tasks: Iterable[Task]) -> Any:
+def most_frequent_answer(tasks: Iterable[Task]) -> object:
     """Return the most frequent expected answer, the first of equals; an empty text if no task has an answer."""
     counts = Counter[str](canonical_json(task.expected) for task in tasks if task.expected is not None)
     return json.loads(counts.most_common(1)[0][0]) if counts else ""
@@ -345,7 +345,7 @@ def bench(suite: Suite, tasks: Sequence[Task]) -> TrialContext:
 async def trial(baseline: ReferenceAgent, task: Task, setting: TrialContext) -> FinishedTrial:
     """Run one baseline on one task like any other loop."""
     loop = baseline.loop(task).with_step_limit(setting.suite.max_tool_steps)
-    model = "scripted" if baseline.asks_model else NOBODY.name
+    model = SCRIPTED if baseline.asks_model else NOBODY.name
     arm = Arm(baseline.name, Spec(loop.name, {}), loop, model, load_profile("clean"))
     return await run_trial(Trial(arm, task, 0, 0), setting)
 

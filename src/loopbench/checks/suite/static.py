@@ -111,7 +111,7 @@ def is_given(task: Task, calls: Iterable[Replayed]) -> bool:
     return any(answer_score(task, part if task.query.schema else render_value(part)) >= 1 for part in parts)
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[Any]:
     yield value
     inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     for item in inside:

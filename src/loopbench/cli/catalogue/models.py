@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from loopbench.models.local.weights import INSTALL, LIBRARY, find_weights
-from loopbench.protocol.names import LOCAL, LOCAL_FILE
+from loopbench.protocol.names import LOCAL, LOCAL_FILE, SCRIPTED
 
 from .entry import CatalogueEntry
 
 
 def entries() -> list[CatalogueEntry]:
     return [
-        CatalogueEntry("scripted", "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
+        CatalogueEntry(SCRIPTED, "follows each task's plan as far as the prompt shows its results; needs no network and no key"),
         CatalogueEntry(
             "PROVIDER/NAME", "a real model through DSPy, such as openai/gpt-4o-mini; its key comes from the environment"
         ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 from pydantic import Field
 
 from loopbench.protocol import Tool, ToolArgumentError

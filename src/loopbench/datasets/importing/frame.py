@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from loopbench.protocol import Tool
 
@@ -50,7 +50,7 @@ class FrameTable(RowTable):
 
 def suite_from_frame(
     frame: pandas.DataFrame,
-    tools: Sequence[Tool | Callable[..., Any]] | Callable[[Task], Any] = (),
+    tools: Sequence[Tool | Callable[..., object]] | Callable[[Task], object] = (),
     *,
     name: str = "frame",
     **options: Unpack[RowOptions],

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
+from loopbench.protocol.json_text import LongNumberError
 
 from .textfile import BOM, TextFile
 
@@ -81,7 +82,7 @@ def json_value(text: str) -> Any:
     """Read strict JSON of bounded depth, whose text UTF-8 can encode. Raises ValueError, which says why and where in the text."""
     try:
         value = load_json(text, finite=True)
-    except DuplicateKeyError:
+    except (DuplicateKeyError, LongNumberError):
         raise
     except json.JSONDecodeError as error:
         of = f" of its line {error.lineno}" if error.lineno > 1 else ""  # a bare line would be taken for the file's

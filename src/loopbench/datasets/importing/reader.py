@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 
 from loopbench.protocol import Plan, Query, plan_from_json
 from loopbench.protocol.names import nearest

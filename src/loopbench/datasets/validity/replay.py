@@ -61,7 +61,7 @@ async def replay(task: Task, suite: Suite, time_limit_s: float | None = DEFAULT_
 
 async def carry_out(task: Task, calls: Iterable[PlannedCall], toolbox: Toolbox) -> tuple[Replayed, ...]:
     """Make calls of a task's plan, each after those that it needs, in an environment that is open. Raises as `replay` does."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     results = []
     for call in calls:
         result = await _replay_call(call, toolbox, values, task.id)
@@ -83,7 +83,7 @@ def last_first(plan: Plan) -> tuple[PlannedCall, ...]:
     return tuple(ordered)
 
 
-def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> Any:
+def planned_answer(task: Task, replayed: tuple[Replayed, ...]) -> object:
     """Return the plan's answer with the replayed results in it. Raises ValueError if a reference has no value."""
     values = {result.call_id: result.value for result in replayed if not result.failed}
     try:
@@ -98,7 +98,7 @@ def _plan_of(task: Task) -> Plan:
     return task.plan
 
 
-async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str, Any], task_id: str) -> Replayed:
+async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str, object], task_id: str) -> Replayed:
     unknown = [option.tool for option in (call, *call.alternatives) if option.tool not in toolbox]
     if unknown:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: no tool {unknown[0]!r}; there are {', '.join(toolbox.names)}")
@@ -119,7 +119,7 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 
-def _absent(value: Any, results: Mapping[str, Any]) -> str:
+def _absent(value: object, results: Mapping[str, object]) -> str:
     """Return the first reference in `value` that nothing stands behind, with the result in which it was looked for."""
     for ref in refs(value):
         if ref.call not in results:
@@ -131,7 +131,7 @@ def _absent(value: Any, results: Mapping[str, Any]) -> str:
     return "a result that is not there"
 
 
-def same(actual: Any, expected: Any) -> bool:
+def same(actual: object, expected: object) -> bool:
     """Return whether JSON values are equal at any depth, numbers to nine digits."""
     if isinstance(actual, bool) or isinstance(expected, bool):
         return actual is expected

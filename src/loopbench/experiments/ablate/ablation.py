@@ -16,7 +16,7 @@ from loopbench.metrics.factors.factorial import FactorEffects, effects
 from loopbench.metrics.factors.layout import Cell, Factor, Layout, layout
 from loopbench.metrics.record import Record
 from loopbench.metrics.summary import METRICS, PRIMARY
-from loopbench.protocol.names import nearest, value_text
+from loopbench.protocol.names import SCRIPTED, nearest, value_text
 from loopbench.runs.config import SettingError
 from loopbench.runs.store.files import RunError
 
@@ -123,7 +123,9 @@ def _with_uncached(metrics: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(made))
 
 
-def _groups(run: Results, cells: Mapping[str, Mapping[str, Any]], factors: Sequence[Factor]) -> dict[str, dict[Cell, list[Record]]]:
+def _groups(
+    run: Results, cells: Mapping[str, Mapping[str, object]], factors: Sequence[Factor]
+) -> dict[str, dict[Cell, list[Record]]]:
     """Return profile, or real model → cell → records."""
     by_arm: dict[str, list[Record]] = {}
     for record in run.records:
@@ -141,7 +143,7 @@ def _groups(run: Results, cells: Mapping[str, Mapping[str, Any]], factors: Seque
 
 def setting(arm: ArmResult) -> str:
     """Return the setting of an arm: its profile, or the real model."""
-    return arm.info.profile if arm.info.model == "scripted" else arm.info.model
+    return arm.info.profile if arm.info.model == SCRIPTED else arm.info.model
 
 
 def value_texts(values: Mapping[str, object]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.factors.layout import Factor
 from loopbench.metrics.statistics import Interval, VerdictWord, clearance, is_narrow
 from loopbench.metrics.summary import PRIMARY
-from loopbench.protocol.names import Spec, parse_spec, parse_values, value_text
+from loopbench.protocol.names import SCRIPTED, Spec, parse_spec, parse_values, value_text
 from loopbench.text.counts import listed_names, tasks_in_words
 from loopbench.text.numbers import chance_in_words
 
@@ -233,7 +233,7 @@ def _sentence(result: AblationResult, chosen: Sequence[Choice], open_values: Ope
 
 def _is_still(result: AblationResult) -> bool:
     """Whether nothing was disturbed, so that more tasks would hardly show more."""
-    return {(arm.info.model, arm.info.profile) for arm in result.results.comparison.arms} == {("scripted", STILL)}
+    return {(arm.info.model, arm.info.profile) for arm in result.results.comparison.arms} == {(SCRIPTED, STILL)}
 
 
 def _facts(choice: Choice) -> Iterator[str]:

@@ -14,7 +14,7 @@ from loopbench.metrics.factors.factorial import Effect
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import METRICS, PRIMARY, labels
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import value_text
+from loopbench.protocol.names import SCRIPTED, value_text
 from loopbench.runs.folders import run_name
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table, markdown_page
@@ -80,7 +80,7 @@ def ablation_notes(result: AblationResult) -> list[str]:
         texts.append(f"* is {ablation.loop} with nothing varied.")
     if len(compared.arms) > MAX_PAIRED:
         texts.append(f"{len(compared.arms)} arms are too many to compare in pairs too.")
-    if any(arm.info.model == "scripted" for arm in compared.arms):
+    if any(arm.info.model == SCRIPTED for arm in compared.arms):
         texts.append("The model is scripted: intervals speak of tasks and fault draws, not of any real model.")
     return texts
 

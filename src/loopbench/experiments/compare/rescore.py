@@ -17,6 +17,7 @@ from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.statistics import Interval, interval_json
 from loopbench.metrics.summary import false_success
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.names import SCRIPTED
 from loopbench.protocol.redact import MARK
 from loopbench.protocol.values import error_text
 from loopbench.runs.config import CompareConfig, config_from
@@ -138,7 +139,7 @@ def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, su
         raise RunError(_changed_questions(folder, _changed_task(folder, tasks) or "its tasks or its tools are not what they were"))
     if questions.tools != now.tools:
         raise RunError(_changed_questions(folder, f"the code of the tools in {config.tools} is another"))
-    if "scripted" in config.models and questions.plans != now.plans:
+    if SCRIPTED in config.models and questions.plans != now.plans:
         raise RunError(_changed_questions(folder, "the plans are not what they were, which the scripted model followed"))
 
 
@@ -206,7 +207,7 @@ class _Judge:
         self.judged += 1
         return self._scored(now, task, state)
 
-    def _scored(self, record: Record, task: Task, state: Any) -> Record:
+    def _scored(self, record: Record, task: Task, state: object) -> Record:
         answer = None if record.gave_up else record.answer
         try:
             scores = scores_of(Judgement(task, answer, record.stop, state))

@@ -18,6 +18,7 @@ from loopbench.metrics.sequential import Looked, Looks, all_decided, compare_at_
 from loopbench.metrics.views import AtBudget, Views, at_budgets, views
 from loopbench.models.prices import read_tag
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.folders import is_test
 from loopbench.runs.gc_tuning import relaxed_gc
 from loopbench.runs.manifest import Manifest, read_manifest
@@ -217,7 +218,7 @@ def _warnings(folder: Path, manifest: Manifest, records: Sequence[Record]) -> It
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
     """Yield other remarks for the reader."""
-    if manifest.suite.by_construction and any(arm.model == "scripted" for arm in manifest.arms):
+    if manifest.suite.by_construction and any(arm.model == SCRIPTED for arm in manifest.arms):
         count = f"{manifest.suite.by_construction:,} of {counted(manifest.suite.tasks, 'task')}"
         yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."
     price = manifest.settings.price

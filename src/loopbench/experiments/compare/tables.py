@@ -17,6 +17,7 @@ from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.metrics.views import COSTS, Views
 from loopbench.models.evidence import evidence_for
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.counts import counts, reasons, tasks_in_words
 from loopbench.text.numbers import (
     chance_in_words,
@@ -103,11 +104,11 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         if summary.retries:
             lines.append(f"{arm.info.arm}, asked again after: {counts(summary.retries)}")
     if any(arm.summary.means["nominal_usd"] is not None for arm in comparison.arms):
-        are_real = any(arm.info.model != "scripted" for arm in comparison.arms)
+        are_real = any(arm.info.model != SCRIPTED for arm in comparison.arms)
         simulated = "what the scripted model's tokens would cost at the given price, a provider's prompt cache being simulated"
         billed = "what was billed" if are_real else simulated
         lines.append(f"USD with cache is {billed}; USD uncached what it would be had nothing come from a cache or a recording.")
-    if any(arm.info.model == "scripted" for arm in comparison.arms):
+    if any(arm.info.model == SCRIPTED for arm in comparison.arms):
         lines.append(
             "The model is scripted: intervals speak of tasks and fault draws, not of any real model; tokens are estimates "
             "(4 characters each), seconds the simulated time of slow and hanging faults."

@@ -10,6 +10,7 @@ from loopbench.experiments.trace_formats.differences import patched
 from loopbench.experiments.trace_formats.own_trials import ImportedTask
 from loopbench.metrics.record import Record
 from loopbench.metrics.trace import Trace
+from loopbench.protocol.json_text import Json
 from loopbench.runs.manifest import ArmEntry
 
 ATIF = "atif"
@@ -31,7 +32,7 @@ def atif_of(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | No
     return with_own(document, trace, record, arm, task)
 
 
-def _document(steps: list[dict[str, Any]], record: Record, arm: ArmEntry) -> dict[str, Any]:
+def _document(steps: list[dict[str, Any]], record: Record, arm: ArmEntry) -> dict[str, Json]:
     if not steps:  # a document has at least one step
         steps = [{"step_id": 1, "source": "user", "message": ""}]
     agent: dict[str, Any] = {"name": arm.loop, "version": arm.version or UNVERSIONED, "model_name": arm.model}

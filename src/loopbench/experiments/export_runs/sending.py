@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from loopbench.experiments.trace_formats.otlp_out import request_line, resource_spans
@@ -48,7 +47,7 @@ MAX_FAILED = 3
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Takes a redirect for a failure: urllib would go on without the spans, and give the headers and their keys to another host."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from loopbench.metrics.trace import TracedCall, canonical
 from loopbench.models.feedback import words_of
@@ -137,12 +136,12 @@ def stated_call(call: TracedCall, returned: Sequence[str] = ()) -> StatedCall:
     return StatedCall(call.tool, (call.tool, canonical(call.arguments)), shape)
 
 
-def _is_given(value: Any, returned: Sequence[str]) -> bool:
+def _is_given(value: object, returned: Sequence[str]) -> bool:
     """Tell whether a tool has returned a text before it became an argument."""
     return isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """Return a value's JSON type."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"

@@ -17,7 +17,7 @@ from loopbench.experiments.compare.prepare import Experiment, prepare
 from loopbench.experiments.compare.run import run
 from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import SCRIPTED, parse_spec
 from loopbench.protocol.values import one_line
 from loopbench.runs.config import CompareConfig, config_from
 from loopbench.runs.engine.runner import Unwatched
@@ -35,7 +35,7 @@ MAX_TRIALS = 400
 MAX_TOLD = 3
 """Differences that the warning names; it counts the rest."""
 _ANEW: Mapping[str, Any] = {
-    "models": ["scripted"], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
+    "models": [SCRIPTED], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
     "user": None,
     "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
     "budget": {}, "trial_budget": {}, "price": None, "mlflow": False, "tracking_uri": None,
@@ -169,7 +169,7 @@ def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, A
     for text in manifest.settings.loops:
         label = parse_spec(text).label
         for name, arm in entries.items():
-            if name == f"{label}/{arm.profile if arm.model == 'scripted' else arm.model}":
+            if name == f"{label}/{arm.profile if arm.model == SCRIPTED else arm.model}":
                 by_loop[text] = arm
     if lost := entries.keys() - {arm.arm for arm in by_loop.values()}:
         raise RunError(f"{folder}: the manifest does not name the loop of {min(lost)}")

@@ -15,6 +15,7 @@ from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.trace import Trace
 from loopbench.models.profiles import Profile, make_profile
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.manifest import Manifest, Settings, read_manifest
 from loopbench.runs.store.each_record import each_record
 from loopbench.runs.store.files import RunError
@@ -132,7 +133,7 @@ def fit_run(
     if policy_of(folder) == "failures":
         raise RunError(f"{folder}: only the traces of failures were kept (--traces failures): rates from them would be too high")
     selected, source = _selection(folder, manifest, arms, profile, model)
-    scripted = source[0] == "scripted"
+    scripted = source[0] == SCRIPTED
     label = source[1] if scripted else source[0]
     profile_name = name or (f"fitted-{_slug(label)}" if scripted else _slug(label))
     timed = _is_timed(manifest.settings, scripted=scripted)

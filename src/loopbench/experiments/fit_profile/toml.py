@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from loopbench.models.profiles import FAULT_KINDS
 from loopbench.protocol.counts import counted
@@ -59,7 +58,7 @@ def _remark(rate: RateEstimate) -> str:
     return "; ".join(parts) or "no point at which it could strike"
 
 
-def _assigned(name: str, value: Any, notes: Mapping[str, str] | None = None) -> str:
+def _assigned(name: str, value: object, notes: Mapping[str, str] | None = None) -> str:
     value_text = str(value).lower() if isinstance(value, bool) else _quoted(value) if isinstance(value, str) else repr(value)
     note = (notes or {}).get(name)
     return f"{name} = {value_text}" + (f"  {_comment(note)}" if note else "")

@@ -10,6 +10,7 @@ from pathlib import Path
 from loopbench.experiments.compare.results import Results
 from loopbench.metrics.record import Record
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed_names
 
@@ -24,7 +25,6 @@ from .data.names import short_arm
 from .data.sides import Sides
 from .data.troubles import has_all, troubles
 
-SCRIPTED = "scripted"
 OTHER_CAUSE = "Something else than the loop's code changed: another module, a file, an environment variable"
 Key = tuple[str, str, int]
 """Arm, task and repeat of a trial."""

@@ -9,6 +9,7 @@ from typing import Any
 from loopbench.experiments.compare.verdict.deciding import can_be_told, kept_words
 from loopbench.metrics.gate import OPEN, GateLine
 from loopbench.metrics.outlook import MAX_REPEATS
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.config import flag_of
 from loopbench.runs.registry import with_size
 from loopbench.text.numbers import chance_in_words
@@ -16,8 +17,6 @@ from loopbench.text.numbers import chance_in_words
 from .data.advice import Larger
 from .data.baseline import Baseline
 
-SCRIPTED = "scripted"
-"""The model that needs no flag."""
 TYPED = ("loops", "models", "profiles")
 """Settings of a comparison that are lists, each item of which is typed behind a flag of its own."""
 

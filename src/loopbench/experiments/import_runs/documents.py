@@ -65,7 +65,7 @@ def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:
         return False
 
 
-def each_item(data: Any, key: str) -> list[Any]:
+def each_item(data: object, key: str) -> list[Any]:
     """Return the items of a document: a list, the list under `key`, or the one that it is."""
     listed = data.get(key) if isinstance(data, Mapping) and isinstance(data.get(key), list) else data
     return listed if isinstance(listed, list) else [listed]
@@ -78,6 +78,6 @@ def task_of(name: str) -> str:
     return name_of(text, "the file's name")
 
 
-def unscored(reason: str, task: Any) -> str:
+def unscored(reason: str, task: object) -> str:
     """Return why a trial has no score. `task`: what was named as its task; None: its file's name stands for it."""
     return reason if task is not None else f"{reason}; and each file is a task of its own without --map task=PLACE"

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from loopbench.protocol.file_json import DuplicateKeyError, load_json
+from loopbench.protocol.json_text import Json, LongNumberError
 
 from .folder_tree import FileTree, FolderTree
 from .zip_file import ZipArchive
@@ -59,12 +60,12 @@ def open_file(path: Path | GivenRows) -> Iterator[ForeignFile]:
         yield ForeignFile(path, stream)
 
 
-def parse_json(text: bytes | str) -> Any:
+def parse_json(text: bytes | str) -> object:
     """Parse one JSON value. Raises ValueError, also for a value that is nested too deep and for a duplicate key."""
     return load_json(text)
 
 
-def parse_line(text: bytes | str) -> Any:
+def parse_line(text: bytes | str) -> object:
     """Parse the JSON value of a line, whose number the caller names. Raises ValueError, which tells the column only."""
     try:
         return parse_json(text)
@@ -107,7 +108,7 @@ class ForeignFile:
     @property
     def sha256(self) -> str:
         """sha256 of a file, or of what was read of a folder."""
-        return self.folder.sha256 if self.folder else hashlib.file_digest(self._rewound(), "sha256").hexdigest()  # type: ignore[arg-type]
+        return self.folder.sha256 if self.folder else hashlib.file_digest(self._rewound(), "sha256").hexdigest()  # type: ignore[arg-type]  # a file in binary mode has readinto
 
     @cached_property
     def tree(self) -> FileTree | None:
@@ -135,18 +136,18 @@ class ForeignFile:
         return raw
 
     @cached_property
-    def json_value(self) -> Any:
+    def json_value(self) -> object:
         """The file's JSON value. Raises ValueError if there is none."""
         raw = self.content()
         try:
             return parse_json(raw)
-        except DuplicateKeyError:
+        except (DuplicateKeyError, LongNumberError):
             raise
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
 
     @property
-    def json_object(self) -> Mapping[str, Any]:
+    def json_object(self) -> Mapping[str, Json]:
         """The file's JSON object. Raises ValueError if there is none."""
         data = self.json_value
         if not isinstance(data, dict):
@@ -154,7 +155,7 @@ class ForeignFile:
         return data
 
     @cached_property
-    def first_row(self) -> Mapping[str, Any]:
+    def first_row(self) -> Mapping[str, Json]:
         """The object in the first line of JSON lines; empty if the file is anything else."""
         if self.suffix not in JSON_LINES:
             return {}
@@ -166,7 +167,7 @@ class ForeignFile:
         return data if isinstance(data, dict) else {}
 
     @cached_property
-    def top_level(self) -> Mapping[str, Any]:
+    def top_level(self) -> Mapping[str, Json]:
         """The JSON object for recognizing a format, of a list its first item; empty if the file is anything else.
 
         Raises DuplicateKeyError.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .values import count
 
@@ -32,7 +32,7 @@ def with_total(input_tokens: int, output_tokens: int, total: int | None) -> Toke
     return TokenUsage(input_tokens, output_tokens + max(beyond, 0), beyond)
 
 
-def usage_in(usage: Mapping[str, Any], names: Sequence[Sequence[str]] = (INPUT, OUTPUT, TOTAL)) -> TokenUsage | None:
+def usage_in(usage: Mapping[str, object], names: Sequence[Sequence[str]] = (INPUT, OUTPUT, TOTAL)) -> TokenUsage | None:
     """Return the tokens of a request by the names of input, output and total; None unless input and output are told.
 
     Raises ValueError for what is no count.
@@ -41,7 +41,7 @@ def usage_in(usage: Mapping[str, Any], names: Sequence[Sequence[str]] = (INPUT, 
     return None if counts[0] is None or counts[1] is None else with_total(counts[0], counts[1], counts[2])
 
 
-def _first(usage: Mapping[str, Any], names: Sequence[str]) -> int | None:
+def _first(usage: Mapping[str, object], names: Sequence[str]) -> int | None:
     return next((value for name in names if (value := count(usage.get(name), name)) is not None), None)
 
 

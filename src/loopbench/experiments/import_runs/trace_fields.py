@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from loopbench.protocol.json_text import Json
+
 from .foreign_trials import ForeignTrial, ReadingOptions
 from .places import value_at
 from .pooled import pooled_by
@@ -33,7 +35,7 @@ class TraceFields:
     _rows: list[Row] = field(default_factory=list)
     _arms: dict[str, None] = field(default_factory=dict)
 
-    def add(self, trial: ForeignTrial, values: Mapping[str, Any]) -> None:
+    def add(self, trial: ForeignTrial, values: Mapping[str, object]) -> None:
         """Add what stands beside a trace's steps. `values`: the places that `--map` names are in it."""
         if self.reading.is_one_arm or "arm" in self.reading.columns:
             return
@@ -52,12 +54,12 @@ class TraceFields:
             yield pooled.note(named, kind="field")
 
 
-def fields_of(values: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(values: Mapping[str, object]) -> dict[str, Json]:
     """Return the first short texts, numbers and truth values beside a trace's steps, each by the place that `--map` names."""
     return dict(islice(_leaves(values), MAX_FIELDS))
 
 
-def _leaves(values: Mapping[str, Any], before: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+def _leaves(values: Mapping[str, object], before: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
     """Yield place and value of each short text, number or truth value that `value_at` finds by its place."""
     for key, value in values.items():
         place = f"{before}{key}"

@@ -13,6 +13,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.scorers import scores_of
 from loopbench.metrics.trace import ToolRun, Trace
 from loopbench.protocol import Query, StopReason, render_value
+from loopbench.protocol.json_text import Json
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
@@ -52,12 +53,12 @@ def _cost(record: Record) -> tuple[int, int, str, int]:
     return record.tool_calls, record.steps, record.arm, record.repeat
 
 
-def _is_right(task: Task, answer: Any) -> bool:
+def _is_right(task: Task, answer: object) -> bool:
     stated = render_value(answer)
     return task.expected is not None and scores_of(Judgement(task, stated, StopReason.FINISHED.value, None))["accuracy"] >= 1
 
 
-def _calls(traces: Iterable[Trace]) -> list[Mapping[str, Any]]:
+def _calls(traces: Iterable[Trace]) -> list[Mapping[str, Json]]:
     """Return every call that ran, each once: those of the first trace come first.
 
     A call has its first result in the first trace that made it; one that failed and got through when it was made again, that one.

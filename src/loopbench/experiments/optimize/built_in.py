@@ -62,7 +62,7 @@ class BuiltIn:
             importlib.import_module(self.package)  # before its logger is silenced, because the import sets it up
         return compiled(self.name, self._search, workshop)
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         raise NotImplementedError
 
 

@@ -120,12 +120,12 @@ class LoopUnderTest(LoopProgram):
     @classmethod
     def of(cls, student: LoopProgram) -> Self:
         """Return a copy of the student."""
-        student_copy = student.deepcopy()
+        student_copy: Self = student.deepcopy()
         student_copy.__class__ = cls
         student_copy._compiled = False  # DSPy takes a compiled program for frozen
         student_copy._fuse = _Fuse()
         student_copy.set_lm(None)
-        return student_copy  # type: ignore[no-any-return]
+        return student_copy
 
     def end(self) -> None:
         """Let no rollout begin any more: after Ctrl-C, a thread of GEPA's goes on with its batch."""
@@ -216,14 +216,14 @@ def _program(result: Any, student: LoopProgram) -> LoopProgram:
     names, expected = sorted(_predictors(result)), sorted(_predictors(student))
     if names != expected:
         raise TypeError(f"it gave a program of the predictors {', '.join(names) or 'none'}, not {', '.join(expected)}")
-    clean = student.deepcopy()
+    clean: LoopProgram = student.deepcopy()
     clean._compiled = False
     clean.set_lm(None)
     for name, prompt in result.program.items():
         predictor = getattr(clean, name)
         predictor.signature = instructed(predictor.signature, prompt.instructions)
         predictor.demos = [dspy.Example(_fresh(demo)) for demo in prompt.demos]
-    return clean  # type: ignore[no-any-return]
+    return clean
 
 
 def instructed(signature: Any, instructions: str) -> Any:

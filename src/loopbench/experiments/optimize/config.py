@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from loopbench.protocol.field_errors import needed
-from loopbench.protocol.names import nearest
+from loopbench.protocol.names import SCRIPTED, nearest
 from loopbench.runs.config import (
     COMMAND_LINE,
     FLAGS,
@@ -96,7 +96,7 @@ class OptimizeConfig(BaseModel):
 
     @property
     def threads(self) -> int:
-        return self.search.threads or (1 if self.model == "scripted" else 8)
+        return self.search.threads or (1 if self.model == SCRIPTED else 8)
 
     def public(self) -> dict[str, Any]:
         """Return the configuration as JSON, without what may be secret."""

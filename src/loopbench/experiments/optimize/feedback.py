@@ -78,7 +78,7 @@ def _outcome(record: Record, trace: Trace | None, task: Task) -> Iterator[str]:
         yield f"The end state was {_json(actual)}, expected {_json(expected)}."
 
 
-def _differing_parts(value: Any, expected: Any) -> tuple[Any, Any]:
+def _differing_parts(value: object, expected: object) -> tuple[Any, Any]:
     """Return the different items of two objects, which could otherwise be cut off."""
     if not isinstance(value, Mapping) or not isinstance(expected, Mapping):
         return value, expected
@@ -90,7 +90,7 @@ def _differing_parts(value: Any, expected: Any) -> tuple[Any, Any]:
     return {key: value[key] for key in keys if key in value}, {key: expected[key] for key in keys if key in expected}
 
 
-def _as_object(answer: Any) -> Any:
+def _as_object(answer: object) -> object:
     """Return the object that a text contains as JSON; else the answer itself."""
     try:
         read = json.loads(answer) if isinstance(answer, str) else answer
@@ -165,7 +165,7 @@ class _Comparison:
         """Return the planned arguments, `_UNKNOWN` if they depend on a missing result."""
         return {name: self._resolved(value) for name, value in planned.arguments.items()}
 
-    def _resolved(self, value: Any) -> Any:
+    def _resolved(self, value: object) -> object:
         try:
             return resolve(value, self.results)
         except (KeyError, IndexError, TypeError):
@@ -198,13 +198,13 @@ def _is_repeat(call: _Call, calls: Sequence[_Call]) -> bool:
     return any(other.is_planned and other.tool == call.tool and _same(other.arguments, call.arguments) for other in calls)
 
 
-def _differences(call: _Call, target: Mapping[str, Any]) -> list[str]:
+def _differences(call: _Call, target: Mapping[str, object]) -> list[str]:
     """Return the arguments in which a call differs; an omitted one counts as null."""
     names = [*target, *(name for name in call.arguments if name not in target)]
     return [name for name in names if target.get(name) is not _UNKNOWN and not _same(call.arguments.get(name), target.get(name))]
 
 
-def _in_words(value: Any, plan: Plan) -> Any:
+def _in_words(value: object, plan: Plan) -> object:
     """Return a value with its references in words."""
     if isinstance(value, Ref):
         return next((f"<result of {call.tool}>" for call in plan.calls if call.id == value.call), "<result>")
@@ -213,7 +213,7 @@ def _in_words(value: Any, plan: Plan) -> Any:
     return [_in_words(item, plan) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     """Return whether two JSON values are equal; a text equals the value that it represents."""
     try:
         return bool(a == b) or render_value(a) == render_value(b)
@@ -224,7 +224,7 @@ def _same(a: Any, b: Any) -> bool:
 # --- values and texts in a sentence ---
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """Return a value as JSON of limited length; a cut-off text ends in "…" and is not JSON."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -233,7 +233,7 @@ def _json(value: Any) -> str:
     return _bounded(text, MAX_CHARS)
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     """Return a text for use within a sentence, without its full stop."""
     return _bounded(" ".join(render_value(value).split()), MAX_CHARS).rstrip(" .") or "no reason given"
 

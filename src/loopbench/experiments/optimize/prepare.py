@@ -26,7 +26,7 @@ from loopbench.experiments.optimize.splits import Splits, split
 from loopbench.models.proposer import ScriptedProposer
 from loopbench.protocol import Model, Optimizable
 from loopbench.protocol.installed import package_version
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import SCRIPTED, parse_spec
 from loopbench.runs.code_digests import code_digest
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.folders import new_folder
@@ -159,7 +159,7 @@ def search_config(config: OptimizeConfig) -> CompareConfig:
 
 def open_proposer(config: OptimizeConfig) -> Model:
     """Open the model that proposes prompts. Raises ValueError for an unknown name or a missing key."""
-    if config.proposer == "scripted":
+    if config.proposer == SCRIPTED:
         return ScriptedProposer(config.compare.seed)
     compare_config = config.compare.model_copy(
         update={"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}

@@ -119,7 +119,7 @@ def to_markdown(program: NamedProgram) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

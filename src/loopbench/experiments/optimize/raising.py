@@ -37,7 +37,7 @@ class Raising:
     is_broken: bool = False
     """Whether it has raised so often that the search ends; calls under way then change nothing."""
 
-    def returned(self, score: Any = 0.0) -> None:
+    def returned(self, score: object = 0.0) -> None:
         """Count a call that did not raise; a score of None is none."""
         self.called += 1
         self.returned_none += score is None
@@ -77,7 +77,7 @@ METRICS = ("metric", "metric_fn")
 
 
 @contextmanager
-def watched_metric(teleprompter: Any, warn: Warn) -> Iterator[None]:
+def watched_metric(teleprompter: object, warn: Warn) -> Iterator[None]:
     """Note, within the block, what the metric raises that a user's optimizer brings.
 
     DSPy logs such an error and scores 0. Raises Uncaught once it is broken, or at the end, also where the budget ends the search,

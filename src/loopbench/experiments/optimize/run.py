@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import dspy
 
@@ -29,6 +29,7 @@ from loopbench.experiments.optimize.prepare import (
 )
 from loopbench.models.metering import Meter
 from loopbench.models.real import RealModel
+from loopbench.protocol import Optimizable
 from loopbench.protocol.checksums import seal_document
 from loopbench.protocol.counts import counted
 from loopbench.protocol.files import readable
@@ -212,7 +213,7 @@ def _search(setup: Optimization, design: DesignSearch, rollouts: Rollouts, propo
     return ended, rollouts.candidates[final.digest]
 
 
-def _example(task: Task) -> Any:
+def _example(task: Task) -> object:
     """Return the example that a teleprompter gets for a task."""
     return dspy.Example(query=task.query.full_text, task=task.id, answer=task.expected).with_inputs("query", "task")
 
@@ -267,7 +268,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
     path = design.folder / CANDIDATES
     try:
         items = read_document(path)["candidates"]
-        own = design.arm.loop.predictors  # type: ignore[attr-defined]  # checked when it was looked up
+        own = cast(Optimizable, design.arm.loop).predictors  # checked when it was looked up
         return Candidate.from_json(items[design.ended().chosen], own)
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
@@ -275,7 +276,7 @@ def _final_candidate(design: DesignSearch) -> Candidate:
         raise RunError(f"{path}: {type(error).__name__}: {error}") from None
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write an object with its checksum, atomically."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, readable(seal_document(text.encode("utf-8", "backslashreplace")), path))

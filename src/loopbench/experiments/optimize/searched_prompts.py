@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loopbench.experiments.compare.verdict.deciding import can_be_told, kept_words
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import Spec
+from loopbench.protocol.names import SCRIPTED, Spec
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import one_line
 from loopbench.runs.folders import run_name
@@ -121,6 +121,6 @@ def comparing_words(result: OptimizationResult, design: DesignResult) -> Sequenc
 
 def _air(models: Sequence[str], profiles: Sequence[str]) -> Iterator[str]:
     for model in models:
-        yield from () if model == "scripted" else ("--model", model)
-    if "scripted" in models:
+        yield from () if model == SCRIPTED else ("--model", model)
+    if SCRIPTED in models:
         yield from (word for profile in profiles for word in ("--profile", profile))

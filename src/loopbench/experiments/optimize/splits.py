@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from loopbench.datasets.task import Suite, Task
 from loopbench.protocol.digest import digest
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.lookup import tasks_of_split
 
 from .config import OptimizeConfig
@@ -53,7 +54,7 @@ def split(suite: Suite, config: OptimizeConfig) -> Splits:
 
 def _usable(suite: Suite, name: str, config: OptimizeConfig) -> list[Task]:
     """Return the usable tasks of a split, without quarantined ones and those that lack a plan for the scripted model."""
-    scripted = config.model == "scripted"
+    scripted = config.model == SCRIPTED
     usable = [task for task in tasks_of_split(suite, name) if not task.quarantined and not (scripted and task.plan is None)]
     if not usable:
         reason = f"all are quarantined{f', or have no plan, which the scripted model needs; {_WAYS_OUT}' if scripted else ''}"

@@ -9,6 +9,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels as metric_labels
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.typed_budgets import budget_text
 from loopbench.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 from loopbench.text.table import Table, markdown_page
@@ -126,7 +127,7 @@ def optimization_notes(result: OptimizationResult) -> list[str]:
         f"Cost with its share spreads {ONE_TIME} over {counted(result.amortize, 'task')}; "
         "break-even is the number of tasks from which a solved task costs less than before, optimization included."
     )
-    if any(arm.info.model == "scripted" for arm in comparison.arms):
+    if any(arm.info.model == SCRIPTED for arm in comparison.arms):
         lines.append(
             "The model is scripted: its weaknesses, and what a prompt does about them, are simulated; intervals speak of tasks and "
             "fault draws, not of any real model; tokens are estimates (4 characters each)."

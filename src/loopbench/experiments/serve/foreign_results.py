@@ -105,7 +105,7 @@ _BESIDE = frozenset({"status", "ok", "success", "error", "isError", "type", "id"
 _FAILED = ("error", "failed", "failure")
 
 
-def unwrapped(value: Any) -> Any:
+def unwrapped(value: Any) -> object:
     """Return the content of an envelope: an object with one of `data`, `result`, `output`, … and otherwise only metadata, such as
     `{"status": "success", "data": 9}`, also as the only item of a list as in MCP. Other values are returned unchanged.
     """
@@ -117,7 +117,7 @@ def unwrapped(value: Any) -> Any:
     return unwrapped(read_result(inner) if isinstance(inner, str) else inner)
 
 
-def _is_envelope(value: Any) -> bool:
+def _is_envelope(value: object) -> bool:
     return isinstance(value, dict) and sum(name in value for name in _INSIDE) == 1 and value.keys() <= {*_INSIDE, *_BESIDE}
 
 
@@ -134,7 +134,7 @@ def read_result(text: str) -> Any:
     return value
 
 
-def same_result(a: Any, b: Any) -> bool:
+def same_result(a: object, b: object) -> bool:
     """Return whether two results are equal: numbers to nine digits, whatever their type; numeric text counts as a number."""
     a, b = (read_result(item) if isinstance(item, str) else item for item in (a, b))
     if isinstance(a, bool) or isinstance(b, bool):

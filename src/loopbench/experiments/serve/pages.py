@@ -16,10 +16,12 @@ from loopbench.models.profiles import Profile, built_in_profiles, load_profile
 from loopbench.models.server import OwnRequest, ServedTrial, UnknownModel
 from loopbench.models.wires.contract import WireRequest
 from loopbench.protocol import Request, Tool
+from loopbench.protocol.json_text import Json
+from loopbench.protocol.names import SCRIPTED
 
 from .trials import SuiteTrial, TrialKey
 
-MODEL = "scripted"
+MODEL = SCRIPTED
 CALLS_IN = "native"
 """How the server writes calls, which decides what is met of a profile that has one for each form."""
 MAX_TRIALS = 1_024
@@ -167,14 +169,14 @@ class SuiteTrials:
         if trial is not None:
             trial.close()
 
-    def _listing(self) -> dict[str, Any]:
+    def _listing(self) -> dict[str, Json]:
         """Return the tasks without plans and expected answers."""
         return {
             "suite": self.suite.name,
             "tasks": [self._entry(task) for task in self.suite.tasks if task.plan and not task.quarantined],
         }
 
-    def _entry(self, task: Task) -> dict[str, Any]:
+    def _entry(self, task: Task) -> dict[str, Json]:
         environment = self.suite.opened(task)
         try:
             tools = [_tool_as_dict(tool) for tool in environment.tools]

@@ -30,6 +30,7 @@ from loopbench.protocol import (
     Usage,
     WrappedModel,
 )
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.redact import logger_of
 from loopbench.protocol.tool_calls import ToolListing
 from loopbench.protocol.values import error_text
@@ -105,7 +106,7 @@ class SuiteTrial:
         self.tool_calls += 1
         self.own_tools.suite_calls.add(call_digest(call.name, call.arguments))
 
-    def take(self, body: Mapping[str, Any]) -> float:
+    def take(self, body: Mapping[str, object]) -> float:
         """Score the answer; the first one counts. Raises BadRequest."""
         if "answer" not in body:
             raise BadRequest("Missing required parameter: 'answer'.", "answer", "missing_required_parameter")
@@ -116,7 +117,7 @@ class SuiteTrial:
         self.answer = body["answer"]
         return self.score
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Json]:
         """Return the state of the trial so far."""
         self.tunnel.settle(self.truth)
         faults = self.tunnel.faults

@@ -10,6 +10,7 @@ from loopbench.metrics import special
 from loopbench.metrics.power import UNSEEN, Spread
 from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.counts import listed_names
 
 from .pilot import Pilot
@@ -26,7 +27,7 @@ def caveats(pilot: Pilot, run: Results, second: Results | None = None) -> Iterat
     yield from _model_caveats(run)
     if pilot.supply.tasks is None:
         yield "How many tasks the suite has is not known; the pilot ran the first of them."
-    if run.manifest.settings.models != ("scripted",) and pilot.price.cost_usd is None:
+    if run.manifest.settings.models != (SCRIPTED,) and pilot.price.cost_usd is None:
         unknown = [arm.info.arm for arm in run.comparison.arms if arm.summary.means["cost_usd"] is None]
         if len(unknown) < len(run.comparison.arms):
             yield f"What {listed_names(unknown)} costs is not known, so the cost in dollars is unknown."
@@ -52,7 +53,7 @@ def _trial_caveats(run: Results, name: str) -> Iterator[str]:
 
 def _model_caveats(run: Results) -> Iterator[str]:
     settings = run.manifest.settings
-    if any(arm.info.model == "scripted" for arm in run.comparison.arms):
+    if any(arm.info.model == SCRIPTED for arm in run.comparison.arms):
         yield "The model is scripted: from run to run only the draws of faults vary, less than a real model does."
     if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
         yield "The replies came from a recording: a live model varies more."
@@ -72,7 +73,7 @@ def _variance_caveats(pilot: Pilot, run: Results, again: str) -> Iterator[str]:
         assumed = f"{min(UNSEEN, tasks)} of {counted(tasks, 'task')}"
         assumption = f"the sizes assume that those of {assumed} do, an upper bound (95 % sure)"
         yield f"{', '.join(constant)}: no task's repeats ever differed; {assumption}."
-    if "gate" in purposes and any(arm.info.model == "scripted" for arm in run.comparison.arms):
+    if "gate" in purposes and any(arm.info.model == SCRIPTED for arm in run.comparison.arms):
         yield (
             "The scripted model repeats itself: with the baseline's seed, as in CI, a loop whose trials keep score and stop passes "
             "at any size. The sizes are for loops whose scores change and do no harm, and for other seeds."

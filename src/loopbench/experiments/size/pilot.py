@@ -17,7 +17,7 @@ from loopbench.metrics.power import POWER, Spread, same_loop, spread, unseen, us
 from loopbench.metrics.record import Record
 from loopbench.metrics.record_table import alike
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
-from loopbench.protocol.names import Spec, nearest, parse_spec
+from loopbench.protocol.names import SCRIPTED, Spec, nearest, parse_spec
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.config import IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, SettingError, config_from
 from loopbench.runs.lookup import suite_of, tasks_of_split
@@ -285,7 +285,7 @@ def _per_round(metric: str, arms: Sequence[Sequence[Record]]) -> float | None:
 def _in_flight(settings: Settings) -> int:
     if settings.concurrency:
         return settings.concurrency
-    waits = settings.real_time or any(model != "scripted" for model in settings.models)
+    waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
     return IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS
 
 
@@ -334,7 +334,7 @@ def check_second(run: Results, second: Results) -> None:
     ):
         if a != b:
             raise SettingError("again", f"{second.folder} is not a second run of {run.folder}: it has another {part}")
-    if first.seed == other.seed and any(arm.model == "scripted" for arm in first.arms):
+    if first.seed == other.seed and any(arm.model == SCRIPTED for arm in first.arms):
         raise SettingError("again", f"both runs have seed {first.seed}, with which the scripted model does the same in both")
 
 

@@ -208,7 +208,7 @@ def _role(turn: ModelTurn, following: ConversationItem | None) -> str:
     return Role.ANSWER.value
 
 
-def _replied(event: ModelExchange, turn: ModelTurn, arguments: Sequence[tuple[Any, str]]) -> ModelExchange:
+def _replied(event: ModelExchange, turn: ModelTurn, arguments: Sequence[tuple[object, str]]) -> ModelExchange:
     """Return the request with its reply, and the move that this states."""
     replied = replace(event, reply=turn.text, native_calls=turn.calls)
     if not turn.is_told:
@@ -235,7 +235,7 @@ def _arguments(call: NativeCall) -> tuple[Any, str]:
     return (call.arguments if _is_deeper(arguments, MAX_DEPTH) else arguments), ""
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     """Tell whether a JSON value is nested deeper than `levels`, without following it further."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner if isinstance(item, Mapping | list))

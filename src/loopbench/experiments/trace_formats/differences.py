@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loopbench.protocol.json_text import Json
+
 IS, AT, DROP, MORE, LENGTH = "is", "at", "drop", "more", "length"
 """Keys of a difference: another value; by key or index, what differs inside; keys to drop; items to add; items to keep."""
 
 
-def difference(old: Any, new: Any) -> dict[str, Any] | None:
+def difference(old: object, new: object) -> dict[str, Any] | None:
     """Return what makes `new` of `old`; None if they are equal. 1, 1.0 and true differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return _of_objects(old, new)
@@ -30,7 +32,7 @@ def patched(old: Any, change: Any) -> Any:
         raise ValueError("the difference does not fit") from None
 
 
-def _of_objects(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
+def _of_objects(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, Json] | None:
     dropped = [key for key in old if key not in new]
     changed = {
         key: change
@@ -41,7 +43,7 @@ def _of_objects(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
     return (made | {DROP: dropped} if dropped else made) or None
 
 
-def _of_lists(old: Sequence[Any], new: Sequence[Any]) -> dict[str, Any] | None:
+def _of_lists(old: Sequence[object], new: Sequence[object]) -> dict[str, Json] | None:
     common = min(len(old), len(new))
     pairs = zip(old[:common], new[:common], strict=True)
     changed = {str(place): change for place, (a, b) in enumerate(pairs) if (change := difference(a, b)) is not None}
@@ -53,7 +55,7 @@ def _of_lists(old: Sequence[Any], new: Sequence[Any]) -> dict[str, Any] | None:
     return made or None
 
 
-def _patched_object(old: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+def _patched_object(old: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Json]:
     kept = {key: value for key, value in old.items() if key not in change.get(DROP, ())}
     return kept | {key: patched(old.get(key), inner) for key, inner in change.get(AT, {}).items()}
 

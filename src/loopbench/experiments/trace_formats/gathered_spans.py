@@ -48,7 +48,9 @@ class GatheredSpans:
     _other: list[str] = field(default_factory=list)
     """The places of spans that came again with another content."""
 
-    def add(self, trace_id: Any, span_id: Any, span: Mapping[str, Any], read: ReadSpan, beside: Mapping[str, Any]) -> None:
+    def add(
+        self, trace_id: object, span_id: object, span: Mapping[str, object], read: ReadSpan, beside: Mapping[str, object]
+    ) -> None:
         """Add a span as the file has it, and as it is read. Raises ValueError for a trace without a name."""
         named = name_of(trace_id, "traceId")
         trace = self._traces.setdefault(named, _Trace(beside))

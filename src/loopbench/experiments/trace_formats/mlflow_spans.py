@@ -19,7 +19,7 @@ from .plain_spans import plain_span
 _KINDS: Mapping[str, SpanKind] = {"CHAT_MODEL": "request", "LLM": "request", "TOOL": "tool", "AGENT": "agent"}
 
 
-def read_mlflow_span(span: Mapping[str, Any]) -> ReadSpan:
+def read_mlflow_span(span: Mapping[str, object]) -> ReadSpan:
     """Read a span. Raises ValueError."""
     attributes = {name: _parsed(value) for name, value in object_at(span, "attributes").items()}
     status = span.get("status")
@@ -40,14 +40,14 @@ def read_mlflow_span(span: Mapping[str, Any]) -> ReadSpan:
     )
 
 
-def _parsed(value: Any) -> Any:
+def _parsed(value: object) -> object:
     try:
         return from_json(value) if isinstance(value, str) else value
     except ValueError:
         return value
 
 
-def _time(span: Mapping[str, Any], which: str) -> int:
+def _time(span: Mapping[str, object], which: str) -> int:
     for name in (f"{which}_time_unix_nano", f"{which}_time_ns", f"{which}_time"):
         if span.get(name) is not None:
             return nanoseconds(span[name], name)
@@ -62,7 +62,7 @@ def _message(span: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     return told
 
 
-def scores_of_assessments(info: Mapping[str, Any]) -> dict[str, float]:
+def scores_of_assessments(info: Mapping[str, object]) -> dict[str, float]:
     """Return the feedback on a trace that is a number or a truth value, by name. Raises ValueError."""
     scores = {}
     for item in objects_at(info, "assessments", "an assessment"):

@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import Message
 from loopbench.protocol.chat import MessageRole, NativeCall
+from loopbench.protocol.json_text import Json
 
 from .gen_ai import as_text
 
@@ -27,12 +28,12 @@ _ROLES: Mapping[str, MessageRole] = {
 }
 
 
-def read_messages(attributes: Mapping[str, Any], prefix: str) -> tuple[Message, ...]:
+def read_messages(attributes: Mapping[str, object], prefix: str) -> tuple[Message, ...]:
     """Return the messages whose attributes begin with `prefix`, such as `llm.input_messages.`. Raises ValueError."""
     return tuple(_message(part) for part in _parts(attributes, prefix))
 
 
-def _parts(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def _parts(attributes: Mapping[str, object], prefix: str) -> list[dict[str, Json]]:
     """Return the attributes below each index, in the order of the indices."""
     parts: dict[int, dict[str, Any]] = {}
     for key, value in attributes.items():

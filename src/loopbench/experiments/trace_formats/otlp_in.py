@@ -14,6 +14,7 @@ from loopbench.experiments.import_runs.token_counts import TokenUsage, usage_in
 from loopbench.experiments.import_runs.values import object_at, objects_at
 from loopbench.metrics.trace import RequestError, TraceEvent
 from loopbench.protocol import Message
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.wire import from_json
 
 from . import gen_ai, open_inference
@@ -62,25 +63,25 @@ class ReadSpan:
         return as_text(object_at(self.span, "status").get("message"))
 
 
-def read_span(span: Mapping[str, Any]) -> ReadSpan:
+def read_span(span: Mapping[str, object]) -> ReadSpan:
     """Read a span. Raises ValueError."""
     attributes = read_attributes(span)
     return ReadSpan(_kind(attributes), attributes, span, _nanos(span, "start"), _nanos(span, "end"))
 
 
-def _nanos(span: Mapping[str, Any], which: str) -> int:
+def _nanos(span: Mapping[str, object], which: str) -> int:
     name = f"{which}TimeUnixNano"
     return nanoseconds(span.get(name, 0), name)
 
 
-def nanoseconds(value: Any, what: str) -> int:
+def nanoseconds(value: object, what: str) -> int:
     """Return a time in nanoseconds since 1970, which JSON may hold as text. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal() or len(str(value)) > 20:
         raise ValueError(f"{what} is not a number of nanoseconds")
     return int(value)
 
 
-def _kind(attributes: Mapping[str, Any]) -> SpanKind:
+def _kind(attributes: Mapping[str, object]) -> SpanKind:
     operation = str(attributes.get("gen_ai.operation.name", ""))
     kind = str(attributes.get("openinference.span.kind", "")).upper()
     if operation in _INFERENCE or kind == "LLM":
@@ -127,7 +128,7 @@ def _turn(span: ReadSpan) -> ModelTurn:
     return ModelTurn(reply.content, reply.calls, thought, tokens, span.seconds, prompt=prompt)
 
 
-def _prompt(values: Mapping[str, Any]) -> tuple[Message, ...] | None:
+def _prompt(values: Mapping[str, object]) -> tuple[Message, ...] | None:
     """Return the messages of a request; None if the instrumentation does not record them."""
     told = values.get("gen_ai.input.messages")
     if told is not None:
@@ -135,7 +136,7 @@ def _prompt(values: Mapping[str, Any]) -> tuple[Message, ...] | None:
     return open_inference.read_messages(values, "llm.input_messages.") or None
 
 
-def _reply(values: Mapping[str, Any]) -> tuple[Message | None, str]:
+def _reply(values: Mapping[str, object]) -> tuple[Message | None, str]:
     """Return the first message of a reply, and its reasoning; None if the instrumentation does not record it."""
     told = values.get("gen_ai.output.messages")
     replies = gen_ai.read_messages(told) if told is not None else open_inference.read_messages(values, "llm.output_messages.")
@@ -143,7 +144,7 @@ def _reply(values: Mapping[str, Any]) -> tuple[Message | None, str]:
     return (replies[0] if replies else None), thought
 
 
-def _tokens(values: Mapping[str, Any]) -> TokenUsage | None:
+def _tokens(values: Mapping[str, object]) -> TokenUsage | None:
     """Return a request's tokens; the conventions know no total, but instrumentations write one."""
     return usage_in(values, _GEN_AI_COUNTS) or usage_in(values, _OPEN_INFERENCE_COUNTS)
 
@@ -164,7 +165,7 @@ def _result(span: ReadSpan) -> CallResult:
     )
 
 
-def _arguments(value: Any) -> Any:
+def _arguments(value: object) -> object:
     if not isinstance(value, str):
         return {} if value is None else value
     try:
@@ -184,17 +185,17 @@ def has_raw_arguments(spans: Sequence[ReadSpan]) -> bool:
 # --- trials of loopbench's own ---
 
 
-def told_events(spans: Sequence[Mapping[str, Any]]) -> tuple[TraceEvent, ...]:
+def told_events(spans: Sequence[Mapping[str, object]]) -> tuple[TraceEvent, ...]:
     """Return the events that are read from spans below an agent's."""
     return events_of(items_of([read_span(span) for span in spans]))
 
 
-def children_content(spans: Sequence[Mapping[str, Any]]) -> list[Any]:
+def children_content(spans: Sequence[Mapping[str, object]]) -> list[Any]:
     """Return what of these spans the events are read from, whatever else a collector has changed."""
     return [[span.attributes, span.error, span.message, span.seconds] for span in map(read_span, spans)]
 
 
-def scores_of(span: Mapping[str, Any]) -> dict[str, float]:
+def scores_of(span: Mapping[str, object]) -> dict[str, float]:
     """Return the scores that a span's events name. Raises ValueError."""
     scores = {}
     for event in objects_at(span, "events", "an event"):
@@ -206,7 +207,7 @@ def scores_of(span: Mapping[str, Any]) -> dict[str, float]:
     return scores
 
 
-def each_span(data: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def each_span(data: Any) -> Iterator[tuple[Mapping[str, Json], Mapping[str, Json]]]:
     """Yield the spans of an ExportTraceServiceRequest, each with its resource's attributes. Raises ValueError."""
     for item in objects_at(data, "resourceSpans", "an item of resourceSpans"):
         resource = read_attributes(object_at(item, "resource"))

@@ -16,6 +16,7 @@ from loopbench.metrics.trace import UNTOLD, ModelExchange, ToolRun, Trace, Trace
 from loopbench.protocol import Message
 from loopbench.protocol.digest import digest, sha256
 from loopbench.protocol.installed import package_version
+from loopbench.protocol.json_text import Json
 from loopbench.runs.manifest import ArmEntry
 
 from .gen_ai import message_json, reply_json
@@ -31,7 +32,7 @@ STEP_NS = 1_000
 """Nanoseconds that anything takes at least, so that the order can be read from the times."""
 
 
-def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Any]:
+def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None = None) -> dict[str, Json]:
     """Return the spans of a trial as an item of `resourceSpans`. `task`: what the import that it is of knows of its task."""
     spans = _Spans(digest([record.arm, record.task, record.repeat, record.seed, record.started_at])[:32], arm.model)
     spans.now = max(round(record.started_at * 1e9), 0)
@@ -48,7 +49,7 @@ def resource_spans(trace: Trace, record: Record, arm: ArmEntry, task: ImportedTa
     return {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [root, *spans.spans]}]}
 
 
-def _about(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Any]:
+def _about(trace: Trace, record: Record, arm: ArmEntry) -> dict[str, Json]:
     """Return the attributes of the agent's span."""
     answer = "" if record.answer is None else str(record.answer)
     return {
@@ -103,7 +104,7 @@ class _Spans:
     def root_id(self) -> str:
         return sha256(f"{self.trace_id} root")[:16]
 
-    def _span(self, name: str, kind: int, start: int, end: int) -> dict[str, Any]:
+    def _span(self, name: str, kind: int, start: int, end: int) -> dict[str, Json]:
         return {
             "traceId": self.trace_id,
             "spanId": sha256(f"{self.trace_id} {len(self.spans)}")[:16],
@@ -114,7 +115,7 @@ class _Spans:
             "endTimeUnixNano": str(end),
         }
 
-    def _add(self, name: str, kind: int, seconds: float, values: Mapping[str, Any], problem: str) -> None:
+    def _add(self, name: str, kind: int, seconds: float, values: Mapping[str, object], problem: str) -> None:
         end = self.now + max(round(seconds * 1e9), STEP_NS)
         span = self._span(name, kind, self.now, end) | {"attributes": attributes_of(values)}
         if problem:
@@ -167,15 +168,15 @@ class _Spans:
         self._add(f"execute_tool {run.call.tool}", INTERNAL, 0.0, values, "" if run.ok else run.result[:200] or "failed")
 
 
-def _scores(scores: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def _scores(scores: Mapping[str, float]) -> Iterator[dict[str, Json]]:
     for name, value in scores.items():
         yield {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": float(value)}
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def request_line(items: Sequence[Mapping[str, Any]]) -> bytes:
+def request_line(items: Sequence[Mapping[str, object]]) -> bytes:
     """Return an ExportTraceServiceRequest as a line of JSON, as the file exporter of OTLP writes it."""
     return f"{json.dumps({'resourceSpans': list(items)}, allow_nan=False, separators=(',', ':'))}\n".encode("ascii")

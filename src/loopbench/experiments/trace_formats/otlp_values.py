@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from loopbench.experiments.import_runs.values import list_at, mapping, objects_at
+from loopbench.protocol.json_text import Json
 
 MAX_LEVELS = 32
 """Levels of nesting of an attribute's value that are read."""
@@ -20,12 +21,12 @@ def attribute(key: str, value: Any) -> dict[str, Any]:
     return {"key": key, "value": _any_value(value)}
 
 
-def attributes_of(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def attributes_of(values: Mapping[str, object]) -> list[dict[str, Json]]:
     """Return all values but None as attributes."""
     return [attribute(key, value) for key, value in values.items() if value is not None]
 
 
-def _any_value(value: Any) -> dict[str, Any]:
+def _any_value(value: object) -> dict[str, Json]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int):
@@ -37,7 +38,7 @@ def _any_value(value: Any) -> dict[str, Any]:
     return {"stringValue": str(value)}
 
 
-def read_attributes(span: Mapping[str, Any]) -> dict[str, Any]:
+def read_attributes(span: Mapping[str, object]) -> dict[str, Json]:
     """Return the attributes of a span, an event or a resource by key. Raises ValueError."""
     attributes = {}
     for item in objects_at(span, "attributes", "an attribute"):
@@ -48,7 +49,7 @@ def read_attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
+def read_value(value: Mapping[str, object], levels: int = MAX_LEVELS) -> Any:
     """Return the value of an AnyValue; None for an empty one. Raises ValueError for one that is nested too deep."""
     if levels == 0:
         raise ValueError("an attribute is nested too deep")
@@ -66,6 +67,6 @@ def read_value(value: Mapping[str, Any], levels: int = MAX_LEVELS) -> Any:
     return None
 
 
-def _pairs(entries: Iterable[Mapping[str, Any]], levels: int) -> Iterable[tuple[str, Any]]:
+def _pairs(entries: Iterable[Mapping[str, object]], levels: int) -> Iterable[tuple[str, Any]]:
     for entry in entries:
         yield str(entry.get("key")), read_value(mapping(entry.get("value"), "an entry"), levels - 1)

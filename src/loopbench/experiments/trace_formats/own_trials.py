@@ -16,6 +16,7 @@ from loopbench.metrics.record import Record
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.trace import Trace, TraceEvent, TraceHead, canonical
 from loopbench.protocol.digest import digest, sha256, short_digest
+from loopbench.protocol.json_text import Json
 from loopbench.runs.manifest import ArmEntry, Manifest
 
 from .differences import difference, patched
@@ -44,7 +45,7 @@ class ImportedTask:
         return cls(digests.tasks[task], ImportedTasks(manifest.suite.digest, manifest.suite.tasks, digests.shared))
 
     @classmethod
-    def from_json(cls, data: Any) -> ImportedTask | None:
+    def from_json(cls, data: object) -> ImportedTask | None:
         """Return what `to_json` gave; None where an export says nothing of it. Raises ValueError."""
         if data is None:
             return None
@@ -96,8 +97,8 @@ class OwnTrial:
 
 
 def own_part(
-    content: Any, events: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
-) -> dict[str, Any]:
+    content: object, events: Sequence[TraceEvent], trace: Trace, record: Record, arm: ArmEntry, task: ImportedTask | None
+) -> dict[str, Json]:
     """Return what is to be kept beside a document.
 
     `content`: what of the document the trace is read from. `events`: the events that are read from it.
@@ -112,7 +113,7 @@ def own_part(
     }
 
 
-def own_trial(own: Any, content: Any, events: Sequence[TraceEvent]) -> OwnTrial | str | None:
+def own_trial(own: object, content: object, events: Sequence[TraceEvent]) -> OwnTrial | str | None:
     """Return the trial of which `own` is kept beside a document; None if nothing is, and a text if it does not fit.
 
     Raises ValueError if it fits and is damaged.
@@ -134,10 +135,10 @@ def own_trial(own: Any, content: Any, events: Sequence[TraceEvent]) -> OwnTrial 
     return OwnTrial(record, trace, _arm(record.arm, mapping(own.get("arm"), "the arm")), task)
 
 
-def _arm(name: str, data: Mapping[str, Any]) -> ForeignArm:
+def _arm(name: str, data: Mapping[str, object]) -> ForeignArm:
     texts = {key: name_of(data.get(key), f"the arm's {key}") for key in ("loop", "model", "profile")}
     return ForeignArm(name_of(name, "an arm"), options=dict(mapping(data.get("options"), "options")), **texts)
 
 
-def _digest(content: Any) -> str:
+def _digest(content: object) -> str:
     return sha256(canonical(content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopbench.experiments.compare.results import Results
-from loopbench.protocol.names import meant, near, several
+from loopbench.protocol.names import SCRIPTED, meant, near, several
 from loopbench.runs.store.files import RunError
 from loopbench.text.numbers import short_name
 
@@ -36,7 +36,7 @@ def _unversioned(run: Results, arm: str) -> str | None:
     entry = run.manifest.arm(arm)
     if entry is None or not entry.version:
         return None
-    condition = entry.profile if entry.model == "scripted" else entry.model
+    condition = entry.profile if entry.model == SCRIPTED else entry.model
     return arm.removesuffix(f"/{condition}").replace(f"@{entry.version}", "", 1)
 
 

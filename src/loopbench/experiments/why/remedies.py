@@ -10,7 +10,7 @@ from loopbench.experiments.compare.verdict.exposure import GUARD
 from loopbench.experiments.compare.verdict.fences import FENCED, FENCES, READ, REFUSED
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.trajectory.causes import Cause
-from loopbench.protocol.names import Spec
+from loopbench.protocol.names import SCRIPTED, Spec
 from loopbench.runs.built_in import builtin_names, has_option
 from loopbench.runs.manifest import Settings
 from loopbench.runs.registry import is_generated
@@ -96,6 +96,6 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "")
         factors, cure = (f"{FENCES}={REFUSED},{READ}",), str(Spec(arm.loop, {FENCES: READ}))
     if fault.startswith("weakness.") or not factors or arm.options:
         return None
-    if arm.model != "scripted" or not is_generated(settings.suite.partition("(")[0]):
+    if arm.model != SCRIPTED or not is_generated(settings.suite.partition("(")[0]):
         return None
     return ProposedAblation(subject, factors, settings.suite, arm.profile, cure)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agent_framework import Agent
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
+
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
 
 AT_LIMIT = "Function invocation limit reached"
 
 
-async def solve(task):
+async def solve(task: SolverTask) -> object:
     limits = {"max_iterations": task.max_steps, "include_detailed_errors": task.options["tool_errors"] == "shown"}
     speaks = OpenAIChatClient if task.options["wire"] == "responses" else OpenAIChatCompletionClient
     client = speaks(task.model, base_url=task.base_url, api_key=task.api_key, function_invocation_configuration=limits)

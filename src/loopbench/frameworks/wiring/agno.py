@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agno.agent import Agent
 from agno.models.openai.like import OpenAILike
 
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
 
-async def solve(task):
+
+async def solve(task: SolverTask) -> object:
     model = OpenAILike(id=task.model, base_url=task.base_url, api_key=task.api_key)
     found = await Agent(model=model, tools=list(task.tools), telemetry=False).arun(task.question)
     status = getattr(found.status, "value", found.status)

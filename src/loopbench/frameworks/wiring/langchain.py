@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from langchain.agents import create_agent
 from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
 
-async def solve(task):
+
+async def solve(task: SolverTask) -> object:
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
     cures = [ToolErrorMiddleware(on_error=error_for_model)] if task.options["tool_errors"] == "shown" else []
@@ -22,5 +27,5 @@ async def solve(task):
     return state["messages"][-1].text
 
 
-def error_for_model(error, request):
+def error_for_model(error: Exception, request: object) -> str:
     return f"Error: {error}"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING
 
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 from langgraph.prebuilt import ToolNode, create_react_agent
 
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
 
-async def solve(task):
+
+async def solve(task: SolverTask) -> object:
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
     given = ToolNode(tools, handle_tool_errors=True) if task.options["tool_errors"] == "shown" else tools

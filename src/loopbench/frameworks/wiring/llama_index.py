@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow.errors import WorkflowRuntimeError
 from llama_index.llms.openai_like import OpenAILike
 
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
 
-async def solve(task):
+
+async def solve(task: SolverTask) -> object:
     model = OpenAILike(
         task.model,
         api_base=task.base_url,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agents import (
     Agent,
     MaxTurnsExceeded,
@@ -14,10 +16,13 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
+
 set_tracing_disabled(True)  # it would send its traces to OpenAI
 
 
-async def solve(task):
+async def solve(task: SolverTask) -> object:
     client = AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, timeout=None)
     speaks = OpenAIResponsesModel if task.options["wire"] == "responses" else OpenAIChatCompletionsModel
     model = speaks(task.model, openai_client=client)
@@ -33,5 +38,5 @@ async def solve(task):
     return found.final_output
 
 
-def error_for_model(context, error):
+def error_for_model(context: object, error: Exception) -> str:
     return f"Error: {error}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, ModelRetry
@@ -11,8 +13,11 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+if TYPE_CHECKING:
+    from loopbench.programs.outside.runner import SolverTask
 
-async def solve(task):
+
+async def solve(task: SolverTask) -> object:
     client = AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [retried(tool, task) for tool in task.tools] if task.options["tool_errors"] == "shown" else list(task.tools)
     speaks = OpenAIResponsesModel if task.options["wire"] == "responses" else OpenAIChatModel
@@ -25,9 +30,9 @@ async def solve(task):
     return found.output
 
 
-def retried(tool, task):
+def retried(tool: Callable[..., Awaitable[str]], task: SolverTask) -> Callable[..., Awaitable[str]]:
     @functools.wraps(tool)
-    async def call(*args, **kwargs):
+    async def call(*args: object, **kwargs: object) -> str:
         try:
             return await tool(*args, **kwargs)
         except task.ToolError as error:

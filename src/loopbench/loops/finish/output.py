@@ -114,7 +114,7 @@ def _problems(value: Any, schema: Mapping[str, Any] | None, where: str) -> list[
     if schema is None:
         return [] if isinstance(value, str) else [f"{where}: {_short_repr(value)} is not of type 'string'"]
     # Imported here: it takes long, and an answer in plain text needs none of it.
-    from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+    from jsonschema.validators import validator_for
     from referencing import Registry
 
     validator = validator_for(schema)(schema, registry=Registry())  # an empty registry fetches nothing

@@ -46,7 +46,7 @@ class Partial(Generic[T]):
     def __class_getitem__(cls, model: Any) -> Any:
         """Return the class for a pydantic model. Raises TypeError for anything else."""
         if isinstance(model, TypeVar):
-            return super().__class_getitem__(model)  # type: ignore[misc]
+            return super().__class_getitem__(model)  # type: ignore[misc]  # Generic has it at run time
         return cls.of(model)
 
     @staticmethod

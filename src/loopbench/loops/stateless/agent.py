@@ -44,7 +44,7 @@ NULL = "null"
 NO_TOOLS_REASONING = "Need more information but no specific tools identified"
 
 
-class ManualAgentLoop(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class ManualAgentLoop(dspy.Module):
     """Stateless agent loop designed for external control by ActivityManager.
 
     Uses a hybrid approach with consolidated reasoning for tool selection and

@@ -17,7 +17,7 @@ from .signatures import Caller, FormatDetailedResponse, FormatResponse, format_c
 from .state import ConversationEntry, ConversationState
 
 
-class ResponseFormatter(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class ResponseFormatter(dspy.Module):
     """Format final responses based on context and style requirements."""
 
     def __init__(self, style_guide: str = "concise", include_confidence: bool = False) -> None:

@@ -189,7 +189,7 @@ def _no_json(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
 
 
-class StatelessProgram(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class StatelessProgram(dspy.Module):
     """The whole design as a dspy.Module: call it, save it, hand it to a teleprompter.
 
     Raises ValueError for `history_as="messages"`: DSPy's own call has no place for them.

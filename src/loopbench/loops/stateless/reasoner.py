@@ -56,7 +56,7 @@ class Question:
     """Whether null is an answer to the query; no input of the signature."""
 
 
-class AgentReasoner(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class AgentReasoner(dspy.Module):
     """Core reasoning module that handles both tool selection and continuation decisions."""
 
     def __init__(

@@ -20,7 +20,7 @@ DEFAULT_STRATEGIES = ("retry", "alternative_tool", "graceful_degradation")
 _ALSO_KNOWN_AS = {"graceful_degradation": "skip"}
 
 
-class ErrorRecoveryModule(dspy.Module):  # type: ignore[misc]  # DSPy ships no types
+class ErrorRecoveryModule(dspy.Module):
     """Specialized module for error recovery strategies."""
 
     def __init__(self, recovery_strategies: Sequence[str] | None = None) -> None:

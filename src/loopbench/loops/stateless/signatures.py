@@ -45,7 +45,7 @@ MAX_CALLS = 100
 """Calls that one decision may hold."""
 
 
-class AgentReasonerSignature(dspy.Signature):  # type: ignore[misc]  # DSPy ships no types
+class AgentReasonerSignature(dspy.Signature):
     """Unified reasoning about tools and continuation in a single step."""
 
     user_query: str = dspy.InputField(desc="The user's original request")
@@ -57,7 +57,7 @@ class AgentReasonerSignature(dspy.Signature):  # type: ignore[misc]  # DSPy ship
     reasoning_output: ReasoningOutput = dspy.OutputField(desc="Combined reasoning and decision output")
 
 
-class ErrorRecoverySignature(dspy.Signature):  # type: ignore[misc]
+class ErrorRecoverySignature(dspy.Signature):
     """Analyze error and suggest recovery strategy."""
 
     error_message: str = dspy.InputField(desc="The error message from failed tool")
@@ -70,7 +70,7 @@ class ErrorRecoverySignature(dspy.Signature):  # type: ignore[misc]
     recovery_strategy: ErrorRecoveryStrategy = dspy.OutputField(desc="Recommended recovery approach")
 
 
-class ValidateReasoning(dspy.Signature):  # type: ignore[misc]
+class ValidateReasoning(dspy.Signature):
     """Say whether a decision about the next step is consistent in itself, and what is wrong with it if not."""
 
     user_query: str = dspy.InputField()
@@ -79,7 +79,7 @@ class ValidateReasoning(dspy.Signature):  # type: ignore[misc]
     validation_issues: list[str] = dspy.OutputField()
 
 
-class SummarizeHistory(dspy.Signature):  # type: ignore[misc]
+class SummarizeHistory(dspy.Signature):
     """Summarize what was done for `user_query` so far. Keep every result that its answer may need."""
 
     user_query: str = dspy.InputField()
@@ -88,7 +88,7 @@ class SummarizeHistory(dspy.Signature):  # type: ignore[misc]
     key_points: list[str] = dspy.OutputField()
 
 
-class SummarizeEntries(dspy.Signature):  # type: ignore[misc]
+class SummarizeEntries(dspy.Signature):
     """Summarize the oldest part of the work on `user_query`. Keep every result that its answer may need."""
 
     user_query: str = dspy.InputField()
@@ -98,7 +98,7 @@ class SummarizeEntries(dspy.Signature):  # type: ignore[misc]
     unresolved_questions: str = dspy.OutputField()
 
 
-class FormatResponse(dspy.Signature):  # type: ignore[misc]
+class FormatResponse(dspy.Signature):
     """Give the user the raw response to their query in the style that is asked for. Add nothing that it does not say."""
 
     raw_response: str = dspy.InputField()
@@ -107,7 +107,7 @@ class FormatResponse(dspy.Signature):  # type: ignore[misc]
     formatted_response: str = dspy.OutputField()
 
 
-class FormatDetailedResponse(dspy.Signature):  # type: ignore[misc]
+class FormatDetailedResponse(dspy.Signature):
     """Give the user the raw response to their query in the style that is asked for. Add nothing that it does not say."""
 
     raw_response: str = dspy.InputField()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import referencing
 
 from loopbench.protocol.digest import canonical_json

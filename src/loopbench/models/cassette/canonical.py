@@ -48,7 +48,7 @@ class Cleaner:
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
-    def _read_part(self, text: str) -> Any:
+    def _read_part(self, text: str) -> object:
         return self._plain(from_json(text), MAX_DEPTH - 1)
 
     def _plain(self, value: Any, depth: int) -> Any:

@@ -24,6 +24,7 @@ from loopbench.protocol.chat import MessageRole
 from loopbench.protocol.checksums import open_line, seal_line
 from loopbench.protocol.digest import digest
 from loopbench.protocol.file_json import load_json
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.model import ProviderTrouble
 
 from .canonical import MAX_DEPTH
@@ -50,12 +51,12 @@ def escaped(text: str) -> str:
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if not char.isprintable()})
 
 
-def encode(value: Mapping[str, Any]) -> bytes:
+def encode(value: Mapping[str, object]) -> bytes:
     """Write one line, its checksum and its end included. Raises ValueError for what JSON cannot express."""
     return seal_line((escaped(_ENCODER.encode(value)) + "\n").encode("utf-8"))
 
 
-def decode(line: bytes) -> dict[str, Any]:
+def decode(line: bytes) -> dict[str, Json]:
     """Read one line. Raises ValueError for a damaged one, and for what is not a JSON object, or nested too deep."""
     value = load_json(open_line(line).decode("utf-8"), finite=True)
     if not isinstance(value, dict):
@@ -64,7 +65,7 @@ def decode(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _check_depth(value: Any, depth: int) -> None:
+def _check_depth(value: object, depth: int) -> None:
     if not isinstance(value, dict | list):
         return
     if depth == 0:
@@ -217,13 +218,13 @@ class RecordingHeader:
     sealed: LinesSeal = NO_LINES
 
 
-def header_line(model: str, capabilities: Capabilities, sealed: LinesSeal) -> dict[str, Any]:
+def header_line(model: str, capabilities: Capabilities, sealed: LinesSeal) -> dict[str, Json]:
     """Return the first line of a recording."""
     seal = {"sealed": dataclasses.asdict(sealed)} if sealed.lines else {}
     return {"cassette": VERSION, "model": model, "capabilities": dataclasses.asdict(capabilities), **seal}
 
 
-def read_header(line: Mapping[str, Any]) -> RecordingHeader:
+def read_header(line: Mapping[str, object]) -> RecordingHeader:
     """Read the first line. Raises ValueError."""
     version = line.get("cassette")
     if version is None:
@@ -278,17 +279,17 @@ class _Grammar:
 PART_KINDS: Mapping[str, type] = {"message": _Message, "tool": _Tool, "schema": _Schema, "grammar": _Grammar}
 
 
-def part_id(kind: str, value: Mapping[str, Any], digits: int = SHORT_ID) -> str:
+def part_id(kind: str, value: Mapping[str, object], digits: int = SHORT_ID) -> str:
     """Return the id of a part, which depends on its content alone."""
     return digest([kind, value])[:digits]
 
 
-def part_line(kind: str, name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+def part_line(kind: str, name: str, value: Mapping[str, object]) -> dict[str, Any]:
     """Return the line of a part that several requests share, which `read_part` reads."""
     return {kind: name, **value}
 
 
-def read_part(line: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+def read_part(line: Mapping[str, object]) -> tuple[str, str, dict[str, Any]]:
     """Read kind, id and content of a part. Raises ValueError."""
     kind = next((kind for kind in PART_KINDS if kind in line), None)
     if kind is None:
@@ -329,7 +330,7 @@ class _ExchangeLine:
     effects: ReplyEffects | None = None
 
 
-def exchange_line(exchange: Exchange) -> dict[str, Any]:
+def exchange_line(exchange: Exchange) -> dict[str, Json]:
     """Write an exchange as JSON, without what is empty."""
     request, parts, answer = exchange.request, exchange.parts, exchange.answer
     line = _ExchangeLine(
@@ -356,7 +357,7 @@ def exchange_line(exchange: Exchange) -> dict[str, Any]:
     return written
 
 
-def read_exchange(value: Mapping[str, Any]) -> Exchange:
+def read_exchange(value: Mapping[str, object]) -> Exchange:
     """Read one exchange. Raises ValueError."""
     request = value["request"]
     if not isinstance(request, str) or not re.fullmatch(f"[0-9a-f]{{{FULL_ID}}}", request):

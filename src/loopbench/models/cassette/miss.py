@@ -58,7 +58,7 @@ class RecordingMiss(RecordingError):
         return "\n".join(lines)
 
 
-def miss_of(recording: Recording, wanted: RecordedRequest, request: Mapping[str, Any]) -> RecordingMiss:
+def miss_of(recording: Recording, wanted: RecordedRequest, request: Mapping[str, object]) -> RecordingMiss:
     """Return the error for a canonical request that the recording does not hold."""
     head = f"not recorded: call {wanted.call + 1} ({wanted.role}) of {wanted.lane}"
     closest = _closest(recording, wanted, request)
@@ -137,7 +137,7 @@ def _tools_difference(old: list[Mapping[str, Any]], new: list[Mapping[str, Any]]
     return f"tool {name} is described otherwise"
 
 
-def _message_difference(number: int, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str:
+def _message_difference(number: int, before: Mapping[str, object] | None, now: Mapping[str, object] | None) -> str:
     if before is None or now is None:
         there = before or now or {}
         return f"message {number} ({there['role']}) {'was not recorded' if before is None else 'is not asked'}"
@@ -150,7 +150,7 @@ def _message_difference(number: int, before: Mapping[str, Any] | None, now: Mapp
     return f"message {number} ({now['role']}) has {_short_json(old[start:])} recorded, {_short_json(new[start:])} asked"
 
 
-def _short_json(value: Any) -> str:
+def _short_json(value: object) -> str:
     if isinstance(value, str) and len(value) > MAX_SHOWN:
         value = f"{value[:MAX_SHOWN]}…"
     return json.dumps(value, ensure_ascii=False)

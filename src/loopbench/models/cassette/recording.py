@@ -18,6 +18,7 @@ from loopbench.protocol import Capabilities
 from loopbench.protocol.checksums import is_whole_but_for_its_end
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.files import open_regular
+from loopbench.protocol.json_text import Json
 
 from .lines import (
     FULL_ID,
@@ -126,7 +127,7 @@ class Recording:
 
     # --- recording ---
 
-    def add(self, exchange: Exchange, request: Mapping[str, Any]) -> Exchange:
+    def add(self, exchange: Exchange, request: Mapping[str, object]) -> Exchange:
         """Record an exchange and its canonical request, in the file when this returns. Return the exchange as it will be read.
 
         Raises ValueError for what cannot be read back, OSError where the file cannot be written: then nothing of it was.
@@ -163,7 +164,7 @@ class Recording:
             if keep is not None:
                 self._rewrite(each for each in self if keep(each.request, each.request in self._fresh))
 
-    def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Any]]]]:
+    def _take_apart(self, request: Mapping[str, Any]) -> tuple[Parts, dict[str, tuple[str, Mapping[str, Json]]]]:
         """Return the request by the ids of its parts, and those parts that are new."""
         new: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
@@ -275,14 +276,14 @@ class Recording:
                 raise _bad(source, number, f"refers to {lost!r}, which is not recorded")
             self._index(exchange)
 
-    def _read_header(self, value: Mapping[str, Any]) -> LinesSeal:
+    def _read_header(self, value: Mapping[str, object]) -> LinesSeal:
         header = read_header(value)
         self.capabilities = header.capabilities
         if header.model != self.model:
             raise ValueError(f"records the model {header.model!r}, and {self.model!r} would have the same file: use another folder")
         return header.sealed
 
-    def _read_part(self, value: Mapping[str, Any]) -> None:
+    def _read_part(self, value: Mapping[str, object]) -> None:
         kind, name, content = read_part(value)
         if self._parts.setdefault(name, (kind, content)) != (kind, content):
             raise ValueError(f"{kind} {name} stands for something else before")
@@ -356,12 +357,12 @@ def read_lines(source: Path) -> Iterator[tuple[int, bytes]]:
         raise ValueError(f"{source}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _opened(source: Path) -> BinaryIO:
+def _opened(source: Path) -> BinaryIO | gzip.GzipFile:
     file = open_regular(source)
     if source.suffix != ".gz":
         return file
     file.close()
-    return gzip.open(source, "rb")  # type: ignore[return-value]
+    return gzip.open(source, "rb")
 
 
 def _sync_folder(folder: Path) -> None:

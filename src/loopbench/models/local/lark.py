@@ -74,6 +74,6 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _bounded(schema: Any) -> Any:
+def _bounded(schema: Any) -> object:
     """Return a schema within another one, with bounds; true and false are schemas too."""
     return bounded(schema) if isinstance(schema, Mapping) else schema

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
@@ -16,7 +15,7 @@ from ..wires.fields import BadRequest
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
-async def read_json(request: BaseRequest) -> Any:
+async def read_json(request: BaseRequest) -> object:
     """Read a request's body. Raises BadRequest for what is not JSON, and HTTPRequestEntityTooLarge."""
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
@@ -29,11 +28,11 @@ async def read_json(request: BaseRequest) -> Any:
         raise BadRequest("We could not parse the JSON body of your request.") from None
 
 
-def json_response(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+def json_response(data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """Return a response whose body is JSON."""
     return web.Response(body=json_bytes(data), status=status, headers=headers, content_type="application/json")
 
 
-def json_bytes(data: Any) -> bytes:
+def json_bytes(data: object) -> bytes:
     """Return compact JSON in ASCII."""
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode()

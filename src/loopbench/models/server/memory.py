@@ -27,7 +27,7 @@ class Memory:
         self._bytes = 0
         self._cached: OrderedDict[tuple[str | None, str], None] = OrderedDict()
 
-    def keep(self, answer: tuple[str, Sequence[Any]] | None) -> None:
+    def keep(self, answer: tuple[str, Sequence[object]] | None) -> None:
         """Keep what a later request may recall by an id."""
         if answer is None:
             return

@@ -9,7 +9,7 @@ each request that is refused, other than by the trial's fault profile, and of ea
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
@@ -143,7 +143,7 @@ class Server:
         except WrongMethod as error:
             raise wrong_method(request, str(error)) from None
 
-    def _models(self, wire: Wire, page: WirePage) -> Any:
+    def _models(self, wire: Wire, page: WirePage) -> object:
         known, created = self.trials.models(), self._chats.started
         if page.model is None:
             return wire.models(tuple(known), created)

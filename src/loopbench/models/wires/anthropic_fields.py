@@ -29,7 +29,7 @@ def refused(where: str, reason: str) -> BadRequest:
     return BadRequest(f"{where}: {reason}", where)
 
 
-def checked(value: Any, kind: type[Value], where: str) -> Value:
+def checked(value: object, kind: type[Value], where: str) -> Value:
     """Return a value of the given type. Raises BadRequest for another type; a boolean is not a number."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise refused(where, f"Input should be {_KINDS[kind]}")
@@ -43,7 +43,7 @@ def required(data: Mapping[str, Any], name: str, kind: type[Value], where: str =
     return checked(data[name], kind, where or name)
 
 
-def optional(data: Mapping[str, Any], name: str, kind: type[Value], where: str = "") -> Value | None:
+def optional(data: Mapping[str, object], name: str, kind: type[Value], where: str = "") -> Value | None:
     """Return a field, None if absent or null. Raises BadRequest for another type."""
     value = data.get(name)
     return None if value is None else checked(value, kind, where or name)
@@ -63,7 +63,7 @@ def number(data: Mapping[str, Any], name: str, low: float, high: float, *, whole
     return value
 
 
-def only_known(data: Mapping[str, Any], fields: Collection[str], where: str = "") -> None:
+def only_known(data: Mapping[str, object], fields: Collection[str], where: str = "") -> None:
     """Check that an object has no field that the API lacks. Raises BadRequest."""
     unknown = next((name for name in data if name not in fields), None)
     if unknown is not None:
@@ -71,7 +71,7 @@ def only_known(data: Mapping[str, Any], fields: Collection[str], where: str = ""
         raise refused(f"{where}.{shown}" if where else shown, "Extra inputs are not permitted")
 
 
-def one_of(value: Any, options: Collection[str], where: str) -> str:
+def one_of(value: object, options: Collection[str], where: str) -> str:
     """Return a text that is one of some. Raises BadRequest."""
     if not isinstance(value, str) or value not in options:
         *first, last = (f"'{option}'" for option in options)

@@ -40,7 +40,7 @@ class ToolChoice(NamedTuple):
     parallel: bool = True
 
 
-def read_tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+def read_tools(body: Mapping[str, object]) -> tuple[ToolSpec, ...]:
     """Read the field `tools`, without the vendor's own. Raises BadRequest."""
     return _read_tools(optional(body, "tools", list) or [])
 
@@ -63,7 +63,7 @@ def _read_tools(items: list[Any]) -> tuple[ToolSpec, ...]:
     return tuple(tools)
 
 
-def _tool(data: Mapping[str, Any], where: str) -> ToolSpec:
+def _tool(data: Mapping[str, object], where: str) -> ToolSpec:
     only_known(data, _FIELDS, where)
     name = required(data, "name", str, f"{where}.name")
     if len(name) > MAX_NAME_CHARS:
@@ -77,7 +77,7 @@ def _tool(data: Mapping[str, Any], where: str) -> ToolSpec:
     return ToolSpec(name, optional(data, "description", str, f"{where}.description") or "", schema)
 
 
-def _check_schema(schema: Mapping[str, Any], where: str) -> None:
+def _check_schema(schema: Mapping[str, object], where: str) -> None:
     """Check the schema of a tool's input. Raises BadRequest."""
     if required(schema, "type", str, f"{where}.type") != "object":
         raise refused(f"{where}.type", "Input should be 'object'")
@@ -90,14 +90,14 @@ def _check_schema(schema: Mapping[str, Any], where: str) -> None:
         raise refused(where, _INVALID)
 
 
-def check_closed(schema: Mapping[str, Any], where: str) -> None:
+def check_closed(schema: Mapping[str, object], where: str) -> None:
     """Check that no object in a schema that replies must follow takes further properties. Raises BadRequest."""
     for _, inner in inner_schemas(schema):
         if inner.get("type") == "object" and inner.get("additionalProperties") is not False:
             raise refused(where, "For 'object' type, 'additionalProperties' must be explicitly set to false")
 
 
-def _is_schema(schema: Any) -> bool:
+def _is_schema(schema: object) -> bool:
     """Whether a value and all in its properties and items look like schemas: the depth of a body is bounded (see `check_depth`)."""
     if isinstance(schema, bool):
         return True
@@ -149,7 +149,7 @@ def _offers(item: Mapping[str, Any], name: str) -> bool:
     return kind != "custom" and (item.get("name") == name or "toolset" in kind)
 
 
-def check_thinking(body: Mapping[str, Any]) -> None:
+def check_thinking(body: Mapping[str, object]) -> None:
     """Check the field `thinking`, which the model here has no use of. Raises BadRequest."""
     thinking = optional(body, "thinking", dict)
     if thinking is None:

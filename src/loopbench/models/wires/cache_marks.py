@@ -44,7 +44,7 @@ class _Piece(NamedTuple):
     """Its mark, None if absent."""
 
 
-def cache_plan(body: Mapping[str, Any], max_tokens: int) -> CachePlan:
+def cache_plan(body: Mapping[str, object], max_tokens: int) -> CachePlan:
     """Return what a request, whose other fields are checked, asks of the cache. Raises BadRequest.
 
     `max_tokens`: tokens of the whole request; no beginning has more.
@@ -63,7 +63,7 @@ def cache_plan(body: Mapping[str, Any], max_tokens: int) -> CachePlan:
     return CachePlan(tuple(_marks(body, pieces, marked, looked_for, max_tokens)), max(ttls, key=lambda ttl: ttl == "1h"))
 
 
-def _ttl(control: Any, where: str) -> str:
+def _ttl(control: object, where: str) -> str:
     data = checked(control, dict, where)
     one_of(data.get("type"), ("ephemeral",), f"{where}.type")
     only_known(data, ("type", "ttl", "scope"), f"{where}.ephemeral")
@@ -71,7 +71,7 @@ def _ttl(control: Any, where: str) -> str:
 
 
 def _marks(
-    body: Mapping[str, Any], pieces: list[_Piece], marked: set[int], looked_for: set[int], max_tokens: int
+    body: Mapping[str, object], pieces: list[_Piece], marked: set[int], looked_for: set[int], max_tokens: int
 ) -> Iterator[CacheMark]:
     """Yield the beginnings that end at the wanted pieces, the shortest first."""
     whole = hashlib.sha256(str(body.get("model")).encode("utf-8", "replace"))
@@ -101,7 +101,7 @@ def _contents(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield f"messages.{place}.content", message["role"], message["content"]
 
 
-def _piece(where: str, kind: str, block: Mapping[str, Any]) -> _Piece:
+def _piece(where: str, kind: str, block: Mapping[str, object]) -> _Piece:
     rest = {name: value for name, value in block.items() if name != "cache_control"}
     inner = rest.get("content")
     if isinstance(inner, list):  # the blocks of a result may be marked too

@@ -12,6 +12,7 @@ from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
 from loopbench.protocol.chat import FinishReason, MessageRole
+from loopbench.protocol.json_text import Json
 
 from ..streaming import pieces
 from .contract import Incoming, Path, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
@@ -89,7 +90,7 @@ CHAT = ChatWire()
 # --- reading ---
 
 
-def read_request(body: Any) -> WireRequest:
+def read_request(body: object) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in OpenAI's words.
 
     `response_format` json_object is the schema `{"type": "object"}`. Arguments in the history are written as the scripted model
@@ -138,7 +139,7 @@ _FIELDS = frozenset(
 """Fields of CreateChatCompletionRequest in OpenAI's specification (github.com/openai/openai-openapi, 2.3.0)."""
 
 
-def _messages(body: Mapping[str, Any]) -> list[Any]:
+def _messages(body: Mapping[str, object]) -> list[Any]:
     required(body.get("messages"), list, "messages")
     return filled_list(body, "messages", MAX_MESSAGES)
 
@@ -169,7 +170,7 @@ def _message(item: Any, place: int) -> Message:
     return Message(role, content, tuple(_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)))
 
 
-def _answered_id(data: Mapping[str, Any], place: int) -> str:
+def _answered_id(data: Mapping[str, object], place: int) -> str:
     if data.get("tool_call_id") is None:
         said = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'."
         raise BadRequest(said, f"messages.[{place}].tool_call_id")
@@ -187,7 +188,7 @@ def _content(data: Mapping[str, Any], where: str) -> str:
     return "".join(_part(part, f"{where}[{place}]") for place, part in enumerate(parts))
 
 
-def _part(part: Any, where: str) -> str:
+def _part(part: object, where: str) -> str:
     data = required(part, dict, where)
     kind = required_text(data, "type", f"{where}.type")
     if kind not in ("text", "refusal"):
@@ -205,24 +206,24 @@ def _call(item: Any, where: str) -> NativeCall:
     return NativeCall(call_id, name, normalized_arguments(arguments))
 
 
-def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], str]:
+def _function(data: Mapping[str, Any], where: str) -> tuple[dict[str, Json], str]:
     """Return the function of a tool, a call or a choice, and its name."""
     function = required(data.get("function"), dict, f"{where}.function")
     return function, name_field(function, f"{where}.function.name")
 
 
-def _function_name(data: Mapping[str, Any], where: str) -> str:
+def _function_name(data: Mapping[str, object], where: str) -> str:
     return _function(data, where)[1]
 
 
-def _tool(item: Any, where: str) -> ToolSpec:
+def _tool(item: object, where: str) -> ToolSpec:
     data = required(item, dict, where)
     check_type(data, where)
     function, name = _function(data, where)
     return function_tool(function, name, f"{where}.function")
 
 
-def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> Mapping[str, Any] | None:
+def _response_schema(body: Mapping[str, object], messages: tuple[Message, ...]) -> Mapping[str, Json] | None:
     response_format = optional(body, "response_format", dict)
     if response_format is None:
         return None
@@ -241,7 +242,7 @@ def _response_schema(body: Mapping[str, Any], messages: tuple[Message, ...]) -> 
     return reply_schema(required(response_format.get("json_schema"), dict, where), where, "response_format")
 
 
-def _sampling(body: Mapping[str, Any]) -> Sampling:
+def _sampling(body: Mapping[str, object]) -> Sampling:
     newer = optional_number(body, "max_completion_tokens", 1, math.inf, whole=True)
     older = optional_number(body, "max_tokens", 1, math.inf, whole=True)
     if newer is not None and older is not None:
@@ -296,7 +297,7 @@ def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool 
     """Write the payloads of a reply's server-sent events, without the closing `[DONE]`; the first holds the role alone."""
     head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model, **_SERVED}
 
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    def chunk(delta: Mapping[str, object], finish: str | None = None) -> dict[str, Any]:
         made = head | {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
         return made | {"usage": None} if include_usage else made
 
@@ -304,7 +305,7 @@ def chunks(reply: Reply, model: str, id: str, created: int, include_usage: bool 
     for piece in pieces(reply):
         if piece.call is not None:
             function = {"name": piece.call.name} if piece.call.name else {}
-            delta: dict[str, Any] = {"index": piece.call.index, "function": function | {"arguments": piece.call.arguments}}
+            delta: dict[str, object] = {"index": piece.call.index, "function": function | {"arguments": piece.call.arguments}}
             yield chunk({"tool_calls": [{"id": piece.call.id, "type": "function"} | delta if piece.call.id else delta]})
         elif piece.text:
             yield chunk({"content": piece.text})

@@ -52,7 +52,7 @@ _TYPES: Mapping[type, str] = {
 }
 
 
-def wrong_type(where: str, expected: str, value: Any) -> BadRequest:
+def wrong_type(where: str, expected: str, value: object) -> BadRequest:
     """Return the refusal of a field whose value is of another type."""
     got = _TYPES.get(type(value), "a value of another type")
     return BadRequest(f"Invalid type for '{where}': expected {expected}, but got {got} instead.", where, "invalid_type")
@@ -72,13 +72,13 @@ def required(value: Any, kind: type[Value], where: str) -> Value:
     return value
 
 
-def optional(data: Mapping[str, Any], name: str, kind: type[Value], where: str = "") -> Value | None:
+def optional(data: Mapping[str, object], name: str, kind: type[Value], where: str = "") -> Value | None:
     """Return a field of the given type, None if absent or null. Raises BadRequest for another type."""
     value = data.get(name)
     return None if value is None else required(value, kind, where or name)
 
 
-def required_text(data: Mapping[str, Any], name: str, where: str = "") -> str:
+def required_text(data: Mapping[str, object], name: str, where: str = "") -> str:
     """Return a text that is not empty."""
     where = where or name
     value = required(data.get(name), str, where)
@@ -87,7 +87,7 @@ def required_text(data: Mapping[str, Any], name: str, where: str = "") -> str:
     return value
 
 
-def name_field(data: Mapping[str, Any], where: str) -> str:
+def name_field(data: Mapping[str, object], where: str) -> str:
     """Return the field `name`, as OpenAI allows it: letters, digits, underscores and dashes."""
     name = bounded_text(data, "name", MAX_NAME_CHARS, where)
     if not _NAME.fullmatch(name):
@@ -96,7 +96,7 @@ def name_field(data: Mapping[str, Any], where: str) -> str:
     return name
 
 
-def bounded_text(data: Mapping[str, Any], name: str, max_chars: int, where: str) -> str:
+def bounded_text(data: Mapping[str, object], name: str, max_chars: int, where: str) -> str:
     """Return a text that is neither empty nor longer than `max_chars`."""
     text = required_text(data, name, where)
     if len(text) > max_chars:
@@ -105,7 +105,7 @@ def bounded_text(data: Mapping[str, Any], name: str, max_chars: int, where: str)
     return text
 
 
-def filled_list(data: Mapping[str, Any], name: str, max_length: int, where: str = "") -> list[Any]:
+def filled_list(data: Mapping[str, object], name: str, max_length: int, where: str = "") -> list[Any]:
     """Return a list that holds something, empty if absent or null."""
     items = optional_list(data, name, max_length, where)
     if not items and data.get(name) is not None:
@@ -119,7 +119,7 @@ def empty_array(where: str) -> BadRequest:
     return BadRequest(f"Invalid '{where}': empty array. {said}", where, "empty_array")
 
 
-def optional_list(data: Mapping[str, Any], name: str, max_length: int, where: str = "") -> list[Any]:
+def optional_list(data: Mapping[str, object], name: str, max_length: int, where: str = "") -> list[Any]:
     """Return a list, empty if absent or null."""
     where = where or name
     value = optional(data, name, list, where) or []
@@ -129,7 +129,7 @@ def optional_list(data: Mapping[str, Any], name: str, max_length: int, where: st
     return value
 
 
-def optional_number(data: Mapping[str, Any], name: str, low: float, high: float, *, whole: bool = False) -> Any:
+def optional_number(data: Mapping[str, object], name: str, low: float, high: float, *, whole: bool = False) -> Any:
     """Return a number in [low, high], None if absent or null."""
     value = data.get(name)
     if value is None:
@@ -156,14 +156,16 @@ def read_once(max_chars: int) -> Callable[[_Reader[_Further, _Read]], _Reader[_F
 
     def decorated(reader: _Reader[_Further, _Read]) -> _Reader[_Further, _Read]:
         @lru_cache(maxsize=64)
-        def cached(text: str, *further: Any) -> Any:
-            return reader(json.loads(text), *further)  # type: ignore[call-arg]  # positional, as `reading` passes them
+        def cached(text: str, *further: _Further.args, **named: _Further.kwargs) -> _Read:
+            return reader(json.loads(text), *further, **named)
 
         @wraps(reader)
-        def reading(value: Any, *further: Any) -> Any:
+        def reading(value: Any, /, *further: _Further.args, **named: _Further.kwargs) -> _Read:
             text = json.dumps(value)
-            return cached(text, *further) if len(text) <= max_chars else reader(value, *further)  # type: ignore[call-arg]
+            if len(text) > max_chars:
+                return reader(value, *further, **named)
+            return cached(text, *further, **named)  # type: ignore[arg-type]  # all of them hash, as the docstring asks
 
-        return reading  # type: ignore[return-value]
+        return reading
 
     return decorated

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from loopbench.protocol import Message, NativeCall, Reply, Request, Sampling, Usage, WireError
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.wire import read_call
 
 from ..streaming import pieces
@@ -140,7 +141,7 @@ def _model_and_verb(path: Path) -> tuple[str, str]:
 # --- reading ---
 
 
-def read_request(body: Any, model: str, verb: str = "generateContent", is_sse: bool = False) -> WireRequest:
+def read_request(body: object, model: str, verb: str = "generateContent", is_sse: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Google's words. `is_sse`: a stream as server-sent events."""
     where, data = "", message(body, "", COUNT_REQUEST if verb == "countTokens" else REQUEST)
     check_depth(body)
@@ -169,7 +170,7 @@ def read_request(body: Any, model: str, verb: str = "generateContent", is_sse: b
     return WireRequest(request, model, verb == "streamGenerateContent", metadata=metadata, listed=not is_sse)
 
 
-def _response_schema(config: Mapping[str, Any], where: str) -> Mapping[str, Any] | None:
+def _response_schema(config: Mapping[str, object], where: str) -> Mapping[str, Json] | None:
     """Return the schema of the reply as JSON Schema, None for plain text."""
     kind = text(config, "responseMimeType", where)
     schema_fields = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
@@ -200,7 +201,7 @@ _BOUNDS: Mapping[str, NumberRange] = {
 }
 
 
-def _sampling(config: Mapping[str, Any], where: str) -> Sampling:
+def _sampling(config: Mapping[str, object], where: str) -> Sampling:
     numbers = {name: number(config, name, where, bounds) for name, bounds in _BOUNDS.items()}
     if (numbers["candidateCount"] or 1) != 1:
         raise BadRequest("Multiple candidates is not enabled for this model", inside(where, "candidateCount"))
@@ -221,7 +222,7 @@ def _sound_calls(reply: Reply) -> tuple[NativeCall, ...]:
     return ()
 
 
-def _arguments(call: NativeCall) -> Mapping[str, Any] | None:
+def _arguments(call: NativeCall) -> Mapping[str, Json] | None:
     try:
         return read_call(call).arguments
     except WireError:
@@ -233,7 +234,9 @@ def _call_part(call: NativeCall) -> dict[str, Any]:
     return {"functionCall": written, "thoughtSignature": signature(call.id)}
 
 
-def _response(request: WireRequest, reply: Reply, stamp: Stamp, parts: list[dict[str, Any]], *, ended: bool) -> dict[str, Any]:
+def _response(
+    request: WireRequest, reply: Reply, stamp: Stamp, parts: Sequence[Mapping[str, object]], *, ended: bool
+) -> dict[str, Any]:
     """Write a reply, or a chunk of one. `ended`: it is the whole, or the last chunk."""
     candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
     if ended:
@@ -271,7 +274,7 @@ def _usage(usage: Usage, *, ended: bool) -> dict[str, Any]:
     return {name: value for name, value in counts.items() if value} | {"promptTokensDetails": _text_tokens(usage.input_tokens)}
 
 
-def _text_tokens(tokens: int) -> list[dict[str, Any]]:
+def _text_tokens(tokens: int) -> list[dict[str, Json]]:
     return [{"modality": "TEXT", "tokenCount": tokens}]
 
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from loopbench.protocol.json_text import Json
+
 from .fields import BadRequest
 
 Value = TypeVar("Value")
@@ -100,7 +102,7 @@ def message(value: Any, where: str, kind: MessageType) -> dict[str, Any]:
     return fields
 
 
-def inner_message(data: Mapping[str, Any], name: str, where: str, kind: MessageType) -> dict[str, Any] | None:
+def inner_message(data: Mapping[str, object], name: str, where: str, kind: MessageType) -> dict[str, Json] | None:
     """Return the message in a field, None if it is not set."""
     return message(data[name], inside(where, name), kind) if name in data else None
 
@@ -115,7 +117,7 @@ def items(data: Mapping[str, Any], name: str, where: str) -> list[tuple[Any, str
     return [(item, f"{place}[{number}]") for number, item in enumerate(listed)]
 
 
-def texts(data: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
+def texts(data: Mapping[str, object], name: str, where: str) -> tuple[str, ...]:
     """Return the items of a list of texts."""
     return tuple(_typed(item, str, place, "TYPE_STRING") for item, place in items(data, name, where))
 
@@ -125,12 +127,12 @@ def text(data: Mapping[str, Any], name: str, where: str) -> str:
     return _typed(data.get(name, ""), str, inside(where, name), "TYPE_STRING")
 
 
-def flag(data: Mapping[str, Any], name: str, where: str) -> bool:
+def flag(data: Mapping[str, object], name: str, where: str) -> bool:
     """Return a truth value, False if the field is not set."""
     return _typed(data.get(name, False), bool, inside(where, name), "TYPE_BOOL")
 
 
-def struct(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+def struct(data: Mapping[str, object], name: str, where: str) -> dict[str, Json]:
     """Return an object with fields of any name, empty if the field is not set."""
     value = data.get(name, {})
     if not isinstance(value, dict):
@@ -138,7 +140,7 @@ def struct(data: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
     return value
 
 
-def one_of(data: Mapping[str, Any], name: str, where: str, kind: str, names: Collection[str]) -> str | None:
+def one_of(data: Mapping[str, object], name: str, where: str, kind: str, names: Collection[str]) -> str | None:
     """Return a name of an enumeration in capitals, however it is written; None if the field is not set."""
     value = data.get(name)
     if value is None:
@@ -176,7 +178,7 @@ def number(data: Mapping[str, Any], name: str, where: str, bounds: NumberRange) 
     return value
 
 
-def _typed(value: Any, kind: type[Value], where: str, type_name: str) -> Value:
+def _typed(value: object, kind: type[Value], where: str, type_name: str) -> Value:
     if isinstance(value, list):
         raise _no_list(where)
     if not isinstance(value, kind):

@@ -112,7 +112,7 @@ class _Turn:
         return "model" if self.is_model else "user"
 
 
-def _turn(item: Any, where: str, calls_before: int) -> _Turn:
+def _turn(item: object, where: str, calls_before: int) -> _Turn:
     """Read a content. `calls_before`: how many calls the conversation has before it."""
     data = message(item, where, CONTENT)
     role = text(data, "role", where)
@@ -129,7 +129,7 @@ def _turn(item: Any, where: str, calls_before: int) -> _Turn:
     return turn
 
 
-def _add_part(turn: _Turn, data: Mapping[str, Any], where: str, calls_before: int) -> None:
+def _add_part(turn: _Turn, data: Mapping[str, object], where: str, calls_before: int) -> None:
     data_fields = [name for name in (*_DATA, *_OTHER_DATA) if name in data]
     if not data_fields:
         raise broken_rule(f"{where}.data", "required oneof field 'data' must have one initialized field")
@@ -158,7 +158,7 @@ def _call(data: Mapping[str, Any], where: str, number: int) -> NativeCall:
     return NativeCall(call_id, name, normalized_arguments(_json(struct(call, "args", place), inside(place, "args"))))
 
 
-def _answer(data: Mapping[str, Any], where: str) -> _Answer:
+def _answer(data: Mapping[str, object], where: str) -> _Answer:
     answer, place = inner_message(data, "functionResponse", where, ANSWER) or {}, inside(where, "functionResponse")
     name = text(answer, "name", place)
     if not name:
@@ -170,13 +170,13 @@ def _answer(data: Mapping[str, Any], where: str) -> _Answer:
     return _Answer(text(answer, "id", place), name, said)
 
 
-def _result(response: Mapping[str, Any], name: str) -> Any:
+def _result(response: Mapping[str, object], name: str) -> object:
     """Return what a client has wrapped into an object, because the API takes nothing else; any other object as it is."""
     inner = [key for key in response if key != "name" or response[key] != name]
     return response[inner[0]] if len(inner) == 1 and inner[0] in _RESULT_KEYS else response
 
 
-def _json(value: Any, where: str) -> str:
+def _json(value: object, where: str) -> str:
     try:
         return to_json(value)
     except Inexpressible:
@@ -186,7 +186,7 @@ def _json(value: Any, where: str) -> str:
 # --- the conversation ---
 
 
-def read_contents(data: Mapping[str, Any], where: str) -> list[Message]:
+def read_contents(data: Mapping[str, object], where: str) -> list[Message]:
     """Return the messages of a conversation. Raises BadRequest.
 
     Every call is answered in the content right after it. An answer names its call by the id, else by the function's name, in order.
@@ -245,7 +245,7 @@ def _answered(answers: list[_Answer], waiting: list[NativeCall]) -> list[tuple[_
     return [(answer, call_ids[place]) for place, answer in enumerate(answers)]
 
 
-def system_text(data: Mapping[str, Any], where: str) -> str:
+def system_text(data: Mapping[str, object], where: str) -> str:
     """Return the text of the instruction for the system, empty if there is none."""
     instruction = inner_message(data, "systemInstruction", where, CONTENT)
     if instruction is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from loopbench.protocol.json_text import Json
+
 from .gemini_fields import (
     broken_rule,
     inside,
@@ -39,17 +41,17 @@ class _Place(NamedTuple):
         return _Place(inside(self.in_body, name), inside(self.in_rules, name))
 
 
-def parameters_schema(value: Any, where: str) -> dict[str, Any]:
+def parameters_schema(value: object, where: str) -> dict[str, Json]:
     """Return the schema of a function's parameters as JSON Schema. Raises BadRequest."""
     return _schema(value, _Place(where, where), may_be_empty=True)
 
 
-def reply_schema(value: Any, where: str) -> dict[str, Any]:
+def reply_schema(value: object, where: str) -> dict[str, Json]:
     """Return the schema of a reply as JSON Schema. Raises BadRequest."""
     return _schema(value, _Place(where, where), may_be_empty=False)
 
 
-def _schema(value: Any, place: _Place, *, may_be_empty: bool) -> dict[str, Any]:
+def _schema(value: object, place: _Place, *, may_be_empty: bool) -> dict[str, Json]:
     """Return a schema of Gemini's as JSON schema; `may_be_empty`: whether an object may be without properties."""
     data = message(value, place.in_body, SCHEMA)
     kind = one_of(data, "type", place.in_body, "Type", _TYPES)
@@ -87,7 +89,7 @@ def _property(place: _Place, name: str, number: int) -> _Place:
     return _Place(f"{place.in_body}.properties[{number}].value", f"{place.in_rules}.properties[{name}]")
 
 
-def _numbers(data: Mapping[str, Any], place: _Place) -> dict[str, Any]:
+def _numbers(data: Mapping[str, object], place: _Place) -> dict[str, Json]:
     """Return the bounds in a schema; a whole number may be written as text, as protocol buffers write those of 64 bits."""
     numbers: dict[str, Any] = {}
     for name in (*_COUNTS, *_BOUNDS):
@@ -102,7 +104,7 @@ def _numbers(data: Mapping[str, Any], place: _Place) -> dict[str, Any]:
     return numbers
 
 
-def _check(data: Mapping[str, Any], kind: str, place: _Place, properties: Mapping[str, Any]) -> None:
+def _check(data: Mapping[str, object], kind: str, place: _Place, properties: Mapping[str, object]) -> None:
     """Check what Google checks of one schema."""
     where = place.in_rules
     if not kind and "anyOf" not in data:

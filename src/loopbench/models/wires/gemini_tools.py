@@ -46,7 +46,7 @@ _NAME_RULE = (
 _MODES: Mapping[str, str] = {"MODE_UNSPECIFIED": "auto", "AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 
 
-def read_tools(data: Mapping[str, Any], where: str) -> tuple[ToolSpec, ...]:
+def read_tools(data: Mapping[str, object], where: str) -> tuple[ToolSpec, ...]:
     """Return the functions of a request; tools of Google's own are passed over. Raises BadRequest."""
     flags = inner_message(data, "toolConfig", where, TOOL_CONFIG) or {}
     may_mix = flag(flags, "includeServerSideToolInvocations", inside(where, "toolConfig"))

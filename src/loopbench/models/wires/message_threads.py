@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from loopbench.protocol.json_text import Json
+
 from .anthropic_fields import MAX_SHOWN_CHARS, optional, refused, required, wrong_tag
 from .contract import Recall
 from .fields import BadRequest
@@ -22,7 +24,7 @@ _OF_THE_THREAD = ("system", "tools")
 """Fields that only the first request of a thread may have."""
 
 
-def whole_body(body: Mapping[str, Any], recall: Recall) -> dict[str, Any]:
+def whole_body(body: Mapping[str, object], recall: Recall) -> dict[str, Any]:
     """Return the body of a request with all that its thread keeps. Raises BadRequest."""
     thread = optional(body, "thread", dict)
     if thread is None:
@@ -46,14 +48,14 @@ def whole_body(body: Mapping[str, Any], recall: Recall) -> dict[str, Any]:
     return {**body, **{name: before[name] for name in _OF_THE_THREAD if name in before}, "messages": messages}
 
 
-def kept_thread(body: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def kept_thread(body: Mapping[str, object]) -> tuple[dict[str, Any], ...]:
     """Return what a thread keeps of a request's whole body; nothing if the request has no thread."""
     if body.get("thread") is None:
         return ()
     return ({name: body[name] for name in (*_OF_THE_THREAD, "messages") if body.get(name) is not None},)
 
 
-def with_reply(thread: Mapping[str, Any], content: list[Any]) -> dict[str, Any]:
+def with_reply(thread: Mapping[str, Any], content: list[Any]) -> dict[str, Json]:
     """Return a thread with the model's message at its end; a message without content leaves none."""
     turn = [{"role": "assistant", "content": content}] if content else []
     return {**thread, "messages": [*thread["messages"], *turn]}

@@ -15,6 +15,7 @@ from typing import Any
 from loopbench.protocol import Message, Reply, Request, Sampling
 from loopbench.protocol.chat import FinishReason
 from loopbench.protocol.digest import sha256
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.tokens import estimate_input, estimate_usage
 from loopbench.protocol.wire import from_json
 
@@ -147,7 +148,9 @@ _FIELDS = _COUNTED | {
 `output_config`."""
 
 
-def read_request(body: Any, version: str = VERSIONS[-1], recall: Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
+def read_request(
+    body: object, version: str = VERSIONS[-1], recall: Recall = lambda _: None, *, counting: bool = False
+) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in Anthropic's words.
 
     `recall`: returns what was kept of an earlier reply, see `MessagesWire.remembered`. `counting`: the request asks for its tokens
@@ -189,7 +192,7 @@ _OWN_METADATA = ("codec", "examples", "role", "scope")
 """What a loop's own client may say (see docs/serve.md)."""
 
 
-def _metadata(body: Mapping[str, Any]) -> dict[str, str]:
+def _metadata(body: Mapping[str, object]) -> dict[str, str]:
     """Return what a loop's own client says of a request. Raises BadRequest."""
     metadata = optional(body, "metadata", dict) or {}
     only_known(metadata, ("user_id", *_OWN_METADATA), "metadata")
@@ -199,7 +202,7 @@ def _metadata(body: Mapping[str, Any]) -> dict[str, str]:
     return {name: checked(metadata[name], str, f"metadata.{name}") for name in _OWN_METADATA if name in metadata}
 
 
-def _sampling(body: Mapping[str, Any]) -> Sampling:
+def _sampling(body: Mapping[str, object]) -> Sampling:
     required(body, "max_tokens", int)
     number(body, "top_k", 0, 1 << 31, whole=True)
     return Sampling(
@@ -210,7 +213,7 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _stops(body: Mapping[str, Any]) -> tuple[str, ...]:
+def _stops(body: Mapping[str, object]) -> tuple[str, ...]:
     stops = optional(body, "stop_sequences", list) or []
     for place, stop in enumerate(stops):
         if not checked(stop, str, f"stop_sequences.{place}").strip():
@@ -218,7 +221,7 @@ def _stops(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _reply_schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _reply_schema(body: Mapping[str, object]) -> Mapping[str, Json] | None:
     """Return the schema of the reply, which was a field of its own in the beta."""
     config = optional(body, "output_config", dict) or {}
     where = "output_format" if config.get("format") is None else "output_config.format"
@@ -242,7 +245,7 @@ _STOP: Mapping[FinishReason, str] = {
 }
 
 
-def _message(request: WireRequest, content: list[Any], usage: dict[str, Any], stamp: Stamp) -> dict[str, Any]:
+def _message(request: WireRequest, content: Sequence[object], usage: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
     """Write a message that has not ended yet."""
     head = {"id": _message_id(stamp), "type": "message", "role": "assistant", "model": request.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
@@ -252,7 +255,7 @@ def _message_id(stamp: Stamp) -> str:
     return MESSAGE_PREFIX + stamp.id
 
 
-def _stop(reply: Reply, stamp: Stamp) -> dict[str, Any]:
+def _stop(reply: Reply, stamp: Stamp) -> dict[str, Json]:
     """Write why a message ends. A reply with calls always ends for them, unless it is cut."""
     reason = "stop_sequence" if stamp.stopped_at else _STOP[reply.finish_reason]
     if reply.calls and reason == "end_turn":
@@ -266,7 +269,7 @@ def _content(reply: Reply) -> list[Any]:
     return texts + [_tool_use(call.id, call.name, _input(call.arguments)) for call in reply.calls]
 
 
-def _input(arguments: str) -> dict[str, Any]:
+def _input(arguments: str) -> dict[str, Json]:
     try:
         value = from_json(arguments or "{}")
     except ValueError:
@@ -274,7 +277,7 @@ def _input(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _tool_use(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _tool_use(call_id: str, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
     return {"type": "tool_use", "id": their_id(call_id), "name": name, "input": arguments, "caller": {"type": "direct"}}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loopbench.protocol import Role, ToolSpec
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.moves import Inexpressible
 from loopbench.protocol.wire import from_json, to_json
 
@@ -71,7 +72,7 @@ def error_body(message: str, type: str, param: str | None = None, code: str | No
     return {"error": {"message": message, "type": type, "param": param, "code": code}}
 
 
-def failure_body(failure: WireFailure) -> dict[str, Any]:
+def failure_body(failure: WireFailure) -> dict[str, Json]:
     """Write a failure in OpenAI's format."""
     return error_body(failure.message, _type_of(failure), failure.param, failure.code)
 
@@ -106,7 +107,7 @@ def _duration(seconds: float) -> str:
 # --- fields of a request ---
 
 
-def json_object(body: Any) -> dict[str, Any]:
+def json_object(body: Any) -> dict[str, Json]:
     """Return a request's body. Raises BadRequest if it is no object, or nested too deep."""
     if not isinstance(body, dict):
         raise BadRequest("We could not parse the JSON body of your request: expected a JSON object.")
@@ -114,7 +115,7 @@ def json_object(body: Any) -> dict[str, Any]:
     return body
 
 
-def request_object(body: Any, fields: frozenset[str]) -> dict[str, Any]:
+def request_object(body: object, fields: frozenset[str]) -> dict[str, Json]:
     """Return a request's body. Raises BadRequest as `json_object` does, and if it has a field that the API lacks."""
     data = json_object(body)
     unknown = sorted(data.keys() - fields)
@@ -136,14 +137,14 @@ def normalized_arguments(arguments: str) -> str:
         return arguments
 
 
-def check_type(data: Mapping[str, Any], where: str) -> None:
+def check_type(data: Mapping[str, object], where: str) -> None:
     """Check that a tool, call or choice is a function's."""
     kind = required_text(data, "type", f"{where}.type")
     if kind != "function":
         raise invalid_value(f"{where}.type", f"Invalid value: '{kind[:64]}'. Supported values are: 'function'.")
 
 
-def tool_list(body: Mapping[str, Any], read_tool: ReadTool, name_path: str) -> tuple[ToolSpec, ...]:
+def tool_list(body: Mapping[str, object], read_tool: ReadTool, name_path: str) -> tuple[ToolSpec, ...]:
     """Return the tools of a request. `name_path`: where the name stands in an item."""
     return _read_tools(filled_list(body, "tools", MAX_TOOLS), read_tool, name_path)
 
@@ -162,7 +163,7 @@ def _read_tools(items: list[Any], read_tool: ReadTool, name_path: str) -> tuple[
     return tuple(tools.values())
 
 
-def function_tool(function: Mapping[str, Any], name: str, where: str) -> ToolSpec:
+def function_tool(function: Mapping[str, object], name: str, where: str) -> ToolSpec:
     """Return the tool that a function's description, parameters and `strict` make."""
     description = optional(function, "description", str, f"{where}.description") or ""
     strict = bool(optional(function, "strict", bool, f"{where}.strict"))
@@ -173,7 +174,7 @@ def function_tool(function: Mapping[str, Any], name: str, where: str) -> ToolSpe
     return ToolSpec(name, description, parameters or {})
 
 
-def parallel_calls(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> bool:
+def parallel_calls(body: Mapping[str, object], tools: tuple[ToolSpec, ...]) -> bool:
     """Return whether a reply may call several tools. Raises BadRequest where that is said of a request without tools."""
     several = optional(body, "parallel_tool_calls", bool)
     if several is not None and not tools:
@@ -205,7 +206,7 @@ def tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...], name_of: N
     raise wrong_type("tool_choice", "a string or an object", choice)
 
 
-def _allowed_tools(choice: Mapping[str, Any], tools: tuple[ToolSpec, ...], name_of: NameOf, field: str | None) -> str:
+def _allowed_tools(choice: Mapping[str, object], tools: tuple[ToolSpec, ...], name_of: NameOf, field: str | None) -> str:
     """Return the mode, or the one tool that must be called. That other tools may not be called is not enforced."""
     where = "tool_choice" if field is None else f"tool_choice.{field}"
     data = choice if field is None else required(choice.get(field), dict, where)
@@ -226,7 +227,7 @@ def offered(name: str, tools: tuple[ToolSpec, ...]) -> str:
     return name
 
 
-def reply_schema(data: Mapping[str, Any], where: str, param: str, code: str | None = None) -> Mapping[str, Any]:
+def reply_schema(data: Mapping[str, object], where: str, param: str, code: str | None = None) -> Mapping[str, Json]:
     """Return the schema of a reply.
 
     `where`: the path of its name, schema and `strict`. `param`, `code`: what a bad schema is blamed on, and as what.
@@ -241,7 +242,7 @@ def reply_schema(data: Mapping[str, Any], where: str, param: str, code: str | No
 # --- metadata ---
 
 
-def read_metadata(body: Mapping[str, Any]) -> dict[str, str]:
+def read_metadata(body: Mapping[str, object]) -> dict[str, str]:
     """Return the field `metadata`."""
     metadata = optional(body, "metadata", dict) or {}
     if len(metadata) > MAX_METADATA:

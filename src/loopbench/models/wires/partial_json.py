@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from loopbench.protocol.json_text import finite_number, refuse_constant
+from loopbench.protocol.json_text import Json, finite_number, refuse_constant
 
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)
 _SPACE = " \t\n\r"
 
 
-def whole_members(text: str) -> dict[str, Any]:
+def whole_members(text: str) -> dict[str, Json]:
     """Return the members that a comma ends: the last one may be cut, and is left out. Empty for a text that is no object."""
     place = _after_space(text, 0)
     members: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 from loopbench.protocol import Message, NativeCall
 from loopbench.protocol.chat import MessageRole
+from loopbench.protocol.json_text import Json
 
 from .contract import Recall
 from .fields import (
@@ -56,7 +57,7 @@ def item_id(prefix: str, answer: str, place: int) -> str:
     return f"{prefix}_{answer}{place:04x}"
 
 
-def read_input(body: Mapping[str, Any], recall: Recall) -> tuple[tuple[Any, ...], tuple[Message, ...]]:
+def read_input(body: Mapping[str, object], recall: Recall) -> tuple[tuple[Any, ...], tuple[Message, ...]]:
     """Return the items of a request's whole conversation, and the same as messages. Raises BadRequest.
 
     The conversation begins with that of the answer that `previous_response_id` names.
@@ -72,7 +73,7 @@ def read_input(body: Mapping[str, Any], recall: Recall) -> tuple[tuple[Any, ...]
     return tuple(items), messages
 
 
-def _previous(body: Mapping[str, Any], recall: Recall) -> Sequence[Any]:
+def _previous(body: Mapping[str, object], recall: Recall) -> Sequence[Any]:
     previous_id = optional(body, "previous_response_id", str)
     if previous_id is None:
         return ()
@@ -83,7 +84,7 @@ def _previous(body: Mapping[str, Any], recall: Recall) -> Sequence[Any]:
     return items
 
 
-def _input_items(body: Mapping[str, Any]) -> list[Any]:
+def _input_items(body: Mapping[str, object]) -> list[Any]:
     items = body.get("input")
     if isinstance(items, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
@@ -105,11 +106,11 @@ def _check_ids(items: Sequence[Any]) -> None:
         ids.add(item_id)
 
 
-def _items_by_id(items: Sequence[Any]) -> Mapping[str, Any]:
+def _items_by_id(items: Sequence[Any]) -> Mapping[str, Json]:
     return {item["id"]: item for item in reversed(items) if isinstance(item.get("id"), str)}
 
 
-def _resolved(item: Any, items_of: Callable[[str], Mapping[str, Any]], place: int) -> Any:
+def _resolved(item: object, items_of: Callable[[str], Mapping[str, object]], place: int) -> object:
     """Return an item, or the one that it refers to. `items_of`: returns the items of an answer by their ids."""
     data = required(item, dict, f"input[{place}]")
     if data.get("type") != "item_reference":
@@ -153,7 +154,7 @@ def _messages(items: Sequence[Any], first: int) -> Iterator[Message]:
     return (Message(draft.role, draft.text, tuple(draft.calls), draft.call_id) for draft in drafts)
 
 
-def _kind(item: Mapping[str, Any], where: str) -> str:
+def _kind(item: Mapping[str, object], where: str) -> str:
     if item.get("type") is None and "role" in item:
         return "message"
     kind = required_text(item, "type", f"{where}.type")
@@ -197,7 +198,7 @@ def _content(item: Mapping[str, Any], name: str, kinds: Sequence[str], where: st
     return "".join(_part(part, kinds, f"{where}[{place}]") for place, part in enumerate(parts))
 
 
-def _part(part: Any, kinds: Sequence[str], where: str) -> str:
+def _part(part: object, kinds: Sequence[str], where: str) -> str:
     data = required(part, dict, where)
     kind = required_text(data, "type", f"{where}.type")
     if kind not in kinds:

@@ -29,12 +29,12 @@ _VERSION = re.compile(r"_(use|preview|\d{4}_\d{2}_\d{2})")
 """What a choice may leave out of a type: `computer_use` is OpenAI's word for a tool `computer_use_preview`."""
 
 
-def read_tools(data: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+def read_tools(data: Mapping[str, object]) -> tuple[ToolSpec, ...]:
     """Return the functions of a request. Raises BadRequest."""
     return tool_list(data, _tool, "name") if data.get("tools") else ()
 
 
-def _tool(item: Any, where: str) -> ToolSpec | None:
+def _tool(item: object, where: str) -> ToolSpec | None:
     data = required(item, dict, where)
     kind = required_text(data, "type", f"{where}.type")
     if kind in _VENDORS_TOOLS:
@@ -73,7 +73,7 @@ def _allowed_tools(choice: Mapping[str, Any], vendors_tools: Sequence[Any], tool
     return tool_choice({"tool_choice": {**choice, "tools": functions}}, tools, _chosen_name, None)
 
 
-def _is_own(item: Any) -> bool:
+def _is_own(item: object) -> bool:
     kind = item.get("type") if isinstance(item, dict) else None
     return isinstance(kind, str) and _family(kind) in _FAMILIES
 
@@ -96,5 +96,5 @@ def _family(kind: str) -> str:
 _FAMILIES = frozenset(map(_family, _VENDORS_TOOLS))
 
 
-def _chosen_name(choice: Mapping[str, Any], where: str) -> str:
+def _chosen_name(choice: Mapping[str, object], where: str) -> str:
     return name_field(choice, f"{where}.name")

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from loopbench.protocol import Message, Reply, Request, Sampling, Usage
 from loopbench.protocol.chat import FinishReason
+from loopbench.protocol.json_text import Json
 
 from ..streaming import pieces
 from .contract import ErrorAnswer, Incoming, Path, RateLimitState, Recall, Stamp, StreamEvent, WireFailure, WirePage, WireRequest
@@ -99,7 +100,7 @@ _MOVED = {
 """Fields of chat completions, and where Responses has them."""
 
 
-def read_request(body: Any, recall: Recall = lambda _: None) -> WireRequest:
+def read_request(body: object, recall: Recall = lambda _: None) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest in OpenAI's words.
 
     `recall`: see `Incoming`. `text.format` of type json_object is the schema `{"type": "object"}`.
@@ -127,7 +128,7 @@ def read_request(body: Any, recall: Recall = lambda _: None) -> WireRequest:
     return WireRequest(request, model, stream, metadata=metadata, echo=_echo(data, metadata), items=items)
 
 
-def _checked_object(body: Any) -> dict[str, Any]:
+def _checked_object(body: object) -> dict[str, Json]:
     data = json_object(body)
     for name in data:
         if name in _MOVED:
@@ -141,7 +142,7 @@ def _checked_object(body: Any) -> dict[str, Any]:
     return data
 
 
-def _max_tokens(data: Mapping[str, Any]) -> int | None:
+def _max_tokens(data: Mapping[str, object]) -> int | None:
     limit: int | None = optional_number(data, "max_output_tokens", -math.inf, math.inf, whole=True)
     if limit is not None and limit < MIN_OUTPUT_TOKENS:
         said = f"integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got {limit} instead."
@@ -149,7 +150,7 @@ def _max_tokens(data: Mapping[str, Any]) -> int | None:
     return limit
 
 
-def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> Mapping[str, Any] | None:
+def _reply_schema(data: Mapping[str, object], conversation: Sequence[Message]) -> Mapping[str, Json] | None:
     text = optional(data, "text", dict) or {}
     text_format = optional(text, "format", dict, "text.format")
     if text_format is None:
@@ -169,7 +170,7 @@ def _reply_schema(data: Mapping[str, Any], conversation: Sequence[Message]) -> M
     return reply_schema(text_format, "text.format", "text.format.schema", "invalid_json_schema")
 
 
-def _echo(data: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
+def _echo(data: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Json]:
     """Return what a response repeats of its request, with OpenAI's defaults; OpenAI's own documentation names those."""
     unsaid = {"strict": True, "parameters": None, "output_schema": None, "description": None}
     tools = [unsaid | tool if tool.get("type") == "function" else tool for tool in data.get("tools") or ()]
@@ -237,7 +238,7 @@ def _ended(request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
     return response | ({"completed_at": stamp.created} if reason is None else {"incomplete_details": {"reason": reason}})
 
 
-def _output(reply: Reply, answer: str) -> list[dict[str, Any]]:
+def _output(reply: Reply, answer: str) -> list[dict[str, Json]]:
     """Write a reply's items: a message, if there is text or nothing else, and the calls. The last of a cut reply is incomplete."""
     items: list[dict[str, Any]] = []
     if reply.text or not reply.calls:
@@ -266,7 +267,7 @@ def _output(reply: Reply, answer: str) -> list[dict[str, Any]]:
     return items
 
 
-def _text_part(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> dict[str, Json]:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
@@ -318,13 +319,13 @@ def _deltas(reply: Reply) -> tuple[list[str], list[list[str]]]:
 
 def _item_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Any]]:
     is_message = item["type"] == "message"
-    empty: dict[str, Any] = {"content": []} if is_message else {"arguments": ""}
+    empty: dict[str, object] = {"content": []} if is_message else {"arguments": ""}
     yield {"type": "response.output_item.added", "output_index": place, "item": item | empty | {"status": "in_progress"}}
     yield from (_text_events if is_message else _argument_events)(item, place, deltas)
     yield {"type": "response.output_item.done", "output_index": place, "item": item}
 
 
-def _text_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _text_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Json]]:
     at = {"item_id": item["id"], "output_index": place, "content_index": 0}
     (part,) = item["content"]
     yield {"type": "response.content_part.added", **at, "part": _text_part("")}
@@ -335,7 +336,7 @@ def _text_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Ite
         yield {"type": "response.content_part.done", **at, "part": part}
 
 
-def _argument_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _argument_events(item: dict[str, Any], place: int, deltas: Sequence[str]) -> Iterator[dict[str, Json]]:
     at = {"item_id": item["id"], "output_index": place}
     for delta in deltas:
         yield {"type": "response.function_call_arguments.delta", **at, "delta": delta}

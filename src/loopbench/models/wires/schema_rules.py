@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from loopbench.protocol.json_text import Json
 
 Context = tuple[str, ...]
 """Where a schema stands in the whole one, as OpenAI's messages show it."""
@@ -12,7 +13,7 @@ _MAPS = ("properties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-def function_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
+def function_problem(schema: Mapping[str, object], *, strict: bool) -> str | None:
     """Return what is wrong with the schema of a tool's parameters; None if nothing is. `strict`: structured outputs."""
     problem = _root_problem(schema)
     if problem is None and "properties" not in schema:
@@ -20,32 +21,32 @@ def function_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
     return problem or _inner_problem(schema, strict=strict)
 
 
-def reply_problem(schema: Mapping[str, Any]) -> str | None:
+def reply_problem(schema: Mapping[str, object]) -> str | None:
     """Return what is wrong with the schema of a reply under structured outputs; None if nothing is."""
     return _root_problem(schema) or _inner_problem(schema, strict=True)
 
 
-def _root_problem(schema: Mapping[str, Any]) -> str | None:
+def _root_problem(schema: Mapping[str, object]) -> str | None:
     kind = schema.get("type")
     return None if kind == "object" else f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'"
 
 
-def _inner_problem(schema: Mapping[str, Any], *, strict: bool) -> str | None:
+def _inner_problem(schema: Mapping[str, object], *, strict: bool) -> str | None:
     for context, inner in inner_schemas(schema):
         if (problem := _array_problem(context, inner)) or (strict and (problem := _strict_problem(context, inner))):
             return problem
     return None
 
 
-def inner_schemas(root: Mapping[str, Any]) -> Iterator[tuple[Context, Mapping[str, Any]]]:
+def inner_schemas(root: Mapping[str, object]) -> Iterator[tuple[Context, Mapping[str, Json]]]:
     """Yield all schemas in one, outer ones first; the depth of a body is bounded (see `check_depth`)."""
-    waiting: list[tuple[Context, Any]] = [((), root)]
+    waiting: list[tuple[Context, object]] = [((), root)]
     while waiting:
         context, schema = waiting.pop()
         if not isinstance(schema, Mapping):
             continue
         yield context, schema
-        inner: list[tuple[Context, Any]] = []
+        inner: list[tuple[Context, object]] = []
         for key in _MAPS:
             if isinstance(schema.get(key), Mapping):
                 inner += [((*context, key, str(name)), value) for name, value in schema[key].items()]
@@ -56,7 +57,7 @@ def inner_schemas(root: Mapping[str, Any]) -> Iterator[tuple[Context, Mapping[st
         waiting += reversed(inner)
 
 
-def _array_problem(context: Context, schema: Mapping[str, Any]) -> str | None:
+def _array_problem(context: Context, schema: Mapping[str, object]) -> str | None:
     kinds = schema.get("type")
     if "items" in schema:
         return None
@@ -67,7 +68,7 @@ def _array_problem(context: Context, schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _strict_problem(context: Context, schema: Mapping[str, Any]) -> str | None:
+def _strict_problem(context: Context, schema: Mapping[str, object]) -> str | None:
     if schema.get("type") != "object":
         return None
     if schema.get("additionalProperties") is not False:

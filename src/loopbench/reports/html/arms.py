@@ -11,6 +11,7 @@ from loopbench.metrics.measure import in_table_order
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import METRICS, PRIMARY, labels, measures_of
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.numbers import measure_text, measured_difference, p_value, short_name, verdict
 
 from .charts import accuracy, forest
@@ -42,7 +43,7 @@ MAX_OPEN = 24
 
 def _arm_in_words(info: ArmInfo) -> str:
     """Return what an arm is, by the run's own first one."""
-    if info.model == "scripted":
+    if info.model == SCRIPTED:
         return f"An arm is a loop under a fault profile: {info.arm} is the loop {info.variant} under the profile {info.profile}."
     return f"An arm is a loop with a model: {info.arm} is the loop {info.variant} with the model {info.model}."
 

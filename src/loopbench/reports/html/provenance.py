@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from loopbench.experiments.compare.results import Results
 from loopbench.protocol import render_value
@@ -57,5 +56,5 @@ def _arms(run: Results) -> Grid:
     return Grid("What each arm is made of", ("arm", "model", "options typed", "digest of its code"), rows)
 
 
-def _options(options: Mapping[str, Any]) -> str:
+def _options(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name}={render_value(value)}" for name, value in options.items()) or "–"

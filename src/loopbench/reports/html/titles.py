@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from loopbench.experiments.ablate.ablation import ablation_result
 from loopbench.experiments.compare.results import Results
 from loopbench.experiments.optimize.manifest import OptimizationManifest
-from loopbench.protocol.names import without_process
+from loopbench.protocol.names import SCRIPTED, without_process
 from loopbench.runs.folders import run_name
 
 MAX_LOOPS = 6
@@ -25,7 +25,7 @@ def compared(run: Results) -> str:
     """Return what a run compared, the most accurate loop first: `finish vs bare, react_extract · arithmetic · flaky-format`."""
     manifest = run.manifest
     models = tuple(dict.fromkeys(arm.model for arm in manifest.arms))
-    has_faults = manifest.imported is None and "scripted" in models
+    has_faults = manifest.imported is None and SCRIPTED in models
     profiles = dict.fromkeys(arm.profile for arm in manifest.arms) if has_faults else ()
     return _joined([_subject(run, models), manifest.suite.name, ", ".join(profiles), _real(models), run.comparison.limits.words])
 
@@ -51,14 +51,14 @@ def optimized(manifest: OptimizationManifest) -> str:
     """Return what was optimized."""
     compare = manifest.settings.compare
     designs = ", ".join(design.design for design in manifest.designs)
-    profiles = compare.profiles if "scripted" in compare.models else ()
+    profiles = compare.profiles if SCRIPTED in compare.models else ()
     subject = f"{designs}, optimized with {without_process(manifest.optimizer.name)}"
     return _joined([subject, manifest.suite.name, ", ".join(profiles), _real(compare.models)])
 
 
 def _real(models: Sequence[str]) -> str:
     """Return the models, unless there is only the scripted one."""
-    return "" if tuple(models) == ("scripted",) else ", ".join(models)
+    return "" if tuple(models) == (SCRIPTED,) else ", ".join(models)
 
 
 def _joined(parts: Iterable[str]) -> str:

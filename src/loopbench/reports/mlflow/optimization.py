@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from loopbench.experiments.optimize.candidates import Candidate, SearchCost, SearchEnd
 from loopbench.experiments.optimize.manifest import OptimizationManifest
@@ -91,7 +91,7 @@ class OptimizationTracker:
     def ended(self, design: str, ended: SearchEnd, final: Candidate) -> None:
         self._put(partial(self._board.ended, design, ended, final))
 
-    def finish(self, result: Mapping[str, Any], page: str) -> Tracked | None:
+    def finish(self, result: Mapping[str, object], page: str) -> Tracked | None:
         """Log the result of the test and wait until everything is written; return None if it could not be.
 
         `result`: as `OptimizationResult.to_json` gives it. `page`: its page.

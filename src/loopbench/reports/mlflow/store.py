@@ -246,7 +246,7 @@ def interval_metrics(name: str, interval: Interval | None) -> dict[str, float | 
     return {} if interval is None else {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-def clean(value: Any, limit: int) -> str:
+def clean(value: object, limit: int) -> str:
     """Return any value as a text that every database takes."""
     text = render_value(value).replace("\x00", "\ufffd")
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

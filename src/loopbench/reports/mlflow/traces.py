@@ -106,7 +106,7 @@ def _trace_id(run_id: str, record: Record) -> str:
 def _trace_info(trace_id: str, trace: Trace, record: Record) -> TraceInfo:
     tags = {f"loopbench.{name}": str(getattr(record, name)) for name in ("arm", "task", "repeat", "status", "stop")}
     source = AssessmentSource(source_type="CODE", source_id="loopbench")
-    assessments: list[Any] = []
+    assessments: list[object] = []
     if record.status == "scored":
         assessments.append(Feedback(name=PRIMARY, value=record.accuracy, source=source, trace_id=trace_id))
     if trace.head.expected is not None:
@@ -154,7 +154,7 @@ def trace_spans(trace_id: str, trace: Trace, record: Record) -> list[Span]:
     start = clock = int(record.started_at * 1e9)
     shown: dict[tuple[str, str], tuple[Message, ...]] = {}
     spans: list[Span] = []
-    notes: list[dict[str, Any]] = []
+    notes: list[dict[str, object]] = []
     for event in trace.events:
         if isinstance(event, Note):
             notes.append({"name": event.kind, "time_unix_nano": clock, "attributes": {"note": _json(event.to_json())}})
@@ -176,7 +176,7 @@ def _model_call(event: ModelExchange, shown: dict[tuple[str, str], tuple[Message
     """
     key = (event.role, event.scope)
     shown[key] = (*shown.get(key, ())[: event.same], *event.messages)
-    inputs: dict[str, Any] = {"messages": [message.as_dict() for message in shown[key]]}
+    inputs: dict[str, object] = {"messages": [message.as_dict() for message in shown[key]]}
     if event.tool_choice is not None:
         inputs["tool_choice"] = event.tool_choice
     used, made = event.tokens or (0, 0)
@@ -229,5 +229,5 @@ def _span_id(number: int) -> str:
     return base64.b64encode(number.to_bytes(8, "big")).decode()
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return render_value(json.dumps(value, ensure_ascii=False))

@@ -91,7 +91,7 @@ class _Html:
         return ""
 
 
-def _notebook_display(wanted: bool | None) -> Any:
+def _notebook_display(wanted: bool | None) -> object:
     """Return IPython's `display` where this process is the kernel of a notebook and progress is wanted, else None."""
     if wanted is False or "ipykernel" not in sys.modules or "IPython" not in sys.modules:
         return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 from loopbench.datasets.task import Suite
 from loopbench.models.metering import Budget, Meter
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.names import own_folder
 from loopbench.runs.config import BudgetConfig, CompareConfig
 from loopbench.runs.manifest import Manifest
@@ -64,7 +64,7 @@ def setup_of(job: Job, workers: int) -> bytes:
     ).encode()
 
 
-def compared(manifest: Manifest) -> dict[str, Any]:
+def compared(manifest: Manifest) -> dict[str, Json]:
     """Return the parts of a manifest that must be the same in every process that runs trials of one run."""
     return manifest.model_dump(mode="json", include=set(COMPARED), exclude_unset=True)
 

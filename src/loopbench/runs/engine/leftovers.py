@@ -80,8 +80,8 @@ class DaemonThreads(ThreadPoolExecutor):
     None of them is waited for, in the end either.
     """
 
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> Future[Any]:
+        future: Future[object] = Future()
 
         def work() -> None:
             if not future.set_running_or_notify_cancel():
@@ -100,7 +100,7 @@ class DaemonThreads(ThreadPoolExecutor):
         """Do nothing: there is nothing to wait for."""
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _name_of(function: Callable[..., object]) -> str:
     """Return the name of the function that `asyncio.to_thread` was given, which wraps it in a context's `run`."""
     inner = getattr(function, "args", ())
     return getattr(inner[0] if inner else function, "__name__", "call")

@@ -25,7 +25,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json import dumps  # bound at import: a loop may replace it in its module later
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class WorkerError(ValueError):
@@ -68,7 +68,7 @@ class Links:
 _LENGTH = struct.Struct(">I")
 
 
-def encoded(fields: Mapping[str, Any]) -> bytes:
+def encoded(fields: Mapping[str, object]) -> bytes:
     """Return the JSON line of a message."""
     return dumps(fields, separators=(",", ":")).encode("ascii")
 

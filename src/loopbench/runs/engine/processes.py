@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections import deque
-from typing import Any
 
 from .forked import ForkedWorker
 from .messages import Frames, WorkerError, WorkerLost, framed
@@ -42,7 +41,7 @@ class ProcessLink:
             await self._connect(*self._forked.take())
         self._end_watch = asyncio.create_task(self._watch(self._process))
         await self.send(setup)
-        answer: dict[str, Any] = json.loads(await self.receive())
+        answer: dict[str, object] = json.loads(await self.receive())
         if "refused" in answer:
             raise WorkerError(answer["refused"])
 

@@ -77,7 +77,7 @@ class LineWatch:
         unreported, self._unreported = self._unreported, {}
         return {"lines": {path: sorted(lines) for path, lines in unreported.items()}} if unreported else {}
 
-    def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
         file = frame.f_code.co_filename
         try:
             seen_lines = self._seen_by_file[file]
@@ -89,7 +89,7 @@ class LineWatch:
         path = str(Path(file).resolve())
         return (path, set()) if path in self._watched_paths else None
 
-    def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
+    def _ran(self, frame: FrameType, event: str, argument: object) -> object:
         if event != "line":
             return self._ran
         seen_lines = self._seen_by_file[frame.f_code.co_filename]

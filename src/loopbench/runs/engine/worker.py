@@ -188,7 +188,7 @@ class _WorkerMeter(Meter):
         return [new - old for new, old in zip(now, before, strict=True)]
 
 
-def _check_same(expected: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+def _check_same(expected: Mapping[str, object], own: Mapping[str, object]) -> None:
     """Raise WorkerError if this process would run something else."""
     for part, value in expected.items():
         if own[part] != value:

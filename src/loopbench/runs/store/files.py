@@ -13,6 +13,7 @@ from typing import Any
 from loopbench.protocol.checksums import CHECKSUM, ChecksumError, is_whole_but_for_its_end, open_document, open_line, seal_document
 from loopbench.protocol.file_json import load_json
 from loopbench.protocol.files import MAX_LINE, check_regular, each_line, naming, read_bounded, read_settings, readable
+from loopbench.protocol.json_text import Json
 
 MANIFEST = "manifest.json"
 TRIALS = "trials.jsonl"
@@ -33,12 +34,12 @@ class DiskError(CutShort):
     """A run could not be written, for instance because the disk is full; its files are intact, and it can be resumed."""
 
 
-def write_manifest_json(folder: Path, manifest: Mapping[str, Any]) -> None:
+def write_manifest_json(folder: Path, manifest: Mapping[str, object]) -> None:
     """Write a manifest, whole or not at all."""
     write_document(folder / MANIFEST, manifest)
 
 
-def write_document(path: Path, data: Mapping[str, Any]) -> None:
+def write_document(path: Path, data: Mapping[str, object]) -> None:
     """Write a JSON object with its checksum, whole or not at all. Raises OSError."""
     text = json.dumps({name: value for name, value in data.items() if name != CHECKSUM}, indent=2, allow_nan=False)
     write_whole(path, readable(seal_document(f"{text}\n".encode("ascii")), path, settings=path.name == MANIFEST))
@@ -80,13 +81,13 @@ def read_manifest_json(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def versions_in(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+def versions_in(manifest: Mapping[str, object]) -> Mapping[str, Json]:
     """Return the versions that a manifest names; none of one that is damaged."""
     versions = manifest.get("versions")
     return versions if isinstance(versions, dict) else {}
 
 
-def step_limit(manifest: Mapping[str, Any], arm: str) -> int | None:
+def step_limit(manifest: Mapping[str, object], arm: str) -> int | None:
     """Return the step limit that was set for an arm's loop, as `Manifest.step_limits` has it, whose module takes long to import.
 
     None where it is not known, as of a manifest that is damaged or none of a comparison.

@@ -11,6 +11,7 @@ from loopbench.metrics.scorers import is_abstention, reads_state, scores_of
 from loopbench.metrics.summary import false_success
 from loopbench.metrics.trace import TraceHead
 from loopbench.protocol import Outcome
+from loopbench.protocol.json_text import Json
 from loopbench.runs.trial_models import is_priced
 from loopbench.text.plain_text import json_safe
 
@@ -29,7 +30,7 @@ def finished_trial(parts: TrialParts, end: LoopEnd, started_at: float) -> Finish
     answer = plain_answer(outcome.answer)
     wall_s, errored = parts.clock.wall_s, end.errored
     scores: dict[str, float] = {}
-    end_state: Any = None
+    end_state: object = None
     if not errored:
         scores, end_state, errored = _scored(parts, outcome, answer)
     abstained = isinstance(answer, str) and is_abstention(answer) and not outcome.gave_up
@@ -76,7 +77,7 @@ def finished_trial(parts: TrialParts, end: LoopEnd, started_at: float) -> Finish
     return FinishedTrial(record, recorder.line(_trace_head(trial.task, record, outcome, end_state)))
 
 
-def _scored(parts: TrialParts, outcome: Outcome, answer: Any) -> tuple[dict[str, float], Any, str]:
+def _scored(parts: TrialParts, outcome: Outcome, answer: object) -> tuple[dict[str, float], Any, str]:
     """Return the scores, the end state that they rest on, and what went wrong with the scoring itself."""
     task, end_state = parts.trial.task, None
     try:
@@ -124,7 +125,7 @@ def _call_counts(parts: TrialParts) -> dict[str, int]:
     return recorder.call_use.fields(unshown, at_once.chances, at_once.overlaps)
 
 
-def _trace_head(task: Task, record: Record, outcome: Outcome, end_state: Any) -> TraceHead:
+def _trace_head(task: Task, record: Record, outcome: Outcome, end_state: object) -> TraceHead:
     """Return what a trace begins with: the task, and what came of it."""
     return TraceHead(
         arm=record.arm,
@@ -142,7 +143,7 @@ def _trace_head(task: Task, record: Record, outcome: Outcome, end_state: Any) ->
     )
 
 
-def _end_state_for_trace(task: Task, end_state: Any) -> dict[str, Any] | None:
+def _end_state_for_trace(task: Task, end_state: object) -> dict[str, Json] | None:
     """Return the end state; None if the answer's scores do not depend on it."""
     if task.end_state is not None:
         return {"expected": task.end_state, "found": json_safe(end_state)}

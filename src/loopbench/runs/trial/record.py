@@ -12,6 +12,7 @@ from loopbench.models.faults import IMPLICIT
 from loopbench.models.tunnel import Tunnel
 from loopbench.protocol import Outcome, StopReason, render_value
 from loopbench.protocol.digest import canonical_json
+from loopbench.protocol.json_text import Json
 from loopbench.protocol.own_code import raised_at
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import cap, error_text
@@ -85,7 +86,7 @@ def fault_records(tunnel: Tunnel) -> tuple[FaultRecord, ...]:
     )
 
 
-def injections(tunnel: Tunnel | None, answer: Any, *, abstained: bool) -> dict[str, int]:
+def injections(tunnel: Tunnel | None, answer: object, *, abstained: bool) -> dict[str, int]:
     """Return how many instructions the results of a trial carried, and how many of them came how far."""
     return {} if tunnel is None else tunnel.instructions.counts(answer, abstained=abstained or answer is None)
 
@@ -95,26 +96,26 @@ def short_reason(text: str) -> str:
     return cap(redact(text), MAX_REASON_CHARS) if text else ""
 
 
-def plain_answer(answer: Any) -> Any:
+def plain_answer(answer: object) -> object:
     """Return an answer as it is scored and kept: as plain JSON, cut where it is too long."""
     plain = json_safe(answer)
     text = plain if isinstance(plain, str) else canonical_json(plain)
     return plain if len(text) <= MAX_ANSWER_CHARS else cap(text, MAX_ANSWER_CHARS)
 
 
-def without_secrets(answer: Any) -> Any:
+def without_secrets(answer: object) -> object:
     """Return the answer as it is written to disk; the original may hold what a tool read from the environment."""
     text = answer if isinstance(answer, str) else canonical_json(answer)
     clean = redact(text)
     return answer if clean == text else clean
 
 
-def confidence(value: Any) -> float | None:
+def confidence(value: object) -> float | None:
     """Return a confidence in [0, 1]; None for anything else."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
-def brief(details: Any) -> dict[str, Any]:
+def brief(details: object) -> dict[str, Json]:
     """Return what a design adds that the events do not show already: short plain values."""
     if not isinstance(details, Mapping):
         return {}

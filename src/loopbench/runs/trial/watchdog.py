@@ -272,7 +272,7 @@ class _Clock:
     def of(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         """Let `loop` use this clock. An event loop in C may have a clock that cannot be replaced, and keeps its own."""
         try:
-            loop.time = self.time  # type: ignore[method-assign]
+            loop.time = self.time  # type: ignore[method-assign]  # asyncio reads its clock by this method
         except AttributeError:
             yield
             return

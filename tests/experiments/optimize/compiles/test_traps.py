@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import dspy
 import pytest
 from dspy.utils.hasher import Hasher
@@ -140,7 +140,7 @@ def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(spec: s
 def test_a_summary_that_failed_is_told(bench_of: Any, proposer_of: Any) -> None:
     """MIPROv2 prints that it goes on without."""
 
-    class First(proposer_of):  # type: ignore[misc]
+    class First(proposer_of):
         async def complete(self, request: Any) -> Any:
             self.readable = "dataset" not in request.messages[0].content.lower()
             return await super().complete(request)
@@ -301,7 +301,7 @@ def test_a_compiled_program_is_not_frozen(bench: Any) -> None:
     again = optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=made))
     assert again.program["decide"].demos
 
-    class Outer(dspy.Module):  # type: ignore[misc]
+    class Outer(dspy.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = made

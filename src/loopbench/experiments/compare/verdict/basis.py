@@ -10,7 +10,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import NO_SPREAD
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import faults_of_few_models, other_estimate
-from loopbench.protocol.names import Spec
+from loopbench.protocol.names import SCRIPTED, Spec
 from loopbench.runs.built_in import form_option, has_option
 from loopbench.text.counts import listed_names
 from loopbench.text.numbers import difference_text, short_name
@@ -58,7 +58,7 @@ def _is_told_within(pair: Pair, alpha: float) -> bool:
 
 def _of_few_models(infos: Sequence[ArmInfo]) -> Iterator[AnswerSentence]:
     """Yield for each profile of means what few of its models do, and which profile tells what the median model does."""
-    for profile in dict.fromkeys(info.profile for info in infos if info.model == "scripted"):
+    for profile in dict.fromkeys(info.profile for info in infos if info.model == SCRIPTED):
         met = dict.fromkeys(info.met or profile for info in infos if info.profile == profile)
         rates = [(name, fault) for name in met for fault in faults_of_few_models(name)]
         if not rates:

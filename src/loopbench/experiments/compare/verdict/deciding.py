@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from loopbench.protocol.names import parse_spec
+from loopbench.protocol.names import SCRIPTED, parse_spec
 from loopbench.runs.config import CompareConfig, flag_of
 from loopbench.runs.manifest import ArmEntry, Manifest
 from loopbench.runs.registry import with_size
@@ -34,7 +34,7 @@ def deciding_command(manifest: Manifest, decides: DecidingRun) -> Sequence[str]:
     words = ["loopbench", "compare"]
     for loop in loops:
         words += ["--loop", str(loop)]
-    words += ["--profile", first.profile] if first.model == "scripted" else ["--model", first.model]
+    words += ["--profile", first.profile] if first.model == SCRIPTED else ["--model", first.model]
     words += [*tasks, "--seed", str(manifest.seed + 1)]  # other faults: what was seen would else decide again
     return [*words, *kept_words(manifest.config)]
 

@@ -13,6 +13,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.statistics import Interval
 from loopbench.metrics.summary import labels
 from loopbench.metrics.views import Unit
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.numbers import dollars_text, interval_of, short_name
 
 from .measured_forms import applies, are_mixed
@@ -149,7 +150,7 @@ class AnswerMatrix:
     def profiles(self) -> list[str]:
         """The profiles of the scripted model under which loops were run; of a run of other models none."""
         infos = [cell.arm.info for row in self.rows for cell in row.cells if cell is not None]
-        return list(dict.fromkeys(info.profile for info in infos)) if all(info.model == "scripted" for info in infos) else []
+        return list(dict.fromkeys(info.profile for info in infos)) if all(info.model == SCRIPTED for info in infos) else []
 
 
 def unit_of_cost(arms: Sequence[ArmResult]) -> Unit:

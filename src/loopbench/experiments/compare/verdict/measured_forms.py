@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.models.evidence import measured_forms, other_estimate, with_both_forms
 from loopbench.models.profiles import FORMS
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.counts import listed_names
 from loopbench.text.numbers import short_name
 
@@ -16,7 +17,7 @@ OF_BOTH = "both"
 
 def form_of(info: ArmInfo) -> str:
     """Return the form of calls that an arm's profile was measured of, `native`, `text` or `both`; empty where it is of none."""
-    if info.model != "scripted":
+    if info.model != SCRIPTED:
         return ""
     return OF_BOTH if info.met else measured_forms([info.profile]).get(info.profile, "")
 
@@ -34,7 +35,7 @@ def are_mixed(infos: Sequence[ArmInfo]) -> bool:
 
 def estimated_twice(infos: Sequence[ArmInfo]) -> list[tuple[str, str]]:
     """Return the profiles of means whose medians are in the run, too, each with that of the medians."""
-    profiles = dict.fromkeys(info.profile for info in infos if info.model == "scripted")
+    profiles = dict.fromkeys(info.profile for info in infos if info.model == SCRIPTED)
     pairs = [(profile, other_estimate(profile)) for profile in profiles]
     return [(means, medians) for means, medians in pairs if medians in profiles and medians.startswith(means)]
 

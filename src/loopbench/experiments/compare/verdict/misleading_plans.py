@@ -17,6 +17,7 @@ from loopbench.metrics.trajectory.divergence import cause_of
 from loopbench.metrics.trajectory.trajectory import course, shortened
 from loopbench.protocol import StopReason, render_value
 from loopbench.protocol.counts import counted
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.manifest import Manifest
 from loopbench.runs.store.files import RunError
 from loopbench.runs.store.traces import Traces
@@ -52,7 +53,7 @@ def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]
 
 def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
     """Return a trial of each task that no trial solved even in part, and that all undisturbed trials answered alike."""
-    scripted = {arm.arm for arm in manifest.arms if arm.model == "scripted"} if manifest.imported is None else set()
+    scripted = {arm.arm for arm in manifest.arms if arm.model == SCRIPTED} if manifest.imported is None else set()
     unsolved = set[str]()
     if scripted:
         scored = [(record.task, record.accuracy > 0) for record in alike(records) if record.status == "scored"]

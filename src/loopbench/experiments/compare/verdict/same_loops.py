@@ -11,6 +11,7 @@ from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.models.evidence import without_rate
 from loopbench.protocol.counts import joined
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.counts import listed_names
 from loopbench.text.numbers import short_name
 
@@ -102,7 +103,7 @@ def _why(same: SameLoops) -> str:
     failed = any(arm.summary.retries or any(kind.startswith(PROVIDER) for kind in arm.summary.errors) for arm in same.arms)
     if failed or any(arm.info.loop != RETRIES for arm in others):
         return ""
-    profiles = list(dict.fromkeys(arm.info.profile for arm in others if arm.info.model == "scripted"))
+    profiles = list(dict.fromkeys(arm.info.profile for arm in others if arm.info.model == SCRIPTED))
     return f", as no provider failed{f' under {joined(profiles)}' if profiles else ''}"
 
 
@@ -114,9 +115,9 @@ def _without_fences(same: SameLoops) -> list[str]:
         (loops[other].loop, dict(loops[other].options)) != (plain.loop, {**plain.options, FENCES: READ}) for other in same.others
     ):
         return []
-    met = {arm.info.profile: arm.info.met or arm.info.profile for arm in same.arms if arm.info.model == "scripted"}
+    met = {arm.info.profile: arm.info.met or arm.info.profile for arm in same.arms if arm.info.model == SCRIPTED}
     has_none = len(without_rate(met.values(), FENCED)) == len(met)
-    return [*met] if has_none and all(arm.info.model == "scripted" for arm in same.arms) else []
+    return [*met] if has_none and all(arm.info.model == SCRIPTED for arm in same.arms) else []
 
 
 def _accuracy(same: SameLoops, pairs: Sequence[Pair]) -> list[Pair]:

@@ -13,6 +13,7 @@ from loopbench.metrics.comparison import ArmResult, Comparison
 from loopbench.metrics.pairs import Pair
 from loopbench.metrics.summary import PRIMARY
 from loopbench.metrics.views import Unit
+from loopbench.protocol.names import SCRIPTED
 from loopbench.text.counts import listed_names
 from loopbench.text.numbers import p_value
 
@@ -132,7 +133,7 @@ class TieBreaks:
             gap = gap_in_words(pair.turned, self.matrix.unit)
             counts, under = f"{self._mean(arm)} against {self._mean(other)}", self.matrix.under(pair)
             served = [f"{100 * each.summary.served_by_cache[pair.metric]:.0f} %" for each in (arm, other)]
-            cache = "simulated" if arm.info.model == "scripted" else "provider's"
+            cache = "simulated" if arm.info.model == SCRIPTED else "provider's"
             share = f"the {cache} cache serving {served[0]} of the input against {served[1]}"
             counts_by_profile.append(Wording(f"{counts}, paired difference {gap}, {share}{under}", f"{counts}{under}"))
         return counts_by_profile

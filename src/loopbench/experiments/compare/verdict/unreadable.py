@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from loopbench.metrics.arm_info import IMPORTED, ArmInfo
 from loopbench.metrics.comparison import ArmResult
 from loopbench.protocol.counts import counted
-from loopbench.protocol.names import Spec, is_local_model
+from loopbench.protocol.names import SCRIPTED, Spec, is_local_model
 from loopbench.runs.built_in import form_option
 from loopbench.text.counts import MAX_NAMES, listed_names
 from loopbench.text.numbers import short_name
@@ -44,7 +44,7 @@ def _calls(arm: ArmResult) -> int:
 
 def _is_unreadable(arm: ArmResult) -> bool:
     calls, refused = _calls(arm), arm.summary.errors.get(WIRE, 0)
-    return arm.info.model != "scripted" and arm.info.profile != IMPORTED and calls > 0 and refused >= MIN_REFUSED * calls
+    return arm.info.model != SCRIPTED and arm.info.profile != IMPORTED and calls > 0 and refused >= MIN_REFUSED * calls
 
 
 def _share(arm: ArmResult) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from loopbench.metrics.record import Record
+from loopbench.protocol.names import SCRIPTED
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed_names
 
@@ -18,7 +19,6 @@ TIMES_SLOWEST = 5
 slower by less than that mostly."""
 MIN_S = 0.5
 """Seconds below which a trial is quick, whatever the blessed ones took."""
-SCRIPTED = "scripted"
 
 
 def time_sentences(sides: Iterable[Sides], baseline: Baseline, manifest: Manifest, metrics: Iterable[str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loopbench.metrics.trajectory.trajectory import shortened
-from loopbench.protocol.names import value_text
+from loopbench.protocol.names import SCRIPTED, value_text
 from loopbench.runs.built_in import builtin_names
 from loopbench.runs.changes import VENV
 from loopbench.runs.manifest import ArmEntry, Manifest
@@ -36,7 +36,7 @@ def unseen(sides: Sequence[Sides], before: Mapping[str, BaselineArm], now: Itera
     """
     entries = {arm.arm: arm for arm in now}
     changed = [side for side in sides if is_changed(before[side.baseline_arm], entries[side.arm])]
-    scripted = [side for side in changed if entries[side.arm].model == "scripted"]
+    scripted = [side for side in changed if entries[side.arm].model == SCRIPTED]
     struck = {fault.family for side in scripted for record in side.records for fault in record.faults if fault.landed}
     return tuple(found for family, found in FAMILIES.items() if family not in struck) if scripted else ()
 
@@ -98,5 +98,5 @@ def only_the_seed_differs(sides: Iterable[Sides], baseline: Baseline, manifest: 
     entries = {arm.arm: arm for arm in manifest.arms}
     pairs = [(baseline.arms[side.baseline_arm], entries[side.arm]) for side in sides]
     return all(
-        was.code and not is_changed(was, now) and was.model == now.model == "scripted" and was.met == now.met for was, now in pairs
+        was.code and not is_changed(was, now) and was.model == now.model == SCRIPTED and was.met == now.met for was, now in pairs
     )

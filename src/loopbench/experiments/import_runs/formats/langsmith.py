@@ -7,7 +7,6 @@ every root has one; `--map task=PLACE,score=PLACE` names other places in the roo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from loopbench.experiments.trace_formats.gathered_spans import GatheredSpans
 from loopbench.experiments.trace_formats.langsmith_runs import cost_of, feedback_of, read_run
@@ -24,7 +23,7 @@ EXAMPLE = "reference_example_id"
 """The example of a data set that a root run was evaluated on."""
 
 
-def is_langsmith(data: Any) -> bool:
+def is_langsmith(data: object) -> bool:
     """Whether JSON holds runs as LangSmith exports them."""
     first = next(iter(each_item(data, RUNS)), None)
     return isinstance(first, Mapping) and {"run_type", "id"} <= first.keys()

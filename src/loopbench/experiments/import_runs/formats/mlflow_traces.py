@@ -6,7 +6,6 @@ A trace is a trial. Its assessments are scores; `--map task=PLACE,score=PLACE` n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from loopbench.experiments.trace_formats.gathered_spans import GatheredSpans
 from loopbench.experiments.trace_formats.gen_ai import as_text
@@ -22,7 +21,7 @@ from ..values import located, mapping, name_of, object_at, objects_at
 TRACES = "traces"
 
 
-def is_mlflow(data: Any) -> bool:
+def is_mlflow(data: object) -> bool:
     """Whether JSON holds traces as MLflow exports them."""
     first = next(iter(each_item(data, TRACES)), None)
     return isinstance(first, Mapping) and isinstance(first.get("info"), Mapping) and isinstance(first.get("data"), Mapping)

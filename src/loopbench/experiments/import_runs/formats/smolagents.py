@@ -27,7 +27,7 @@ NO_SCORE = "a memory holds no score; put it beside the steps, and say where: --m
 STOPS: Mapping[str, StopReason] = {"success": StopReason.FINISHED, "max_steps_error": StopReason.MAX_STEPS}
 
 
-def is_smolagents(data: Any) -> bool:
+def is_smolagents(data: object) -> bool:
     """Whether JSON is the memory of an agent of smolagents, or its steps."""
     return is_memory(data.get("steps") if isinstance(data, Mapping) else data)
 
@@ -68,7 +68,7 @@ def _trial(data: Any, key: tuple[str, str, int], value: float | None, reason: st
     events = events_of(items)
     query = next((item.text for item in items if isinstance(item, SaidToModel) and item.role == "user"), "")
     last = next((item for item in reversed(items) if isinstance(item, ModelTurn)), None)
-    answer: Any = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
+    answer: object = last.text if last is not None and not last.calls and last.error is None and not last.problem else None
     # What the run returned stands here: an agent that writes Python ends with a call for it, and not with a text.
     if isinstance(data, Mapping) and data.get("output") is not None:
         answer = data["output"]

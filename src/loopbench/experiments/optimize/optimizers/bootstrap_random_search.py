@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import dspy
 
@@ -42,7 +41,7 @@ class BootstrapFewShotWithRandomSearch(BuiltIn):
     def changes(self) -> frozenset[Part]:
         return DEMOS
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         teleprompter = dspy.BootstrapFewShotWithRandomSearch(
             metric=bootstrap_metric(self.metric_threshold),
             metric_threshold=self.metric_threshold,

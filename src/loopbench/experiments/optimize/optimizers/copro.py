@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import dspy
 
@@ -39,7 +38,7 @@ class COPRO(BuiltIn):
     def changes(self) -> frozenset[Part]:
         return INSTRUCTIONS
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         search = dspy.COPRO(metric=loud(score), breadth=self.breadth, depth=self.depth, init_temperature=self.init_temperature)
         return search.compile(
             student, trainset=workshop.drawn, eval_kwargs={"num_threads": workshop.threads, "display_progress": False}

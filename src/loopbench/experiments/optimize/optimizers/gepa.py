@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import dspy
 
@@ -53,7 +53,7 @@ class GEPA(BuiltIn):
     def changes(self) -> frozenset[Part]:
         return INSTRUCTIONS
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         options = dict(self.options)
         if all(size is None for size in (self.max_metric_calls, self.max_full_evals, self.auto)):
             options["max_full_evals"] = FULL_EVALS

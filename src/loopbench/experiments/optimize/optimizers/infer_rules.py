@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 
 from loopbench.dspy_seam.program import LoopProgram
+from loopbench.protocol.json_text import Json
 
 from ..built_in import BuiltIn, at_least, bootstrap_metric, check_threshold
 from ..compiling import Workshop, instructed
@@ -40,12 +41,12 @@ class InferRules(BuiltIn):
         at_least(0, max_labeled_demos=self.max_labeled_demos)
         check_threshold(self.metric_threshold)
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         teleprompter = _InferRules(metric=bootstrap_metric(self.metric_threshold), num_threads=workshop.threads, **self.options)
         return teleprompter.compile(student, trainset=workshop.drawn, valset=workshop.choosing)
 
 
-class _InferRules(dspy.InferRules):  # type: ignore[misc]  # DSPy ships no types
+class _InferRules(dspy.InferRules):
     """DSPy 3.4.1's, with two things put right.
 
     It writes the rules into the signature that all copies of a program share: the student's own change with it, and the program
@@ -57,7 +58,7 @@ class _InferRules(dspy.InferRules):  # type: ignore[misc]  # DSPy ships no types
         predictor.signature = instructed(predictor.signature, predictor.signature.instructions)
         super().update_program_instructions(predictor, natural_language_rules)
 
-    def get_predictor_demos(self, trainset: Sequence[Any], predictor: Any) -> list[dict[str, Any]]:
+    def get_predictor_demos(self, trainset: Sequence[Any], predictor: Any) -> list[dict[str, Json]]:
         shown = [dict(demo.items()) for demo in predictor.demos if demo.get("augmented")]
         return shown + [{"query": example.query, "answer": example.answer} for example in trainset]
 
@@ -69,7 +70,7 @@ class _InferRules(dspy.InferRules):  # type: ignore[misc]  # DSPy ships no types
         )
 
 
-def _lines(demo: Mapping[str, Any], names: set[str]) -> str:
+def _lines(demo: Mapping[str, object], names: set[str]) -> str:
     return "".join(f"{name}: {value}\n" for name, value in demo.items() if name in names and name != "augmented")
 
 

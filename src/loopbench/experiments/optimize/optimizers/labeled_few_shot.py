@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import dspy
 
@@ -32,7 +31,7 @@ class LabeledFewShot(BuiltIn):
     def changes(self) -> frozenset[Part]:
         return DEMOS
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         return dspy.LabeledFewShot(k=self.k).compile(student, trainset=workshop.drawn, sample=self.sample)
 
 

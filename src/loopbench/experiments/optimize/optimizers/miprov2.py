@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import dspy
 
@@ -68,7 +68,7 @@ class MIPROv2(BuiltIn):
     def changes(self) -> frozenset[Part]:
         return BOTH if self.max_labeled_demos or self.max_bootstrapped_demos else INSTRUCTIONS
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         candidates = None if self.auto else self.num_candidates or 6
         dev = workshop.choosing
         search = dspy.MIPROv2(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import dspy
 
@@ -47,7 +46,7 @@ class SIMBA(BuiltIn):
     def changes(self) -> frozenset[Part]:
         return BOTH if self.max_demos else INSTRUCTIONS
 
-    def _search(self, workshop: Workshop, student: LoopProgram) -> Any:
+    def _search(self, workshop: Workshop, student: LoopProgram) -> object:
         options = {**self.options, "bsize": min(self.bsize, len(workshop.train))}
         teleprompter = dspy.SIMBA(metric=loud(judge), num_threads=workshop.threads, **options)
         return teleprompter.compile(student, trainset=list(workshop.train), seed=workshop.seed)
