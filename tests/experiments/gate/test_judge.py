@@ -132,7 +132,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
-        "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted", "word", "unrun_lines",
+        "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted", "word", "unrun_lines", "shared_repeats",
     }  # fmt: skip
     alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "short_of_faults", "unjudged", "claims"}
     assert set(made["arms"][0]) == {"arm", "baseline_arm", "identical", "trials", "scored", "metrics"} | alone
@@ -166,13 +166,6 @@ def test_another_seed_pairs_tasks_and_not_trials(baseline, ran):
     clean = arm_of(judged, "bare/clean").lines[0]
     assert (clean.effect.value, clean.tasks) == (0.0, 12)  # nothing strikes there
     assert judged.same_result == 0
-
-
-def test_another_number_of_repeats_pairs_tasks_and_not_trials(baseline, ran):
-    judged = judge(ran(repeats=1), baseline)
-    assert not judged.paired
-    assert any(note.startswith("Another number of repeats than in the baseline, 1, not 2") for note in judged.details)
-    assert {line.tasks for line in judged.lines} == {12}
 
 
 def test_where_trials_do_not_pair_up_tasks_are_told_by_their_means(baseline, altered, wind):

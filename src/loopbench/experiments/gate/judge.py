@@ -100,6 +100,7 @@ def _judged(case: GateCase) -> GateResult:
         alpha=case.rules.alpha,
         paired=case.paired,
         common=case.only,
+        shared=case.shared,
         bless=case.commands.bless() if may_be_meant else "",
         changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
         lead=_lead(outcome, case.code),
@@ -269,7 +270,7 @@ def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:
         ("seed", case.manifest.seed, case.baseline.seed),
         ("repeats", case.manifest.settings.repeats, case.baseline.repeats),
     ):
-        if now != then:
+        if now != then and case.shared is None:
             yield setting, now, then
 
 

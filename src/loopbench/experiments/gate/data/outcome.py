@@ -16,6 +16,7 @@ from loopbench.protocol.counts import counted
 
 from .advice import Advice
 from .changed_suite import TaskSets
+from .shared_repeats import SharedRepeats
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
 """`blessed`: not judged, in a test under `--loop-bless`, since the run is the new baseline."""
@@ -312,7 +313,8 @@ class GateResult:
     baseline: Path | None
     alpha: float
     paired: bool
-    """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
+    """Whether every judged trial has its counterpart: the seed is the baseline's, and so is the number of repeats, or those that
+    both have are judged."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
     other_answers: OtherAnswers | None = None
@@ -330,6 +332,8 @@ class GateResult:
 
     common: TaskSets | None = None
     """The tasks of run and baseline, where only those are judged that are the same in both."""
+    shared: SharedRepeats | None = None
+    """The repeats of run and baseline, where only those are judged that both have."""
     bless: str = ""
     """The command that makes the run the new baseline, where the run differs so that somebody may mean it; else empty."""
 
@@ -415,6 +419,7 @@ class GateResult:
             "alpha": self.alpha,
             "paired": self.paired,
             "common_tasks": None if self.common is None else self.common.to_json(),
+            "shared_repeats": None if self.shared is None else self.shared.to_json(),
             "arms": [arm.to_json() for arm in self.arms],
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,

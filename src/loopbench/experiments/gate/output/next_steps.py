@@ -16,6 +16,7 @@ from loopbench.text.numbers import chance_in_words, dollars
 from ..changes.altered import ALTERED
 from ..data.advice import DRAWS, Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
+from ..data.shared_repeats import SharedRepeats
 from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
@@ -137,6 +138,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
     if advice.other_cause:
         yield NextStep("Find what else changed than the loop's code; more tasks would not tell.")
     larger = advice.larger
+    if result.shared is not None and result.shared.fewer_in_run:
+        yield _all_repeats(advice, result.shared)
     if advice.differs:
         yield _same_draws(result)
         if larger is not None and larger.tasks:
@@ -164,6 +167,13 @@ def _same_draws(result: GateResult) -> NextStep:
     therefore = "other faults struck" if is_other_seed else "tasks are compared by the means of their trials"
     sentence = f"The {names} {differ} from the baseline's ({values}): {therefore}."
     return _commanded(f"{sentence} {under} each trial has its counterpart, which shows what the change did", advice.paired)
+
+
+def _all_repeats(advice: Advice, shared: SharedRepeats) -> NextStep:
+    """Return the step to the baseline's own number of repeats, by which all of its trials are compared."""
+    repeats = advice.option("repeats", shared.baseline)
+    under = f"Without {advice.option('repeats', shared.run)}" if advice.asker == "shell" else f"With {repeats}, as in the baseline,"
+    return _commanded(f"{under} all {shared.baseline} repeats of the baseline are compared", advice.paired)
 
 
 def _commanded(say: str, command: tuple[str, ...]) -> NextStep:

@@ -96,6 +96,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         *(Part((arm.short_of_faults,)) for arm in result.arms),
         Part((result.lead,)),
         Part(() if result.common is None else (f"judged {result.common.left_out()}",)),
+        Part(() if result.shared is None else (result.shared.in_words,)),
         Part((result.ended,)),
         *(Part((sentence,), command) for sentence, command in altered_in_words(result)),
         *other_reasons,
