@@ -73,6 +73,15 @@ def test_a_module_beside_the_loop_is_found_where_the_loop_imports_it_while_it_ru
     assert ended.code == 0, ended.out
 
 
+def test_a_file_of_the_same_tasks_in_another_order_is_judged_task_by_task(machine):
+    rows = machine.folder / "rows.jsonl"
+    rows.write_text("".join(reversed(rows.read_text().splitlines(keepends=True))))
+    ended = machine.run(*GATE)
+    assert (ended.code, ended.err) == (0, ""), ended
+    assert ended.out.startswith("identical: behaviour unchanged in all 8 trials\n")
+    assert "The order of the suite's tasks has changed, or tasks that do not run have; " in ended.out
+
+
 BROKEN = {
     "a crash before the first request": (
         "raise RuntimeError('boom')",

@@ -73,6 +73,16 @@ class _Questions:
         return cls(folder, manifest, baseline, code_change(manifest, baseline), tasks)
 
     @property
+    def are_the_same(self) -> bool:
+        """Whether each task that is to run is the one that ran, whatever its place among the others.
+
+        A version that follows from a file of tasks says no more than the tasks do; one that somebody gave the suite counts.
+        """
+        by_file = all(config.get("data") is not None for config in (self.manifest.config, self.baseline.config))
+        same_version = by_file or self.manifest.suite.version == self.baseline.suite.version
+        return self.tasks is not None and not any(self.tasks.others) and not self.shares_other and same_version
+
+    @property
     def shares_other(self) -> bool:
         """Whether what all tasks share is another, for sides that both have digests."""
         now = self.manifest.task_digests
@@ -190,7 +200,12 @@ def _brief(value: Any) -> str:
 
 
 def _refuse_other_suite(questions: _Questions) -> None:
-    """Raise OtherQuestions if the suite has changed; where tasks have digests on both sides, it says which tasks did."""
+    """Raise OtherQuestions if the suite has changed; where tasks have digests on both sides, it says which tasks did.
+
+    Another order of the same tasks is no change: what a trial meets follows from its task's id, and trials pair up by it.
+    """
+    if questions.are_the_same:
+        return
     suite, old, sets = questions.manifest.suite, questions.baseline.suite, questions.tasks
     versions = [
         (f"version of suite {old.name}", old.version, suite.version),
@@ -202,7 +217,7 @@ def _refuse_other_suite(questions: _Questions) -> None:
     other_version = f" (version {suite.version}, not {old.version})" if suite.version != old.version else ""
     files = f" ({questions.code.named})" if questions.code is not None and questions.code.files else ""
     shared = f"the tools or the data that all its tasks share{files}" if questions.shares_other else ""
-    what = listed([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
+    what = listed([part for part in (sets.named(), shared) if part]) or "its version alone, and not the tasks that run"
     cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
     if questions.code is not None and files and shared:
         cure = f"where that is meant, {_with_new_code(questions, questions.code)}"

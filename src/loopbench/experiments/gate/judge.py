@@ -308,6 +308,9 @@ def _caveats(case: GateCase) -> Iterator[str]:
             yield f"{arm} met {entry.met or entry.profile}, by the form of its calls, and {was} in the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
+    if case.only is None and manifest.suite.digest != baseline.suite.digest:
+        changed = "The order of the suite's tasks has changed, or tasks that do not run have"
+        yield f"{changed}; each task that ran is the one of the baseline."
     if case.code is not None:
         yield f"Changed since the baseline: {case.code.named}; tools and scorers may have, too."
 
