@@ -310,6 +310,7 @@ def test_a_class_is_a_loop_too(pytester):
 
 BAD_SETTINGS = {
     "sweet=1": "*unknown keyword 'sweet'*did you mean*suite*",
+    "step_limit=3": "*unknown keyword 'step_limit'; did you mean 'max_tool_steps'*",
     "margin='a'": "*margin*",
     "metrics=0.1": "*metrics maps metric to margin*",
     "metrics={'grace': 0.1}": "*grace*",
