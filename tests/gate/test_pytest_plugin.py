@@ -197,6 +197,10 @@ def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(py
     ended.stdout.fnmatch_lines(
         ["worse here: * lost, none gained (*)", 'Fix the loop, or let it through with on_worse_here="pass", or bless the run *:']
     )
+    review = "    loopbench gate * --baseline baselines/test_mine.test_agent.json -v"
+    ended.stdout.fnmatch_lines([f"{review} --on-undecided fail # all that changed"])
+    write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_other_answers='fail', on_undecided='skip'")
+    run(pytester).stdout.fnmatch_lines([f"{review} --on-other-answers fail # all that changed"])
     write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_worse_here='pass'")
     accepted = run(pytester)
     accepted.assert_outcomes(passed=1)

@@ -28,7 +28,7 @@ from loopbench.runs.program_specs import program_spec
 from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .changes.baseline_changes import blessed_crashes, replaced
-from .commands import Rules
+from .commands import Counting, Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
 from .data.advice import Advice
 from .data.baseline import Baseline, bless, read_baseline, write_baseline
@@ -118,12 +118,13 @@ class LoopGate:
         if "trial_timeout_s" not in settings.settings:
             experiment = with_stall_limit(experiment, baseline)
         rules = Rules(settings.metrics, settings.alpha, common)
-        judging = shlex.join(["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path), *rules.words()])
+        judges = ["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path)]
+        judging = shlex.join([*judges, *rules.words(), *settings.counting.words()])
         with self._interruption_told(experiment, baseline, judging):
             ended = run_to_judge(experiment, _NotesAtOnce(self.tell), baseline, rules)
         _check_finished(ended.stopped)
         judged = ended.judged(baseline, rules, path)
-        judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
+        judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice, settings))
         self._end(judged, settings)
         return judged
 
@@ -163,10 +164,12 @@ class LoopGate:
         here = self.item.config.invocation_params.dir
         return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
-    def _advice(self, advice: Advice) -> Advice:
+    def _advice(self, advice: Advice, settings: _Settings) -> Advice:
         """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
         again = self._pytest()
-        here = advice.with_words(lambda word: self._from_here(Path(word)) if word.endswith(SUFFIX) else word)
+        here = advice.with_flags([*settings.counting.words()]).with_words(
+            lambda word: self._from_here(Path(word)) if word.endswith(SUFFIX) else word
+        )
         return replace(here, asker="test", again=again, paired=again, bless_latest=self._pytest("--loop-bless"))
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
@@ -247,8 +250,7 @@ class LoopGate:
             judged = replace(judged, advice=replace(judged.advice, unseen=()))
         self.advised.update(profile for _, profile in judged.advice.unseen)
         if in_actions():
-            on_undecided: GateOnUndecided = "undecided" if settings.on_undecided == "skip" else settings.on_undecided
-            for line in github_annotations(judged, on_undecided, settings.on_worse_here):
+            for line in github_annotations(judged, settings.counting.on_undecided, settings.on_worse_here):
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
@@ -298,6 +300,12 @@ class _Settings:
     on_worse_here: OnWorseHere
     on_other_answers: OnOtherAnswers
     common_tasks: bool
+
+    @property
+    def counting(self) -> Counting:
+        """How outcomes count, as the command line says it: what a test skips is undecided there."""
+        undecided: GateOnUndecided = "undecided" if self.on_undecided == "skip" else self.on_undecided
+        return Counting(undecided, self.on_worse_here, self.on_other_answers)
 
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> _Settings:
