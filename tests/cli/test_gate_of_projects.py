@@ -141,6 +141,10 @@ def test_changed_lines_that_no_trial_came_to_are_named_and_those_that_one_did_ar
     told = json.loads(machine.run(*GATE, "--json").out)
     assert told["unrun_lines"] == {"own_agent/words.py": [where]}
     assert said in told["said"]
+    shown = machine.run(*GATE, "--annotations").err
+    assert (
+        f"::warning file=own_agent/words.py,line={where},title=loopbench gate%3A changed lines that no trial ran::no trial" in shown
+    )
 
 
 def test_a_changed_module_behind_the_tools_is_refused_by_its_name_and_a_ci_server_shows_it(machine):

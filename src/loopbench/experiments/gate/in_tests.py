@@ -37,6 +37,7 @@ from .data.literal import literal
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
 from .ended_run import run_to_judge
+from .in_session import LeftUnknown
 from .interrupted import interrupted_run
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
@@ -68,14 +69,14 @@ class LoopGate:
     """Whether calls write baselines instead of judging by them."""
     blessed: set[Path]
     """Baselines that this session wrote."""
-    advised: set[str]
-    """Advice on other profiles that this session gave."""
     defaults: Mapping[str, Any]
     """The marker's keywords."""
     say: Callable[[str], None]
     """A function that adds a line to the summary of the session."""
     annotate: Callable[[str], None]
     """A function that prints a workflow command of GitHub when the session ends."""
+    leave_open: Callable[[str], None]
+    """A function that keeps what this gate leaves unknown until the session ends, when other tests may have shown it."""
     tell: Callable[[str], None]
     """A function that prints a line at once, such as that a trial hangs."""
 
@@ -225,6 +226,8 @@ class LoopGate:
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         judged = let_through(judged, settings.on_worse_here, on_undecided).with_answers_held(settings.on_other_answers)
+        self.leave_open(LeftUnknown.by(judged).to_text())
+        judged = replace(judged, followed=(), advice=replace(judged.advice, unseen=()))  # which another test may know
         self._show_github(judged, settings)
         is_open = outcome == "undecided" and not judged.fails_for_answers
         skips = is_open and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided"
@@ -244,11 +247,7 @@ class LoopGate:
                 self.say(step.brief)
 
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
-        """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
-        gave already is not given again: the profile that it names may be the other gate's."""
-        if self.advised:
-            judged = replace(judged, advice=replace(judged.advice, unseen=()))
-        self.advised.update(profile for _, profile in judged.advice.unseen)
+        """Annotate a step of GitHub Actions, and add to its summary, as the command does."""
         if in_actions():
             for line in github_annotations(judged, settings.counting.on_undecided, settings.on_worse_here):
                 self.annotate(line)

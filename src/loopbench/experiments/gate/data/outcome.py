@@ -16,6 +16,7 @@ from loopbench.protocol.counts import counted
 
 from .advice import Advice
 from .changed_suite import TaskSets
+from .followed import FollowedFile
 from .shared_repeats import SharedRepeats
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
@@ -349,8 +350,8 @@ class GateResult:
     changed_files: tuple[str, ...] = ()
     """The files of the loops, what these import included, that changed since the baseline."""
 
-    unrun: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """File of a loop → its changed lines that no trial came to, as whoever made the run knows; `judge` does not."""
+    followed: Sequence[FollowedFile] = ()
+    """The changed files of the loops, with the lines that no trial came to, as whoever made the run knows; `judge` does not."""
 
     lead: str = ""
     """What the first line begins with: that a cause beside the loop is likely; empty otherwise."""
@@ -429,7 +430,7 @@ class GateResult:
             "differs_in": list(self.differs_in),
             "other_answers": "" if self.other_answers is None else self.other_answers.sentence,
             "fails_for_answers": self.fails_for_answers,
-            "unrun_lines": {name: list(lines) for name, lines in self.unrun.items()},
+            "unrun_lines": {file.name: list(file.unrun) for file in self.followed if file.unrun},
             "notes": [*self.notes, *self.details],
             "counted": self.unit,
             "bless": self.bless,

@@ -211,7 +211,7 @@ def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
         yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed(unjudged)}, too.")
     if result.advice.unseen:
-        yield _not_met(result.advice)
+        yield not_met(result.advice)
 
 
 def _after_other_answers(result: GateResult) -> NextStep:
@@ -230,7 +230,7 @@ def _why_bless(result: GateResult) -> str:
     return "to hold later changes to this run" if result.other_answers is None else "only if the other answers are meant"
 
 
-def _not_met(advice: Advice) -> NextStep:
+def not_met(advice: Advice) -> NextStep:
     """Return which faults never struck, and what would have them."""
     what = listed([what for what, _ in advice.unseen])
     profiles = [advice.option("profile", profile) for profile in dict.fromkeys(profile for _, profile in advice.unseen)]

@@ -136,8 +136,13 @@ def _files_behind(answers: Sequence[Part], result: GateResult) -> Iterator[Part]
 
 def _unrun_lines(result: GateResult) -> Iterator[Part]:
     """Yield which changed lines no trial came to, where nothing is held against the run that would matter more."""
-    if result.outcome in (*PASSES, "undecided"):
-        yield from (Part((sentence,)) for sentence in unrun_in_words(result.unrun))
+    if says_what_is_unrun(result):
+        yield from (Part((sentence,)) for sentence in unrun_in_words(result.followed))
+
+
+def says_what_is_unrun(result: GateResult) -> bool:
+    """Whether it is told which changed lines no trial came to: where something is held against the run, that matters more."""
+    return result.outcome in (*PASSES, "undecided")
 
 
 def _unjudged_bills(result: GateResult, named: int) -> Iterator[Part]:
