@@ -135,7 +135,8 @@ class LoopGate:
         if isinstance(error, DamagedBaseline):
             mistake = self._damaged(error)
         else:
-            mistake = f"{_mistake(error)}{f'; to bless: {self._bless_command()}' * isinstance(error, Incomparable)}"
+            bless = [f"  to bless: {self._bless_command()}"] if isinstance(error, Incomparable) else []
+            mistake = "\n".join([_mistake(error), *bless])
         self._show_unjudged(mistake, raised_in(error))
         return mistake
 
@@ -352,8 +353,10 @@ _COMMON = "common_tasks=True"
 
 
 def _mistake(error: BaseException) -> str:
-    """Return the error in words; one about a file names the file first and no error number."""
-    words = file_error_words(error) if isinstance(error, OSError) else str(error)
+    """Return the error in words, what would be right in lines of its own; one about a file names the file first and no error
+    number."""
+    text = "\n".join(error.lines) if isinstance(error, Incomparable) else str(error)
+    words = file_error_words(error) if isinstance(error, OSError) else text
     return words.replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
 
 
