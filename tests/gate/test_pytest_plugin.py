@@ -229,7 +229,7 @@ def test_undecided_is_what_the_test_says(pytester, blessed):
     ended.stdout.fnmatch_lines(["*_ test_0 _*", "undecided: *", "*::test_2: undecided: *", "SKIPPED *: undecided: *"])
     ended.stdout.fnmatch_lines(
         [
-            "The loop is the blessed one, * With seed=0, as in the baseline, a change is judged trial by trial:",
+            "The loop is the one of the baseline, * With seed=0, as in the baseline, a change is judged trial by trial:",
             "    pytest test_mine.py::test_0",
             'Where it is undecided, on_undecided="skip" in the test skips it, and on_undecided="pass" lets it pass.',
         ]

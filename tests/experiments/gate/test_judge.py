@@ -87,7 +87,7 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     assert unjudged.startswith("Not judged: tokens ×1.96 (")
     assert any(line.startswith("Tokens ×1.96 (") and line.endswith(", not judged.") for line in further_lines(judged))
     *first, last = [arm.arm for arm in judged.arms]
-    blessed = f"{', '.join(first)} and {last} are the blessed loops (code, options and settings)"
+    blessed = f"{', '.join(first)} and {last} are the loops of the baseline (code, options and settings)"
     assert [note.partition(":")[0] for note in dice] == [f"{blessed}, and yet 96 of 96 trials differ"]
     dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
     assert (dear.outcome, [note for note in dear.details if note.startswith("Not judged")]) == ("regression", [])

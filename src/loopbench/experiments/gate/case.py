@@ -221,9 +221,9 @@ def same_code(case: GateCase) -> Iterator[str]:
 
 
 def _differ(sides: Sequence[Sides]) -> str:
-    """Return `finish/clean is the blessed loop (code, options and settings), and yet 3 of 72 trials differ`."""
+    """Return `finish/clean is the loop of the baseline (code, options and settings), and yet 3 of 72 trials differ`."""
     pairs = [pair for side in sides for pair in side.pairs]
-    loops = "is the blessed loop" if len(sides) == 1 else "are the blessed loops"
+    loops = "is the loop of the baseline" if len(sides) == 1 else "are the loops of the baseline"
     others, trials = sum(not pair.same for pair in pairs), counted(len(pairs), "trial")
     blessed = f"{listed([short_arm(side.arm) for side in sides])} {loops} (code, options and settings)"
     return f"{blessed}, and yet {others:,} of {trials} differ"

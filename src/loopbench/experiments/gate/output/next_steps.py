@@ -160,7 +160,7 @@ def _same_draws(result: GateResult) -> NextStep:
     as_blessed = listed([advice.option(name, then) for name, _, then in advice.differs])
     under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {as_blessed}, as in the baseline,"
     if advice.only_the_seed:
-        sentence = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
+        sentence = f"The loop is the one of the baseline, and only the seed is another ({values}): there is nothing to bless."
         return _commanded(f"{sentence} {under} a change is judged trial by trial", advice.paired)
     differ = "differs" if len(advice.differs) == 1 else "differ"
     is_other_seed = any(name == "seed" for name, _, _ in advice.differs)

@@ -157,7 +157,7 @@ def _other_seed(result: GateResult) -> Iterator[Part]:
         values = ", ".join(f"{now}, not {then}" for _, now, then in result.advice.differs)
         cause = ", which is the likely cause" if result.outcome == "regression" else ""
         in_short = f"only the seed is another ({values}){cause}"
-        yield Part((f"{in_short}: code, options and model are the blessed ones", in_short))
+        yield Part((f"{in_short}: code, options and model are those of the baseline", in_short))
 
 
 def _forbidden_answers(result: GateResult) -> Iterator[Part]:
