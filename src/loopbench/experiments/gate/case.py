@@ -145,10 +145,12 @@ class GateCase:
     @cached_property
     def hung(self) -> Sequence[Sides]:
         """The arms that hang, for sure, where none of their blessed trials did: in all of their first trials; or some of a run that
-        ended before all of its trials did, after so many that were interrupted."""
+        ended before all of its trials did, after so many that were interrupted, or so many that hang, and no other trial."""
         able = [side for side in self.sides if not side.hung_before]
         if not has_all(self.run) and sum(interrupted(side.records) for side in able) >= HANG_TRIALS:
             return [side for side in able if interrupted(side.records) or side.hung]
+        if not has_all(self.run) and len(self.run.records) >= HANG_TRIALS and all(map(hung, self.run.records)):
+            return [side for side in able if side.records]
         return [side for side in able if side.hung]
 
     @cached_property
