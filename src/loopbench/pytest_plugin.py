@@ -35,12 +35,12 @@ PROPERTIES = {"loop_gate": "loop gates", "agent_checks": "agent checks"}
 STDERR = 2
 ANNOTATION = "github_annotation"
 """What a test's report calls a workflow command of GitHub's."""
+LEFT_UNKNOWN = "loop_gate_left_unknown"
+"""What a test's report calls that which its gate leaves unknown."""
 _STDERR = pytest.StashKey[int]()
 """File descriptor of the standard error that pytest began with, to which lines go at once while output is captured."""
 _BLESSED = pytest.StashKey[set[Path]]()
 """Baselines that this session wrote."""
-_ADVISED = pytest.StashKey[set[str]]()
-"""Advice on other profiles that this session gave."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_BLESSED], config.stash[_ADVISED] = set(), set()
+    config.stash[_BLESSED] = set()
     with suppress(OSError):  # a process may have closed its own
         config.stash[_STDERR] = os.dup(STDERR)
     config.addinivalue_line(
@@ -72,14 +72,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_unknown = [text for _, text in _lines_of(terminalreporter, LEFT_UNKNOWN)]
+    left = _loaded("loopbench.experiments.gate.in_session").left_by_all(left_unknown) if left_unknown else None
     for name, title in PROPERTIES.items():
         lines = [f"{test}: {line}" for test, line in _lines_of(terminalreporter, name)]
+        if left is not None and name == "loop_gate":
+            lines += left.sentences
         if lines:
             terminalreporter.section(title)
         for line in lines:
             terminalreporter.write_line(line)
     for _, line in _lines_of(terminalreporter, ANNOTATION):
         terminalreporter.write_line(line)  # at the start of a line, where GitHub looks for its commands
+    if left is not None:
+        left.show_on_github(terminalreporter.write_line)
 
 
 def _lines_of(reporter: pytest.TerminalReporter, name: str) -> Iterator[tuple[str, str]]:
@@ -102,10 +108,10 @@ def loop_gate(request: pytest.FixtureRequest, tmp_path: Path) -> LoopGate:
         runs=config.getoption("--loop-runs") or tmp_path,
         blesses=config.getoption("--loop-bless"),
         blessed=config.stash[_BLESSED],
-        advised=config.stash[_ADVISED],
         defaults={} if marker is None else marker.kwargs,
         say=lambda line: request.node.user_properties.append(("loop_gate", line)),
         annotate=lambda line: request.node.user_properties.append((ANNOTATION, line)),
+        leave_open=lambda text: request.node.user_properties.append((LEFT_UNKNOWN, text)),
         tell=_teller(config),
     )
     return gate

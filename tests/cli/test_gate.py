@@ -166,23 +166,20 @@ def test_a_run_without_an_arm_of_the_baseline_is_refused(loopbench, blessed, com
     blessed("--loop", "finish", "--loop", "bare")
     ended = loopbench("gate", compare("--loop", "finish"), "--baseline", "b.json")
     assert (ended.code, ended.out) == (2, "")
-    assert "the run has no arm for bare/clean of the baseline; it has finish/clean; " in ended.err
+    assert "the run has no arm for bare/clean of the baseline\n  it has finish/clean\n  " in ended.err
 
 
 def test_another_profile_is_named(loopbench, blessed, compare):
     blessed("--loop", "finish")
     ended = loopbench("gate", compare("--loop", "finish", "--profile", "flaky-tools"), "--baseline", "b.json")
     assert (ended.code, ended.out) == (2, "")
-    assert "another profile than in the baseline: flaky-tools, not clean; " in ended.err
-    _, *bless = shlex.split(ended.err.rstrip().partition("where that is meant, bless a new run: ")[2])
+    assert "another profile than in the baseline: flaky-tools, not clean\n" in ended.err
+    _, *bless = shlex.split(ended.err.rstrip().partition("\n  where that is meant, bless a new run:\n    ")[2])
     assert (loopbench(*bless).code, loopbench("gate", bless[1], "--baseline", "b.json").code) == (0, 0)
 
 
 OTHER_RUNS = [
-    (
-        ["--suite", "arithmetic(size=13)"],
-        "suite arithmetic has changed since the baseline: 1 task added (arithmetic-0013); --common-",
-    ),
+    (["--suite", "arithmetic(size=13)"], "has changed since the baseline: 1 task added (arithmetic-0013)\n  --common-"),
     (["--suite", "tables", "--tasks", "12"], "another suite than in the baseline: tables, not arithmetic"),
     (["--tasks", "6"], "other tasks: 6 of the baseline are left out"),
     (["--max-tool-steps", "3"], "another step limit than in the baseline: 3, not"),
@@ -235,7 +232,8 @@ def test_another_run_is_refused_with_the_reason(loopbench, blessed, compare):
         assert ended.code == 2
         assert ended.err.startswith("error: ")
         assert why in ended.err
-        assert ended.err.count("\n") == 1
+        assert all(line.startswith("  ") for line in ended.err.splitlines()[1:])
+        assert ended.err.splitlines()[-1].startswith("    loopbench bless ")
 
 
 BAD_INPUT = [
@@ -249,7 +247,6 @@ BAD_INPUT = [
     (["--margin", "2"], "error: --margin: a margin from 0 to below 1 is needed, such as 0.02 for 2 points, got 2\n"),
     (["--alpha", "0.5"], "alpha: a level above 0 and below 0.5 is needed"),
     (["--seed", "1"], "--seed is for a new run; leave it out, or the run"),
-    (["--baseline", "missing.json"], "missing.json: no such file; write it from a run that you are content with: loopbench bless "),
     (["--metric", "tokens=200"], "metric tokens: a margin is a share, such as 0.1 for 10 %; 200 would let it grow to ×201"),
 ]
 
@@ -273,17 +270,19 @@ def test_a_margin_that_is_no_number_is_told_with_an_example(loopbench, here):
 
 def test_a_gate_without_a_baseline_that_can_be_read_says_which_command_writes_one(loopbench, here):
     missing = loopbench("gate").err
-    assert (
-        missing
-        == "error: --baseline is missing: file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help\n"
-    )
+    told = "file that `loopbench bless latest --output FILE` wrote; see loopbench gate --help"
+    assert missing == f"error: --baseline is missing: {told}\n"
     (here / "b.json").touch()
     empty = loopbench("gate", "--baseline", "b.json")
     assert empty.code == 2
-    assert empty.err == ("error: b.json: not a baseline: it is empty; bless it again: loopbench bless RUN --output b.json\n")
+    cure = "  bless it again:\n    loopbench bless RUN --output b.json\n"
+    assert empty.err == f"error: b.json: not a baseline: it is empty\n{cure}"
     (here / "b.json").write_text("{}")
     other = loopbench("gate", "--baseline", "b.json").err
-    assert other.endswith("it does not begin with loopbench_baseline; loopbench bless latest --output FILE writes one\n")
+    assert other.endswith("it does not begin with loopbench_baseline\n  loopbench bless latest --output FILE writes one\n")
+    absent = loopbench("gate", "--baseline", "missing.json").err
+    cure = "  write it from a run that you are content with:\n    loopbench bless latest --output missing.json\n"
+    assert absent == f"error: missing.json: no such file\n{cure}"
 
 
 def test_a_baseline_is_a_json_file(loopbench, here):
@@ -322,7 +321,7 @@ def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench,
         (
             '"arithmetic(size=12)"',
             '"arithmetic(size=13)"',
-            "has changed since the baseline: 1 task added (arithmetic-0013); --common-",
+            "has changed since the baseline: 1 task added (arithmetic-0013)\n  --common-",
         ),
         ('"policy_and_profiles": ', '"policy_and_profiles": 9', "another version of policy_and_profiles than in the baseline"),
     ):
@@ -335,7 +334,7 @@ def test_a_new_run_that_would_be_no_measure_is_refused_before_it_runs(loopbench,
     assert loopbench("gate", "--baseline", "b.json", "--alpha", "2").code == 2
     lacking = loopbench("gate", "--baseline", "b.json", "--loop", "finish", "--loop", "stateless")
     assert lacking.code == 2
-    assert lacking.err.startswith("error: b.json: the run has no arm for bare/clean of the baseline; it has finish/clean, ")
+    assert lacking.err.startswith("error: b.json: the run has no arm for bare/clean of the baseline\n  it has finish/clean, ")
     assert len(list((here / "runs").iterdir())) == 1
 
 

@@ -73,6 +73,15 @@ def test_a_module_beside_the_loop_is_found_where_the_loop_imports_it_while_it_ru
     assert ended.code == 0, ended.out
 
 
+def test_a_file_of_the_same_tasks_in_another_order_is_judged_task_by_task(machine):
+    rows = machine.folder / "rows.jsonl"
+    rows.write_text("".join(reversed(rows.read_text().splitlines(keepends=True))))
+    ended = machine.run(*GATE)
+    assert (ended.code, ended.err) == (0, ""), ended
+    assert ended.out.startswith("identical: behaviour unchanged in all 8 trials\n")
+    assert "The order of the suite's tasks has changed, or tasks that do not run have; " in ended.out
+
+
 BROKEN = {
     "a crash before the first request": (
         "raise RuntimeError('boom')",
@@ -132,13 +141,17 @@ def test_changed_lines_that_no_trial_came_to_are_named_and_those_that_one_did_ar
     told = json.loads(machine.run(*GATE, "--json").out)
     assert told["unrun_lines"] == {"own_agent/words.py": [where]}
     assert said in told["said"]
+    shown = machine.run(*GATE, "--annotations").err
+    assert (
+        f"::warning file=own_agent/words.py,line={where},title=loopbench gate%3A changed lines that no trial ran::no trial" in shown
+    )
 
 
 def test_a_changed_module_behind_the_tools_is_refused_by_its_name_and_a_ci_server_shows_it(machine):
     write(machine.folder, prices=PRICES | {"item3": 99.0}, loop=f"{LOOP}# a comment\n")
     ended = machine.run(*GATE, "--junit", "gate.xml", "--summary", "summary.md")
     assert ended.code == 2
-    assert ended.err.startswith("error: b.json: own_catalog.py changed since the baseline; tools or scorers are made of it")
+    assert ended.err.startswith("error: b.json: own_catalog.py changed since the baseline\n  tools or scorers are made of it")
     (error,) = ElementTree.parse(machine.folder / "gate.xml").iter("error")
     assert error.attrib["message"].startswith("not judged: b.json: own_catalog.py changed since the baseline")
     assert (machine.folder / "summary.md").read_text().startswith("## Gate: not judged\n\nb.json: own\\_catalog.py changed")
@@ -210,7 +223,7 @@ def test_the_cure_of_a_damaged_baseline_that_was_committed_works_in_git(machine)
     ended = machine.run(*GATE)
     assert ended.code == 2
     back = "take an intact version back with git checkout COMMIT -- b.json (git log -- b.json lists them), or bless it again"
-    assert f"{back}: loopbench bless RUN --output b.json\n" in ended.err
+    assert f"  {back}:\n    loopbench bless RUN --output b.json\n" in ended.err
     _, good = git(folder, "log", "--format=%H", "--", "b.json").split()
     git(folder, "checkout", good, "--", "b.json")
     assert path.read_text() == original
@@ -230,10 +243,9 @@ def test_the_cure_of_a_baseline_with_a_conflict_works_in_git(machine):
         git(folder, "commit", "-qam", branch)
     git(folder, "merge", "two")
     ended: Ended = machine.run(*GATE)
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert (
-        "b.json: git could not merge two versions of it, and left both in it; take one side with git checkout --ours -- b.json"
-        in ended.err
-    )
+    assert ended.code == 2
+    first, cure, *_ = ended.err.splitlines()
+    assert first == "error: b.json: git could not merge two versions of it, and left both in it"
+    assert cure.startswith("  take one side with git checkout --ours -- b.json")
     git(folder, "checkout", "--ours", "--", "b.json")
     assert '"created": "three"' in (folder / "b.json").read_text()

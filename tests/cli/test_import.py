@@ -146,7 +146,7 @@ def test_another_list_of_tasks_is_not_gated(loopbench, here):
     loopbench("bless", "one", "--output", "base.json")
     gated = loopbench("gate", "two", "--baseline", "base.json")
     assert gated.code == 2
-    assert "suite table has changed since the baseline: 1 task added (z), 1 task removed (y); --common-tasks" in gated.err
+    assert "suite table has changed since the baseline: 1 task added (z), 1 task removed (y)\n  --common-tasks" in gated.err
 
 
 def test_what_is_not_told_is_shown_as_a_dash(loopbench, here):

@@ -67,7 +67,7 @@ def test_tasks_whose_traces_are_missing_are_told_as_removed(loopbench, tmp_path)
     loopbench("import", "out", "--name", "again")
     refused = loopbench("gate", "again", "--baseline", "base.json")
     assert refused.code == 2
-    assert "has changed since the baseline: 1 task removed (bare); --common-tasks" in refused.err
+    assert "has changed since the baseline: 1 task removed (bare)\n  --common-tasks" in refused.err
 
 
 def test_a_damaged_word_on_the_task_is_refused_in_a_line(loopbench, tmp_path):

@@ -96,7 +96,7 @@ def line(**changes: Any) -> str:
     [
         ("", "f.jsonl: no row"),
         ("\n \n", "f.jsonl: no row"),
-        ('\n{"question": "a", }\n', "f.jsonl, line 2: not JSON ("),
+        ('\n{"question": "a", }\n', "f.jsonl:2:19: not JSON ("),
         ("[1]\n", "f.jsonl, line 1: list where an object belongs"),
         ('{"question": "a", "answer": NaN}', "f.jsonl, line 1: not JSON (NaN is not JSON)"),
         ('{"question": "a", "answer": "\\ud800"}', "f.jsonl, line 1: it holds half of a surrogate pair"),
@@ -107,7 +107,8 @@ def line(**changes: Any) -> str:
         ('{"question": "a", "answer": 1, "id": true}', "f.jsonl, line 1, column 'id': true or false is not an id"),
         ('{"question": "a", "answer": 1, "split": [1]}', "f.jsonl, line 1, column 'split': a list is not a label"),
         ('{"question": "a"}', "f.jsonl, line 1, no column holds the answer; its columns: 'question'; name it: jsonl(answer=NAME)"),
-        ('{"question": "a\n"}', "f.jsonl, line 1: not JSON (Invalid control character at character 16)"),
+        ('{"question": "a\n"}', "f.jsonl:1:14: not JSON (Unterminated string starting); each line is one object"),
+        ('\n{"id": \n', "f.jsonl:2:8: not JSON (Expecting value); each line is one object"),
         ('{"Frage": "a", "answer": 1}', "f.jsonl, line 1, no column for the question (question, prompt, input, query)"),
         (f"{line()}\n\n{line()}", "f.jsonl, line 3: id 'a' stands in line 1 already"),
         ('{"query": {"text": "?"}, "expected": 1}', "f.jsonl, line 1, column 'id': a task (a row with an object in"),

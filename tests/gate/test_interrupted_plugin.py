@@ -77,6 +77,6 @@ def test_while_doubtful_trials_run_once_more_it_tells_how_to_judge_the_run(pytes
     said, _, command = failure.attrib["message"].partition("; go on with: loopbench ")
     assert said == "interrupted after 12 of 12 trials, before the run was judged"
     assert command.startswith("gate ")
-    assert command.endswith(" --baseline baselines/test_mine.test_agent.json")
+    assert command.endswith(" --baseline baselines/test_mine.test_agent.json --on-undecided fail")
     assert f"{said}; go on with: " in (pytester.path / "summary.md").read_text()
     ended.assert_outcomes(failed=1)

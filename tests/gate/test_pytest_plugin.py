@@ -121,8 +121,8 @@ def test_another_profile_than_the_baselines_is_refused_before_anything_runs(pyte
     ended.assert_outcomes(failed=1)
     bless = "to bless: pytest --loop-bless test_mine.py::test_agent"
     file = blessed.relative_to(pytester.path)
-    said = f"loop_gate: {file}: another profile than in the baseline: flaky-tools, not flaky-format*; {bless}"
-    ended.stdout.fnmatch_lines([said])
+    said = f"loop_gate: {file}: another profile than in the baseline: flaky-tools, not flaky-format"
+    ended.stdout.fnmatch_lines([said, f"  {bless}"])
     assert not list((pytester.path / "kept").glob("*")), "no folder is left"
 
 
@@ -197,6 +197,10 @@ def test_a_loop_that_loses_tasks_and_gains_none_fails_unless_that_is_accepted(py
     ended.stdout.fnmatch_lines(
         ["worse here: * lost, none gained (*)", 'Fix the loop, or let it through with on_worse_here="pass", or bless the run *:']
     )
+    review = "    loopbench gate * --baseline baselines/test_mine.test_agent.json -v"
+    ended.stdout.fnmatch_lines([f"{review} --on-undecided fail # all that changed"])
+    write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_other_answers='fail', on_undecided='skip'")
+    run(pytester).stdout.fnmatch_lines([f"{review} --on-other-answers fail # all that changed"])
     write(pytester, "finish(parse_retries=0)", tasks=12, more=", on_worse_here='pass'")
     accepted = run(pytester)
     accepted.assert_outcomes(passed=1)
@@ -208,7 +212,7 @@ def test_a_list_of_tasks_that_changed_is_gated_by_those_that_are_the_same(pytest
     pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    {call})\n")
     told = run(pytester, "--loop-runs", "kept").stdout
     told.fnmatch_lines(
-        ["loop_gate: *: other tasks: * of the baseline are left out, *; common_tasks=True judges by those of both; *"]
+        ["loop_gate: *: other tasks: * of the baseline are left out, *", "  common_tasks=True judges by those of both"]
     )
     assert not list((pytester.path / "kept").glob("*/trials.jsonl"))
     pytester.makepyfile(test_mine=f"def test_agent(loop_gate):\n    {call}, common_tasks=True)\n")
@@ -225,7 +229,7 @@ def test_undecided_is_what_the_test_says(pytester, blessed):
     ended.stdout.fnmatch_lines(["*_ test_0 _*", "undecided: *", "*::test_2: undecided: *", "SKIPPED *: undecided: *"])
     ended.stdout.fnmatch_lines(
         [
-            "The loop is the blessed one, * With seed=0, as in the baseline, a change is judged trial by trial:",
+            "The loop is the one of the baseline, * With seed=0, as in the baseline, a change is judged trial by trial:",
             "    pytest test_mine.py::test_0",
             'Where it is undecided, on_undecided="skip" in the test skips it, and on_undecided="pass" lets it pass.',
         ]
@@ -310,6 +314,7 @@ def test_a_class_is_a_loop_too(pytester):
 
 BAD_SETTINGS = {
     "sweet=1": "*unknown keyword 'sweet'*did you mean*suite*",
+    "step_limit=3": "*unknown keyword 'step_limit'; did you mean 'max_tool_steps'*",
     "margin='a'": "*margin*",
     "metrics=0.1": "*metrics maps metric to margin*",
     "metrics={'grace': 0.1}": "*grace*",

@@ -146,7 +146,7 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @functools.wraps(function)
     def asked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        _check_named(signature, args)
+        _check_named(signature, args, kwargs)
         given = dict(signature.bind(*args, **kwargs).arguments)
         settings = given.pop("settings", {})
         try:
@@ -166,8 +166,11 @@ def question(function: Callable[Given, Result]) -> Callable[Given, Result]:
     return asked
 
 
-def _check_named(signature: inspect.Signature, args: Sequence[object]) -> None:
-    """Raise ValueError for an argument that has to be named, with the name of the first such one."""
+def _check_named(signature: inspect.Signature, args: Sequence[object], keywords: Mapping[str, object]) -> None:
+    """Raise ValueError for an argument that has to be named, with the name of the first such one, and for a name that the function
+    does not know; one that takes settings looks at their names by itself."""
+    if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values()):
+        check_known(keywords, signature.parameters)
     by_place = [each for each in signature.parameters.values() if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     if len(args) > len(by_place):
         named = next(each.name for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY)

@@ -186,8 +186,8 @@ def gate(
     Raises ValueError for bad input and for runs that cannot be compared with the baseline.
     """
     path = Path(baseline)
-    blessed = _blessed(path)
     check_known(settings, (*RERUN_SETTINGS, COMMON), RERUN_ELSEWHERE)
+    blessed = _blessed(path)
     common = settings.pop("common_tasks", False)
     gates.check_request(blessed, metrics, alpha)
     rules = gates.Rules({**gates.DEFAULT_METRICS, **metrics}, alpha, common)

@@ -42,6 +42,7 @@ from loopbench.metrics.gate import MARGIN, MORE, check_margin
 from loopbench.metrics.statistics import ALPHA
 from loopbench.metrics.summary import METRICS, PRIMARY, SHARES
 from loopbench.protocol.counts import counted
+from loopbench.protocol.cured_error import CuredError
 from loopbench.protocol.redact import redact
 from loopbench.reports.progress.trials import watching
 from loopbench.runs.config import IfAbsent, config_from, flag_of
@@ -206,8 +207,8 @@ def _blessing_told(baseline: Baseline, options: GateOptions) -> Iterator[None]:
         anew = () if options.run is not None else run_anew(baseline)
         named = str(options.run or ("latest" if anew else "RUN"))
         bless = ("loopbench", "bless", named, *runs, "--output", str(options.baseline))
-        commands = [shlex.join((*anew, *runs)), shlex.join(bless)] if anew else [shlex.join(bless)]
-        raise OtherQuestions(f"{error}: {' && '.join(commands)}") from error.__cause__
+        commands = [(*anew, *runs), bless] if anew else [bless]
+        raise OtherQuestions(error.mistake, *error.cures, commands=commands) from error.__cause__
 
 
 def _refuse_flags_of_a_new_run(flags: Mapping[str, Any], run: Path) -> None:
@@ -229,14 +230,14 @@ def _rerun_settings(options: GateOptions, flags: Mapping[str, Any], again: Rerun
 def _baseline(path: Path) -> Baseline:
     """Read the baseline. Raises ValueError, which says how to write one where there is none, or one that cannot be read."""
     if not path.exists():
-        command = shlex.join(["loopbench", "bless", "latest", "--output", str(path)])
-        raise ValueError(f"{path}: no such file; write it from a run that you are content with: {command}")
+        command = ("loopbench", "bless", "latest", "--output", str(path))
+        raise CuredError(f"{path}: no such file", "write it from a run that you are content with", commands=[command])
     try:
         return read_baseline(path)
     except DamagedBaseline as error:
-        raise ValueError(f"{error}: {shlex.join(['loopbench', 'bless', 'RUN', '--output', str(path)])}") from None
+        raise CuredError(error.mistake, *error.cures, commands=[("loopbench", "bless", "RUN", "--output", str(path))]) from None
     except ValueError as error:
-        raise ValueError(f"{error}; loopbench bless latest --output FILE writes one") from None
+        raise CuredError(str(error), "loopbench bless latest --output FILE writes one") from None
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from loopbench.experiments.gate import GateResult, github_annotations, to_junit
+from loopbench.experiments.gate.commands import Counting
 from loopbench.experiments.gate.output.github import append_error, append_summary, unjudged_annotation
 from loopbench.experiments.gate.output.junit import error_junit
 from loopbench.experiments.gate.output.next_steps import let_through
@@ -52,14 +53,8 @@ class GateTargets:
     annotations: bool
 
     def flags(self) -> Iterator[str]:
-        """Yield the flags of how outcomes count, where they are not the defaults."""
-        for flag, how, default in (
-            ("--on-undecided", self.on_undecided, OnUndecided.UNDECIDED),
-            ("--on-worse-here", self.on_worse_here, OnWorseHere.FAILED),
-            ("--on-other-answers", self.on_other_answers, OnOtherAnswers.PASSED),
-        ):
-            if how != default:
-                yield from (flag, how.value)
+        """Return the flags of how outcomes count, where they are not the defaults."""
+        return Counting(self.on_undecided.value, self.on_worse_here.value, self.on_other_answers.value).words()
 
     def counted(self, judged: GateResult) -> GateResult:
         """Return the result with what lets it pass or makes it fail by these settings, and with their flags in its commands."""

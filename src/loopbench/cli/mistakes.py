@@ -1,10 +1,14 @@
-"""How a command tells that it cannot go on: in one line, without secrets and control characters. Loaded when it has to."""
+"""How a command tells that it cannot go on: in one line, and in others what would be right, without secrets and control characters.
+
+Loaded when it has to.
+"""
 
 from __future__ import annotations
 
 import traceback
 from typing import Any
 
+from loopbench.protocol.cured_error import CuredError
 from loopbench.protocol.files import file_error_words
 from loopbench.protocol.redact import redact
 from loopbench.protocol.values import one_line
@@ -14,8 +18,16 @@ from .usage import usage_line
 
 
 def error_line(error: ValueError | OSError) -> str:
-    """Return the line for a user's mistake."""
+    """Return the line for a user's mistake; what would be right has lines of its own where it is known apart from the mistake."""
+    if isinstance(error, CuredError):
+        first, *others = error.lines
+        return "\n".join([_line(f"error: {first}"), *(_indented(line) for line in others)])
     return _line(f"error: {error_words(error)}")
+
+
+def _indented(line: str) -> str:
+    """Return a line in one line, with the spaces before it."""
+    return f"{' ' * (len(line) - len(line.lstrip(' ')))}{_line(line)}"
 
 
 def usage_error_line(error: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Unpack
 from loopbench.protocol.json_text import Json
 
 from .importing.columns import RowOptions
-from .importing.json_files import json_value
+from .importing.json_files import NotJson, json_value
 from .importing.own_tools import OwnTools
 from .importing.rows import suite_of
 from .importing.table import Cells, RowTable
@@ -46,7 +46,10 @@ class JsonLines(RowTable):
 
     def _object(self, text: str, number: int) -> dict[str, Json]:
         try:
-            value = json_value(text)
+            value = json_value(text.rstrip("\r\n"))
+        except NotJson as error:
+            place = f"{self.source}:{number}:{error.column}"  # as editors and compilers write it
+            raise ValueError(f"{place}: not JSON ({error.reason}); each line is one object") from None
         except ValueError as error:
             raise ValueError(f"{self.source}, line {number}: {error}; each line is one object") from None
         if not isinstance(value, dict):

@@ -184,8 +184,34 @@ def most_like(name: str, known_names: Iterable[str]) -> str | None:
     """Return the known name that is most like a mistyped one, in any case; None if none is like it."""
     folded = {item.casefold(): item for item in known_names}
     typed = name.casefold()
-    alike = [item for item in folded if len(typed) >= MIN_PART and typed in item] or difflib.get_close_matches(typed, folded, 1)
+    contains = [item for item in folded if len(typed) >= MIN_PART and typed in item]
+    alike = contains or difflib.get_close_matches(typed, folded, 1, CLOSE) or _of_the_same_word(typed, folded)
+    alike = alike or difflib.get_close_matches(typed, folded, 1)
     return folded[alike[0]] if alike else None
+
+
+CLOSE = 0.75
+"""Likeness of a mistyped name to the known one (as `difflib` measures it), from which on no other name is meant."""
+MIN_WORD = 4
+"""Characters of a word that tells by itself which name is meant."""
+
+
+def _of_the_same_word(typed: str, known_names: Iterable[str]) -> list[str]:
+    """Return the names that have most words in common with a typed one, the most alike first, be it in the plural:
+    `max_tool_steps` of `step_limit`."""
+    shared = {item: sum(any(_is_the_same_word(one, two) for two in _words(item)) for one in _words(typed)) for item in known_names}
+    most = max(shared.values(), default=0)
+    alike = [item for item, number in shared.items() if number == most > 0]
+    return sorted(alike, key=lambda item: -difflib.SequenceMatcher(None, item, typed).ratio())
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[^0-9a-z]+", name)
+
+
+def _is_the_same_word(one: str, two: str) -> bool:
+    """Whether two words are the same or one is the beginning of the other, as `time` is of `timeout`."""
+    return min(len(one), len(two)) >= MIN_WORD and (one.startswith(two) or two.startswith(one))
 
 
 def nearest(name: str, known_names: Iterable[str]) -> str:

@@ -50,13 +50,25 @@ def refused(found: Any, baseline: Baseline, why: str, *, common: bool = False) -
     assert "\n" not in str(said.value)
 
 
+def test_the_same_tasks_in_another_order_are_paired_by_their_ids(wind, baseline):
+    """A suite's digest holds the order of its tasks, and tasks that do not run."""
+    judged = judge(wind, of_other_tasks(baseline))
+    assert judged.outcome == "identical"
+    assert judged.notes == (
+        "The order of the suite's tasks has changed, or tasks that do not run have; each task that ran is the one of the baseline.",
+    )
+    other_version = baseline.model_copy(update={"suite": baseline.suite.model_copy(update={"version": "0"})})
+    refused(
+        wind, other_version, "since the baseline (version 2, not 0): its version alone, and not the tasks that run; --common-tasks"
+    )
+
+
 def test_a_changed_suite_is_refused_with_its_tasks_and_what_can_be_done(wind, baseline):
     told = (
         f"suite arithmetic has changed since the baseline: 1 task changed ({task(1)}); --common-tasks, in Python common_tasks=True"
     )
     cure = "judges by the 11 that are the same in both; where that is meant, bless a new run"
     refused(wind, of_other_tasks(baseline, task(1)), f"{told}, {cure}")
-    refused(wind, of_other_tasks(baseline), "since the baseline: tasks that were not run; --common-tasks")
     other_tools = of_other_tasks(baseline, shared_digest=OTHER)
     refused(
         wind,

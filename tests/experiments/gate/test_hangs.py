@@ -215,6 +215,21 @@ def test_the_run_goes_on_where_a_trial_ended_by_itself_or_the_baseline_hung(wind
     assert len(play(errored, experiment, baseline).records) == len(errored), "a provider's failure is no loop that hangs"
 
 
+def test_the_run_ends_where_nothing_but_hangs_has_ended_whatever_the_arms(wind, baseline, experiment, altered):
+    """Arms take turns, so that the third trial of one would end long after the third of all."""
+    first = {record.arm: record for record in wind.records if record.task == task(1) and record.repeat == 0}
+    stuck = [replace(record, stop="timeout", reason=WHY, scores={"accuracy": 0.0}) for record in first.values()]
+    told = play(stuck, experiment, quick(baseline))
+    assert len(told.records) == HANG_TRIALS < len(stuck)
+    assert told.notes[-1].startswith("the first 3 trials of all ended at their time limit, so the run ends")
+    ended = {record.key: record for record in told.records}
+    judged = judge(altered(lambda record: ended.get(record.key)), baseline)
+    assert judged.outcome == "regression"
+    assert [arm.arm for arm in judged.arms if arm.hangs] == [record.arm for record in told.records]
+    assert len(play([wind.records[-1], *stuck], experiment, quick(baseline)).records) == 1 + len(stuck), "one ended by itself"
+    assert len(play(stuck, experiment).records) == len(stuck), "to bless is to know why: it takes a whole arm"
+
+
 # --- hangs that come and go ---
 
 INTERRUPTED = "it let nothing else run for 11.0 s, and was interrupted at my_loop.py:14"

@@ -87,7 +87,7 @@ def test_more_tokens_for_the_same_answers_are_another_outcome(altered, baseline)
     assert unjudged.startswith("Not judged: tokens ×1.96 (")
     assert any(line.startswith("Tokens ×1.96 (") and line.endswith(", not judged.") for line in further_lines(judged))
     *first, last = [arm.arm for arm in judged.arms]
-    blessed = f"{', '.join(first)} and {last} are the blessed loops (code, options and settings)"
+    blessed = f"{', '.join(first)} and {last} are the loops of the baseline (code, options and settings)"
     assert [note.partition(":")[0] for note in dice] == [f"{blessed}, and yet 96 of 96 trials differ"]
     dear = judge(found, baseline, metrics={"accuracy": 0.5, "tokens": 0.1})
     assert (dear.outcome, [note for note in dear.details if note.startswith("Not judged")]) == ("regression", [])
@@ -133,6 +133,7 @@ def test_json_is_plain_and_its_names_stay(altered, baseline, tmp_path):
     assert set(made) == {
         "outcome", "reasons", "run", "baseline", "alpha", "paired", "arms", "tasks", "causes", "same_result", "differs_in", "notes",
         "stops", "altered", "other_answers", "fails_for_answers", "common_tasks", "bless", "counted", "word", "unrun_lines",
+        "shared_repeats",
             "worst_trials",
     }  # fmt: skip
     alone = {"stop_alone", "crash_alone", "hang_alone", "limits", "limit_alone", "hangs", "short_of_faults", "unjudged", "claims"}
@@ -167,13 +168,6 @@ def test_another_seed_pairs_tasks_and_not_trials(baseline, ran):
     clean = arm_of(judged, "bare/clean").lines[0]
     assert (clean.effect.value, clean.tasks) == (0.0, 12)  # nothing strikes there
     assert judged.same_result == 0
-
-
-def test_another_number_of_repeats_pairs_tasks_and_not_trials(baseline, ran):
-    judged = judge(ran(repeats=1), baseline)
-    assert not judged.paired
-    assert any(note.startswith("Another number of repeats than in the baseline, 1, not 2") for note in judged.details)
-    assert {line.tasks for line in judged.lines} == {12}
 
 
 def test_where_trials_do_not_pair_up_tasks_are_told_by_their_means(baseline, altered, wind):

@@ -124,7 +124,9 @@ def test_the_trial_that_is_shown_is_one_behind_the_outcome(altered, baseline):
 def test_another_seed_alone_leaves_nothing_to_bless_and_leads_back_to_the_baseline_s_own(cases):
     judged = cases["seed alone"]
     back, larger = next_steps(judged)
-    assert back.say.startswith("The loop is the blessed one, and only the seed is another (5, not 0): there is nothing to bless.")
+    assert back.say.startswith(
+        "The loop is the one of the baseline, and only the seed is another (5, not 0): there is nothing to bless."
+    )
     assert back.commands == (f"loopbench gate --baseline b.json --runs {judged.run.parent}",)
     assert larger.say.startswith("Or a baseline of ")
     assert judged.bless == ""

@@ -221,7 +221,7 @@ def undecided() -> GateResult:
 def test_the_words():
     assert text(JUDGED).split("\n") == [
         "regression: 1 task worse (parse 1); finish/clean in accuracy -0.150 [-0.210, -0.090], margin -0.02",
-        "arm  metric  was → is  change  outcome",
+        "loop/profile  metric  was → is  change  outcome",
         "finish/clean  accuracy  1.000 → 0.850  -0.150 [-0.210, -0.090]  regression",
         "Tasks: 1 worse (parse 1), 0 better.",
         "- finish/clean/t1 worse: 1.00 finished 2 -> 0.50 finished 1, max_steps 1; parse at step 3: the reply could not be read",

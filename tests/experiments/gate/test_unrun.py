@@ -17,6 +17,7 @@ from loopbench.experiments.compare.results import results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.gate import Baseline, bless
 from loopbench.experiments.gate.changes.unrun import lines_of_functions, unrun_in_words
+from loopbench.experiments.gate.data.followed import FollowedFile
 from loopbench.experiments.gate.data.line_digests import MAX_SOURCE, changed_lines, digests_of_files, line_digests
 from loopbench.experiments.gate.watched_lines import with_lines_watched
 from loopbench.protocol.digest import short_digest
@@ -79,7 +80,8 @@ def test_only_lines_of_functions_count_without_the_one_that_begins_each():
 
 
 def test_spans_of_lines_are_named_with_their_file():
-    several, one = unrun_in_words({"a.py": [3, 4, 5, 9], "b.py": [7]})
+    files = [FollowedFile("a.py", "/a.py", (3, 4, 5, 9), (6,)), FollowedFile("c.py", "/c.py", (), (1,))]
+    several, one = unrun_in_words([*files, FollowedFile("b.py", "/b.py", (7,), ())])
     assert several == "no trial ran the changed lines 3–5 and 9 of a.py, so nothing is known of what they do"
     assert one == "no trial ran the changed line 7 of b.py, so nothing is known of what it does"
 

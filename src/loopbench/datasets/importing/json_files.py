@@ -78,6 +78,17 @@ def check_limit(importer: str, limit: int | None) -> None:
         raise ValueError(f"{importer}: limit is {limit!r}, and must be a whole number from 1 on")
 
 
+class NotJson(ValueError):
+    """A text is not JSON."""
+
+    def __init__(self, reason: str, line: int, column: int) -> None:
+        """`line` and `column`: where in the text, from 1 on."""
+        self.reason = reason
+        self.column = column
+        of = f" of its line {line}" if line > 1 else ""  # a bare line would be taken for the file's
+        super().__init__(f"not JSON ({reason} at character {column}{of})")
+
+
 def json_value(text: str) -> Any:
     """Read strict JSON of bounded depth, whose text UTF-8 can encode. Raises ValueError, which says why and where in the text."""
     try:
@@ -85,8 +96,7 @@ def json_value(text: str) -> Any:
     except (DuplicateKeyError, LongNumberError):
         raise
     except json.JSONDecodeError as error:
-        of = f" of its line {error.lineno}" if error.lineno > 1 else ""  # a bare line would be taken for the file's
-        raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at character {error.colno}{of})") from None
+        raise NotJson(error.msg.removesuffix(" at"), error.lineno, error.colno) from None
     except ValueError as error:
         raise ValueError(f"not JSON ({error})") from None
     if text.count("[") + text.count("{") > MAX_DEPTH:

@@ -22,6 +22,7 @@ from .data.baseline import Baseline, outcome_of
 from .data.changed_suite import TaskSets
 from .data.hangs import HANG_TRIALS, hung, interrupted, was_interrupted
 from .data.names import short_arm
+from .data.shared_repeats import SharedRepeats
 from .data.sides import Sides
 from .data.troubles import has_all, troubles
 
@@ -60,6 +61,8 @@ class GateCase:
     """The baseline's file."""
     again: Mapping[Key, Record]
     """What trials of the run gave that were run once more."""
+    shared: SharedRepeats | None = None
+    """The repeats that both sides have, where only these are judged; None where all are."""
 
     @property
     def commands(self) -> GateCommands:
@@ -81,22 +84,14 @@ class GateCase:
     @property
     def paired(self) -> bool:
         """Whether every trial has its counterpart."""
-        return (self.manifest.seed, self.manifest.settings.repeats) == (self.baseline.seed, self.baseline.repeats)
+        same_repeats = self.manifest.settings.repeats == self.baseline.repeats
+        return self.manifest.seed == self.baseline.seed and (same_repeats or self.shared is not None)
 
     @cached_property
     def fixed(self) -> bool:
         """Whether, besides, the models' replies follow from seed and prompt: those of the scripted model, or of a recording that is
         replayed."""
-        settings = self.manifest.settings
-        if not self.paired:
-            return False
-        if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
-            return True
-        now, then = {arm.arm: arm for arm in self.manifest.arms}, self.baseline.arms
-        return all(
-            now[side.arm].model == then[side.baseline_arm].model == SCRIPTED and now[side.arm].met == then[side.baseline_arm].met
-            for side in self.sides
-        )
+        return self.paired and _replies_are_fixed(self.manifest, self.baseline, {s.baseline_arm: s.arm for s in self.sides})
 
     @cached_property
     def blessed_loops(self) -> frozenset[str]:
@@ -150,10 +145,12 @@ class GateCase:
     @cached_property
     def hung(self) -> Sequence[Sides]:
         """The arms that hang, for sure, where none of their blessed trials did: in all of their first trials; or some of a run that
-        ended before all of its trials did, after so many that were interrupted."""
+        ended before all of its trials did, after so many that were interrupted, or so many that hang, and no other trial."""
         able = [side for side in self.sides if not side.hung_before]
         if not has_all(self.run) and sum(interrupted(side.records) for side in able) >= HANG_TRIALS:
             return [side for side in able if interrupted(side.records) or side.hung]
+        if not has_all(self.run) and len(self.run.records) >= HANG_TRIALS and all(map(hung, self.run.records)):
+            return [side for side in able if side.records]
         return [side for side in able if side.hung]
 
     @cached_property
@@ -171,8 +168,35 @@ def case_of(run: Results, baseline: Baseline, rules: Rules, path: Path | None, a
     comparable = refuse_other(run.folder, run.manifest, baseline, common=rules.common)
     refuse_other_tasks(run, baseline, comparable)
     only = None if comparable.common is None else comparable.common.same
-    sides = [Sides.of(run, arm, baseline, old, only) for old, arm in comparable.arms.items()]
-    return GateCase(run, baseline, comparable.code, comparable.common, sides, rules, path, {record.key: record for record in again})
+    shared = _shared_repeats(run.manifest, baseline, comparable.arms)
+    repeats = None if shared is None else shared.both
+    sides = [Sides.of(run, arm, baseline, old, only, repeats) for old, arm in comparable.arms.items()]
+    by_key = {record.key: record for record in again}
+    return GateCase(run, baseline, comparable.code, comparable.common, sides, rules, path, by_key, shared)
+
+
+def _shared_repeats(manifest: Manifest, baseline: Baseline, arms: Mapping[str, str]) -> SharedRepeats | None:
+    """Return the repeats that both sides have, where their numbers differ and the first ones are the same trials; else None.
+
+    Where a real model answers anew no trial is the same, and each one more is worth something. `arms`: arm of the baseline → arm of
+    the run.
+    """
+    shared = SharedRepeats(manifest.settings.repeats, baseline.repeats)
+    if shared.run == shared.baseline or manifest.seed != baseline.seed:
+        return None
+    return shared if _replies_are_fixed(manifest, baseline, arms) else None
+
+
+def _replies_are_fixed(manifest: Manifest, baseline: Baseline, arms: Mapping[str, str]) -> bool:
+    """Whether the models' replies follow from seed and prompt, as those of the scripted model, or of a recording that is replayed.
+
+    `arms`: arm of the baseline → arm of the run.
+    """
+    settings = manifest.settings
+    if settings.cassette is not None and settings.cassette_mode in (None, "replay"):
+        return True
+    now, then = {arm.arm: arm for arm in manifest.arms}, baseline.arms
+    return all(now[arm].model == then[old].model == SCRIPTED and now[arm].met == then[old].met for old, arm in arms.items())
 
 
 def same_code(case: GateCase) -> Iterator[str]:
@@ -199,9 +223,9 @@ def same_code(case: GateCase) -> Iterator[str]:
 
 
 def _differ(sides: Sequence[Sides]) -> str:
-    """Return `finish/clean is the blessed loop (code, options and settings), and yet 3 of 72 trials differ`."""
+    """Return `finish/clean is the loop of the baseline (code, options and settings), and yet 3 of 72 trials differ`."""
     pairs = [pair for side in sides for pair in side.pairs]
-    loops = "is the blessed loop" if len(sides) == 1 else "are the blessed loops"
+    loops = "is the loop of the baseline" if len(sides) == 1 else "are the loops of the baseline"
     others, trials = sum(not pair.same for pair in pairs), counted(len(pairs), "trial")
     blessed = f"{listed_names([short_arm(side.arm) for side in sides])} {loops} (code, options and settings)"
     return f"{blessed}, and yet {others:,} of {trials} differ"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from loopbench.metrics.gate import MARGIN
@@ -16,6 +16,7 @@ from loopbench.runs.manifest import Manifest
 from loopbench.runs.permissions import resume_flags
 
 from .data.baseline import Baseline
+from .data.outcome import OnOtherAnswers, OnUndecided, OnWorseHere
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,21 @@ class Rules:
             yield from ("--alpha", repr(self.alpha))
         if self.common:
             yield "--common-tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How outcomes count that are open, or whose answers are others, in the words of the command line."""
+
+    on_undecided: OnUndecided = "undecided"
+    on_worse_here: OnWorseHere = "fail"
+    on_other_answers: OnOtherAnswers = "pass"
+
+    def words(self) -> Iterator[str]:
+        """Yield the flags of what is not the default."""
+        for field in fields(self):
+            if (how := getattr(self, field.name)) != field.default:
+                yield from (flag_of([field.name]), how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from loopbench.metrics.arm_warnings import MAX_ERRORED
 from loopbench.metrics.gate import check_level, check_margin
 from loopbench.metrics.summary import METRICS, PRIMARY, TaskValues
 from loopbench.protocol.counts import counted
+from loopbench.protocol.cured_error import CuredError
 from loopbench.runs.changes import upgrades
 from loopbench.runs.manifest import Manifest
 from loopbench.text.counts import listed_names
@@ -33,8 +34,8 @@ COMMON_ADVICE = f"{COMMON_FLAG}, in Python common_tasks=True, judges by"
 _DIGEST_CHARS, _SHORT = 64, 12
 
 
-class Incomparable(ValueError):
-    """A run and a baseline cannot be compared; the text says why in one line."""
+class Incomparable(CuredError):
+    """A run and a baseline cannot be compared; the text says why."""
 
 
 class OtherQuestions(Incomparable):
@@ -71,6 +72,16 @@ class _Questions:
         was, now = baseline.task_digests, manifest.task_digests
         tasks = TaskSets.of(was, now.tasks) if was and now else None
         return cls(folder, manifest, baseline, code_change(manifest, baseline), tasks)
+
+    @property
+    def are_the_same(self) -> bool:
+        """Whether each task that is to run is the one that ran, whatever its place among the others.
+
+        A version that follows from a file of tasks says no more than the tasks do; one that somebody gave the suite counts.
+        """
+        by_file = all(config.get("data") is not None for config in (self.manifest.config, self.baseline.config))
+        same_version = by_file or self.manifest.suite.version == self.baseline.suite.version
+        return self.tasks is not None and not any(self.tasks.others) and not self.shares_other and same_version
 
     @property
     def shares_other(self) -> bool:
@@ -130,7 +141,7 @@ def _refuse_other_settings(questions: _Questions) -> None:
             settings.append((f"digest of profile {name}", baseline.profiles[name], now))
             fields = changed_fields(baseline.own_profiles.get(name, {}), manifest.own_profiles.get(name, {}))
             if baseline.profiles[name] != now and fields:
-                raise OtherQuestions(f"{folder}: profile {name} is another than in the baseline: {fields}; {_HINT}")
+                raise OtherQuestions(f"{folder}: profile {name} is another than in the baseline: {fields}", _HINT)
     _refuse(folder, settings)
 
 
@@ -150,34 +161,35 @@ def _refuse_other_code(questions: _Questions) -> None:
     change = questions.code
     if change is not None and change.apart_from_loops:
         raise OtherQuestions(
-            f"{questions.folder}: {change.named} changed since the baseline; tools or scorers are made of it, so every task is "
-            f"another, and the loop is not judged: {_with_new_code(questions, change)}"
+            f"{questions.folder}: {change.named} changed since the baseline",
+            "tools or scorers are made of it, so every task is another, and the loop is not judged",
+            *_with_new_code(questions, change),
         )
 
 
-def _with_new_code(questions: _Questions, change: CodeChange) -> str:
+def _with_new_code(questions: _Questions, change: CodeChange) -> tuple[str, ...]:
     """Return how to bless the loop as it was with the changed code of the tasks: by git, where files of the loop changed, too."""
     matched = match_arms(questions.manifest, questions.baseline)
     pairs = [
         (questions.baseline.arms[old], entry) for old, arm in matched.items() if arm and (entry := questions.manifest.arm(arm))
     ]
     if not any(is_changed(was, now) for was, now in pairs):
-        return "bless a run of the loop, which has not changed"
+        return ("bless a run of the loop, which has not changed",)
     loops = sorted({name for was, now in pairs for name in other_loop_files(was, now)} - {*change.files})
     as_it_was = f"bless a run of the loop as it was, with {change.named} as it is now"
     if not loops:
-        return as_it_was
+        return (as_it_was,)
     files = shlex.join(loops)
     aside = f"git stash push -- {files} puts the loop's change aside, and git stash pop brings it back after that"
     committed = f"git checkout GOOD -- {files}, of the commit GOOD before it, and then git checkout HEAD -- {files}"
-    return f"{as_it_was}: {aside}; of a change that is committed, {committed}"
+    return (aside, f"of a change that is committed, {committed}", as_it_was)
 
 
 def _refuse(folder: Path, settings: Iterable[tuple[str, Any, Any]]) -> None:
     """Raise OtherQuestions for the first setting, given with its values in the baseline and in the run, that is another."""
     for setting, then, now in settings:
         if then != now:
-            raise OtherQuestions(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}; {_HINT}")
+            raise OtherQuestions(f"{folder}: another {setting} than in the baseline: {_brief(now)}, not {_brief(then)}", _HINT)
 
 
 def _brief(value: Any) -> str:
@@ -190,7 +202,12 @@ def _brief(value: Any) -> str:
 
 
 def _refuse_other_suite(questions: _Questions) -> None:
-    """Raise OtherQuestions if the suite has changed; where tasks have digests on both sides, it says which tasks did."""
+    """Raise OtherQuestions if the suite has changed; where tasks have digests on both sides, it says which tasks did.
+
+    Another order of the same tasks is no change: what a trial meets follows from its task's id, and trials pair up by it.
+    """
+    if questions.are_the_same:
+        return
     suite, old, sets = questions.manifest.suite, questions.baseline.suite, questions.tasks
     versions = [
         (f"version of suite {old.name}", old.version, suite.version),
@@ -202,11 +219,14 @@ def _refuse_other_suite(questions: _Questions) -> None:
     other_version = f" (version {suite.version}, not {old.version})" if suite.version != old.version else ""
     files = f" ({questions.code.named})" if questions.code is not None and questions.code.files else ""
     shared = f"the tools or the data that all its tasks share{files}" if questions.shares_other else ""
-    what = listed_names([part for part in (sets.named(), shared) if part]) or "tasks that were not run"
-    cure = _HINT if shared or not sets.same else f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both; {_HINT}"
+    what = listed_names([part for part in (sets.named(), shared) if part]) or "its version alone, and not the tasks that run"
+    cures = [] if shared or not sets.same else [f"{COMMON_ADVICE} the {len(sets.same):,} that are the same in both"]
     if questions.code is not None and files and shared:
-        cure = f"where that is meant, {_with_new_code(questions, questions.code)}"
-    raise OtherQuestions(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}; {cure}")
+        *others, last = _with_new_code(questions, questions.code)
+        cures += [*others, f"where that is meant, {last}"]
+    else:
+        cures.append(_HINT)
+    raise OtherQuestions(f"{questions.folder}: suite {old.name} has changed since the baseline{other_version}: {what}", *cures)
 
 
 def _refuse_other_scheduled(questions: _Questions) -> None:
@@ -216,8 +236,8 @@ def _refuse_other_scheduled(questions: _Questions) -> None:
         () if sets is None else ((sets.added, "are not in the baseline"), (sets.removed, "of the baseline are left out"))
     ):
         if tasks:
-            cure = f"{COMMON_ADVICE} those of both; {_HINT}"
-            raise OtherQuestions(f"{questions.folder}: other tasks: {len(tasks)} {problem}, such as {tasks[0]}; {cure}")
+            mistake = f"{questions.folder}: other tasks: {len(tasks)} {problem}, such as {tasks[0]}"
+            raise OtherQuestions(mistake, f"{COMMON_ADVICE} those of both", _HINT)
 
 
 def _common_tasks(questions: _Questions) -> TaskSets:
@@ -225,13 +245,13 @@ def _common_tasks(questions: _Questions) -> TaskSets:
     sets, folder = questions.tasks, questions.folder
     if sets is None:
         older = "the baseline has" if not questions.baseline.task_digests else f"{folder} has"
-        raise Incomparable(f"{COMMON_FLAG}: {older} no digests of its tasks, as an older loopbench made it; make it anew")
+        raise Incomparable(f"{COMMON_FLAG}: {older} no digests of its tasks, as an older loopbench made it", "make it anew")
     if questions.shares_other:
         raise Incomparable(
             f"{folder}: {COMMON_FLAG}: the tools or the data that all tasks share have changed, and so all of them did"
         )
     if not sets.same:
-        raise Incomparable(f"{folder}: {COMMON_FLAG}: no task is the same as in the baseline: {sets.named()}; {_HINT}")
+        raise Incomparable(f"{folder}: {COMMON_FLAG}: no task is the same as in the baseline: {sets.named()}", _HINT)
     return sets
 
 
@@ -243,8 +263,8 @@ def refuse_other_tasks(run: Results, baseline: Baseline, comparable: Comparable)
     in_run = {record.task for record in run.records}
     for tasks, problem in ((in_run - blessed, "are not in the baseline"), (blessed - in_run, "of the baseline were not run")):
         if tasks and (has_all(run) or problem.startswith("are")):
-            cure = _HINT if comparable.tasks is None else f"{COMMON_ADVICE} those of both; {_HINT}"
-            raise OtherQuestions(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}; {cure}")
+            cures = [] if comparable.tasks is None else [f"{COMMON_ADVICE} those of both"]
+            raise OtherQuestions(f"{run.folder}: other tasks: {len(tasks)} {problem}, such as {min(tasks)}", *cures, _HINT)
 
 
 # --- the arms ---
@@ -278,13 +298,13 @@ def _found_arms(folder: Path, manifest: Manifest, baseline: Baseline) -> dict[st
         ):
             if then not in now:
                 raise OtherQuestions(
-                    f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}; {_HINT}"
+                    f"{folder}: another {setting} than in the baseline: {', '.join(sorted(now))}, not {then}", _HINT
                 )
     if len(arms) < len(matched):
         lacking = [short_arm(old) for old in matched if old not in arms]
         has = ", ".join(short_arm(arm.arm) for arm in manifest.arms)
         raise Incomparable(
-            f"{folder}: the run has no arm for {listed_names(lacking)} of the baseline; it has {has}; {_way_out(manifest)}"
+            f"{folder}: the run has no arm for {listed_names(lacking)} of the baseline", f"it has {has}", _way_out(manifest)
         )
     return arms
 

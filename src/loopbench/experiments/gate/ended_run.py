@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loopbench.experiments.compare.prepare import Experiment
@@ -11,13 +12,13 @@ from loopbench.experiments.compare.run import run_apart
 from loopbench.runs.engine.runner import Progress
 
 from .again import RepeatedTrials, run_doubtful_again
-from .changes.unrun import UnrunLines
 from .commands import Rules
 from .data.baseline import Baseline, read_run
+from .data.followed import FollowedFile
 from .data.outcome import GateResult
 from .judge import judge
 from .running import Run, run_unless_it_hangs
-from .watched_lines import unrun_lines
+from .watched_lines import followed_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,14 @@ class EndedRun:
     """Why it stopped early; empty where it did not."""
     again: RepeatedTrials = ()
     """What its doubtful trials gave that were run once more."""
-    unrun: UnrunLines = field(default_factory=dict)
-    """The changed lines of the loops that no trial came to."""
+    followed: Sequence[FollowedFile] = ()
+    """The changed files of the loops, with the lines that trials came to, and those that none did."""
 
     def judged(self, baseline: Baseline, rules: Rules, path: Path) -> GateResult:
         """Judge the run against the baseline in this file. Raises as `judge` does."""
         margins, alpha, common = rules.margins, rules.alpha, rules.common
         judged = judge(self.results, baseline, metrics=margins, alpha=alpha, path=path, common=common, again=self.again)
-        return replace(judged, unrun=self.unrun)
+        return replace(judged, followed=self.followed)
 
 
 def run_to_judge(experiment: Experiment, progress: Progress, baseline: Baseline, rules: Rules, run: Run = run_apart) -> EndedRun:
@@ -47,4 +48,4 @@ def run_to_judge(experiment: Experiment, progress: Progress, baseline: Baseline,
     stopped = run_unless_it_hangs(experiment, progress, baseline, run)
     ended = read_run(experiment.folder)
     again = () if stopped else run_doubtful_again(experiment, ended, progress, baseline, rules, run)
-    return EndedRun(ended, stopped, again, unrun_lines(experiment, baseline))
+    return EndedRun(ended, stopped, again, followed_files(experiment, baseline))

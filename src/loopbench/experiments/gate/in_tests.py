@@ -29,7 +29,7 @@ from loopbench.runs.silent_end import terminated_as_interrupted, told_of_exit
 
 from .changes.baseline_changes import blessed_crashes, replaced
 from .changes.own_limits import lower_defaults
-from .commands import Rules
+from .commands import Counting, Rules
 from .comparable import COMMON_ADVICE, COMMON_FLAG, Incomparable, check_accuracy_margin, check_request
 from .data.advice import Advice
 from .data.baseline import Baseline, bless, read_baseline, write_baseline
@@ -38,6 +38,7 @@ from .data.literal import literal
 from .data.outcome import PASSES, GateResult, OnOtherAnswers, OnWorseHere
 from .data.outcome import OnUndecided as GateOnUndecided
 from .ended_run import run_to_judge
+from .in_session import LeftUnknown
 from .interrupted import interrupted_run
 from .judge import DEFAULT_METRICS, judge
 from .output.brief import text
@@ -69,14 +70,14 @@ class LoopGate:
     """Whether calls write baselines instead of judging by them."""
     blessed: set[Path]
     """Baselines that this session wrote."""
-    advised: set[str]
-    """Advice on other profiles that this session gave."""
     defaults: Mapping[str, Any]
     """The marker's keywords."""
     say: Callable[[str], None]
     """A function that adds a line to the summary of the session."""
     annotate: Callable[[str], None]
     """A function that prints a workflow command of GitHub when the session ends."""
+    leave_open: Callable[[str], None]
+    """A function that keeps what this gate leaves unknown until the session ends, when other tests may have shown it."""
     tell: Callable[[str], None]
     """A function that prints a line at once, such as that a trial hangs."""
 
@@ -119,12 +120,13 @@ class LoopGate:
         if "trial_timeout_s" not in settings.settings:
             experiment = with_stall_limit(experiment, baseline)
         rules = Rules(settings.metrics, settings.alpha, common)
-        judging = shlex.join(["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path), *rules.words()])
+        judges = ["loopbench", "gate", str(experiment.folder), "--baseline", self._from_here(path)]
+        judging = shlex.join([*judges, *rules.words(), *settings.counting.words()])
         with self._interruption_told(experiment, baseline, judging):
             ended = run_to_judge(experiment, _NotesAtOnce(self.tell), baseline, rules)
         _check_finished(ended.stopped)
         judged = ended.judged(baseline, rules, path)
-        judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice))
+        judged = replace(judged, bless=self._bless_command() if judged.bless else "", advice=self._advice(judged.advice, settings))
         self._end(judged, settings)
         return judged
 
@@ -134,7 +136,8 @@ class LoopGate:
         if isinstance(error, DamagedBaseline):
             mistake = self._damaged(error)
         else:
-            mistake = f"{_mistake(error)}{f'; to bless: {self._bless_command()}' * isinstance(error, Incomparable)}"
+            bless = [f"  to bless: {self._bless_command()}"] if isinstance(error, Incomparable) else []
+            mistake = "\n".join([_mistake(error), *bless])
         self._show_unjudged(mistake, raised_in(error))
         return mistake
 
@@ -164,10 +167,12 @@ class LoopGate:
         here = self.item.config.invocation_params.dir
         return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
-    def _advice(self, advice: Advice) -> Advice:
+    def _advice(self, advice: Advice, settings: _Settings) -> Advice:
         """Return the advice in a test's words: its settings stand in the test, and pytest blesses and gates."""
         again = self._pytest()
-        here = advice.with_words(lambda word: self._from_here(Path(word)) if word.endswith(SUFFIX) else word)
+        here = advice.with_flags([*settings.counting.words()]).with_words(
+            lambda word: self._from_here(Path(word)) if word.endswith(SUFFIX) else word
+        )
         return replace(here, asker="test", again=again, paired=again, bless_latest=self._pytest("--loop-bless"))
 
     def _prepared(self, loop: str, settings: Mapping[str, Any]) -> Experiment:
@@ -223,6 +228,8 @@ class LoopGate:
     def _end(self, judged: GateResult, settings: _Settings) -> None:
         on_undecided, outcome = settings.on_undecided, judged.held_as(settings.on_worse_here)
         judged = let_through(judged, settings.on_worse_here, on_undecided).with_answers_held(settings.on_other_answers)
+        self.leave_open(LeftUnknown.by(judged).to_text())
+        judged = replace(judged, followed=(), advice=replace(judged.advice, unseen=()))  # which another test may know
         self._show_github(judged, settings)
         is_open = outcome == "undecided" and not judged.fails_for_answers
         skips = is_open and on_undecided == "skip" and judged.undecided_as("undecided") == "undecided"
@@ -242,14 +249,9 @@ class LoopGate:
                 self.say(step.brief)
 
     def _show_github(self, judged: GateResult, settings: _Settings) -> None:
-        """Annotate a step of GitHub Actions, and add to its summary, as the command does; advice that another gate of the session
-        gave already is not given again: the profile that it names may be the other gate's."""
-        if self.advised:
-            judged = replace(judged, advice=replace(judged.advice, unseen=()))
-        self.advised.update(profile for _, profile in judged.advice.unseen)
+        """Annotate a step of GitHub Actions, and add to its summary, as the command does."""
         if in_actions():
-            on_undecided: GateOnUndecided = "undecided" if settings.on_undecided == "skip" else settings.on_undecided
-            for line in github_annotations(judged, on_undecided, settings.on_worse_here):
+            for line in github_annotations(judged, settings.counting.on_undecided, settings.on_worse_here):
                 self.annotate(line)
         if (summary := step_summary()) is not None:
             append_summary(summary, judged)
@@ -300,6 +302,12 @@ class _Settings:
     on_other_answers: OnOtherAnswers
     common_tasks: bool
 
+    @property
+    def counting(self) -> Counting:
+        """How outcomes count, as the command line says it: what a test skips is undecided there."""
+        undecided: GateOnUndecided = "undecided" if self.on_undecided == "skip" else self.on_undecided
+        return Counting(undecided, self.on_worse_here, self.on_other_answers)
+
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> _Settings:
         settings = dict(keywords)
@@ -346,8 +354,10 @@ _COMMON = "common_tasks=True"
 
 
 def _mistake(error: BaseException) -> str:
-    """Return the error in words; one about a file names the file first and no error number."""
-    words = file_error_words(error) if isinstance(error, OSError) else str(error)
+    """Return the error in words, what would be right in lines of its own; one about a file names the file first and no error
+    number."""
+    text = "\n".join(error.lines) if isinstance(error, Incomparable) else str(error)
+    words = file_error_words(error) if isinstance(error, OSError) else text
     return words.replace(COMMON_ADVICE, f"{_COMMON} judges by").replace(COMMON_FLAG, _COMMON)
 
 

@@ -105,6 +105,7 @@ def _judged(case: GateCase) -> GateResult:
         alpha=case.rules.alpha,
         paired=case.paired,
         common=case.only,
+        shared=case.shared,
         bless=case.commands.bless() if may_be_meant else "",
         changed_files=changed_files(sides, baseline.arms, run.manifest.arms),
         lead=_lead(outcome, case.code),
@@ -277,7 +278,7 @@ def _draws(case: GateCase) -> Iterator[tuple[str, int, int]]:
         ("seed", case.manifest.seed, case.baseline.seed),
         ("repeats", case.manifest.settings.repeats, case.baseline.repeats),
     ):
-        if now != then:
+        if now != then and case.shared is None:
             yield setting, now, then
 
 
@@ -315,6 +316,9 @@ def _caveats(case: GateCase) -> Iterator[str]:
             yield f"{arm} met {entry.met or entry.profile}, by the form of its calls, and {was} in the baseline."
     if extra := [arm.info.arm for arm in run.comparison.arms if arm.info.arm not in matched.values()]:
         yield f"Not in the baseline, and not judged: {', '.join(map(short_arm, extra))}."
+    if case.only is None and manifest.suite.digest != baseline.suite.digest:
+        changed = "The order of the suite's tasks has changed, or tasks that do not run have"
+        yield f"{changed}; each task that ran is the one of the baseline."
     if case.code is not None:
         yield f"Changed since the baseline: {case.code.named}; tools and scorers may have, too."
 

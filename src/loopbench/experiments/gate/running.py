@@ -32,15 +32,22 @@ class _Hangs(Exception):
 
 
 class _Watching:
-    """Progress that ends the run, by an exception, once the first trials of an arm have all ended at their time limit, or as many
-    of the whole run were interrupted."""
+    """Progress that ends the run, by an exception, once the first trials of an arm have all ended at their time limit, or the first
+    of the whole run, where it is judged, or as many of it were interrupted."""
 
     def __init__(
-        self, progress: Progress, arms: Collection[str], limit: str, *, counts_all: bool, slowest_s: float | None = None
+        self,
+        progress: Progress,
+        arms: Collection[str],
+        limit: str,
+        *,
+        counts_all: bool,
+        is_judged: bool = True,
+        slowest_s: float | None = None,
     ) -> None:
         """`arms`: those that may end the run. `limit`: the trials' time limit, in words. `counts_all`: whether trials that were
-        interrupted end it wherever they stand. `slowest_s`: wall time of the slowest blessed trial; None where a trial that takes
-        far longer is nothing to tell."""
+        interrupted end it wherever they stand. `is_judged`: whether the run is held against a baseline. `slowest_s`: wall time of
+        the slowest blessed trial; None where a trial that takes far longer is nothing to tell."""
         self._progress = progress
         self._limit = limit
         self._able = frozenset(arms)
@@ -48,6 +55,8 @@ class _Watching:
         """Arms of which no trial has ended otherwise."""
         self._hung = Counter[str]()
         self._counts_all = counts_all
+        self._nothing_else_ended = is_judged
+        """Whether all trials of a judged run that have ended are trials that hang."""
         self._interrupted = 0
         self._slowest_s = slowest_s
 
@@ -60,6 +69,8 @@ class _Watching:
                 "is on the time without a request or a call, so trials that go on are not ended, and the run may take long"
             )
             self._slowest_s = None  # once is enough
+        if not hung(record) or record.arm not in self._able:
+            self._nothing_else_ended = False
         if not hung(record):
             self._only_hung.discard(record.arm)
         elif record.arm in self._able:
@@ -76,6 +87,8 @@ class _Watching:
             )
         if record.arm in self._only_hung and self._hung[record.arm] == HANG_TRIALS:
             raise _Hangs(f"{short_arm(record.arm)} hangs: its first {HANG_TRIALS} trials ended at their time limit")
+        if self._nothing_else_ended and self._hung.total() == HANG_TRIALS:
+            raise _Hangs(f"the first {HANG_TRIALS} trials of all ended at their time limit")
         if self._counts_all and self._interrupted == HANG_TRIALS:
             raise _Hangs(f"{HANG_TRIALS} trials hung and were interrupted, the last of them {record.name}")
 
@@ -128,7 +141,7 @@ def run_unless_it_hangs(experiment: Experiment, progress: Progress, baseline: Ba
         is_scripted = _is_scripted(experiment, baseline)
         slowest_s = baseline.slowest_s if baseline is not None and is_scripted else None
         limit = _limit_words(experiment, baseline)
-        watching = _Watching(progress, arms, limit, counts_all=is_scripted, slowest_s=slowest_s)
+        watching = _Watching(progress, arms, limit, counts_all=is_scripted, is_judged=baseline is not None, slowest_s=slowest_s)
         return run(experiment, watching)
     except _Hangs as error:
         progress.noted(f"{error}, so the run ends, and the other trials are left out")

@@ -9,9 +9,10 @@ from loopbench.runs.code_digests import loop_files
 from loopbench.runs.engine.seen_lines import SeenLines
 
 from .changes.changed_code import other_loop_files
-from .changes.unrun import UnrunLines, lines_of_functions
+from .changes.unrun import lines_of_functions
 from .comparable import match_arms
 from .data.baseline import Baseline
+from .data.followed import FollowedFile
 from .data.line_digests import changed_lines
 
 
@@ -31,15 +32,16 @@ def with_lines_watched(experiment: Experiment, baseline: Baseline) -> Experiment
     return replace(experiment, lines=SeenLines(watched)) if watched else experiment
 
 
-def unrun_lines(experiment: Experiment, baseline: Baseline) -> UnrunLines:
-    """Return the changed lines of functions that no trial of an experiment that has ended came to.
+def followed_files(experiment: Experiment, baseline: Baseline) -> tuple[FollowedFile, ...]:
+    """Return the changed files of the loops of an experiment that has ended, with the changed lines of functions that its trials
+    came to, and those that none did.
 
     Nothing of a file of which no line was seen, as where the loop runs in a process of its own.
     """
     seen = experiment.lines
     if seen is None or not seen.is_whole:
-        return {}
-    unrun_by_file = {}
+        return ()
+    followed = []
     for name, path in seen.files.items():
         if not (ran := seen.of(name)):
             continue
@@ -48,6 +50,6 @@ def unrun_lines(experiment: Experiment, baseline: Baseline) -> UnrunLines:
             whole = lines_of_functions(compile(text, str(path), "exec", dont_inherit=True))
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
-        if unrun := (whole & changed_lines(baseline.lines.get(name, ""), text)) - ran:
-            unrun_by_file[name] = sorted(unrun)
-    return unrun_by_file
+        changed = whole & changed_lines(baseline.lines.get(name, ""), text)
+        followed.append(FollowedFile(name, str(path.resolve()), tuple(sorted(changed - ran)), tuple(sorted(changed & ran))))
+    return tuple(followed)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator
 from types import CodeType
 
 from loopbench.text.counts import listed_names
 
-UnrunLines = Mapping[str, Sequence[int]]
-"""File of a loop → its changed lines that no trial came to, sorted."""
+from ..data.followed import FollowedFile
 
 
 def lines_of_functions(code: CodeType) -> frozenset[int]:
@@ -21,16 +19,10 @@ def lines_of_functions(code: CodeType) -> frozenset[int]:
     return frozenset(lines).union(*inside)
 
 
-def unrun_in_words(unrun: UnrunLines) -> Iterator[str]:
+def unrun_in_words(files: Iterable[FollowedFile]) -> Iterator[str]:
     """Yield `no trial ran the changed lines 41–43 and 58 of my_loop.py, so nothing is known of what they do` for each file."""
-    for name, lines in unrun.items():
-        spans = listed_names([*_spans(lines)])
-        which, do = (f"line {spans}", "it does") if len(lines) == 1 else (f"lines {spans}", "they do")
-        yield f"no trial ran the changed {which} of {name}, so nothing is known of what {do}"
-
-
-def _spans(lines: Sequence[int]) -> Iterator[str]:
-    """Yield `41–43` for lines that follow one another, and `58` for one alone."""
-    for _, each in groupby(enumerate(lines), lambda numbered: numbered[1] - numbered[0]):
-        span = [line for _, line in each]
-        yield str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}"
+    for file in files:
+        if file.unrun:
+            spans = listed_names([f"{span[0]}–{span[-1]}" if len(span) > 1 else str(span[0]) for span in file.spans])
+            which, do = (f"line {spans}", "it does") if len(file.unrun) == 1 else (f"lines {spans}", "they do")
+            yield f"no trial ran the changed {which} of {file.name}, so nothing is known of what {do}"

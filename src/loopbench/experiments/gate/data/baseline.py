@@ -85,6 +85,10 @@ class TaskLine(_Part):
         values = self.accuracy if metric == PRIMARY else self.__pydantic_extra__.get(metric)
         return values if values is not None else (None,) * len(self.stop)
 
+    def first(self, repeats: int) -> TaskLine:
+        """Return the results of the first repeats alone."""
+        return self.model_copy(update={name: values[:repeats] for name, values in self.lists().items()})
+
     def lists(self) -> dict[str, tuple[Any, ...]]:
         """Return the known fields in the order of the file: measures, then what came of each trial."""
         ends = {"stop": self.stop, "answer": self.answer, "outcome": self.outcome, "course": self.course}

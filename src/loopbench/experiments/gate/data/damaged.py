@@ -5,6 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from loopbench.protocol.cured_error import CuredError
+from loopbench.protocol.values import one_line
+
 ANEW = "bless it again"
 CONFLICT = b"<<<<<<<"
 """What a line begins with from which on git could not merge two versions of a file."""
@@ -13,16 +16,16 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 SUFFIX = ".json"
 
 
-class DamagedBaseline(ValueError):
+class DamagedBaseline(CuredError):
     """A file that is, or once was, a baseline cannot be read as one.
 
-    The text says in one line which file, why, and what to do, the last thing being to bless it again.
+    The text says which file, why, and what to do, the last thing being to bless it again.
     """
 
     def __init__(self, path: Path, reason: str, cure: str = ANEW) -> None:
         self.path = path
-        self.reason = " ".join(reason.split())
-        super().__init__(" ".join(f"{path}: {reason}; {cure}".split()))
+        self.reason = one_line(reason)
+        super().__init__(one_line(f"{path}: {reason}"), cure)
 
 
 def has_conflict(text: bytes) -> bool:

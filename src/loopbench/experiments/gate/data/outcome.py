@@ -16,6 +16,8 @@ from loopbench.protocol.counts import counted
 
 from .advice import Advice
 from .changed_suite import TaskSets
+from .followed import FollowedFile
+from .shared_repeats import SharedRepeats
 from .worst_trial import WorstTrial
 
 Outcome = Literal["identical", "pass", "unchanged", "better here", "worse here", "regression", "undecided", "invalid", "blessed"]
@@ -313,7 +315,8 @@ class GateResult:
     baseline: Path | None
     alpha: float
     paired: bool
-    """Whether seed and repeats equal the baseline's, so that every trial has its counterpart."""
+    """Whether every judged trial has its counterpart: the seed is the baseline's, and so is the number of repeats, or those that
+    both have are judged."""
     differs_in: tuple[str, ...] = ()
     """What the trials of the same result differ in, such as `tokens`."""
     other_answers: OtherAnswers | None = None
@@ -334,6 +337,8 @@ class GateResult:
 
     common: TaskSets | None = None
     """The tasks of run and baseline, where only those are judged that are the same in both."""
+    shared: SharedRepeats | None = None
+    """The repeats of run and baseline, where only those are judged that both have."""
     bless: str = ""
     """The command that makes the run the new baseline, where the run differs so that somebody may mean it; else empty."""
 
@@ -349,8 +354,8 @@ class GateResult:
     changed_files: tuple[str, ...] = ()
     """The files of the loops, what these import included, that changed since the baseline."""
 
-    unrun: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """File of a loop → its changed lines that no trial came to, as whoever made the run knows; `judge` does not."""
+    followed: Sequence[FollowedFile] = ()
+    """The changed files of the loops, with the lines that no trial came to, as whoever made the run knows; `judge` does not."""
 
     lead: str = ""
     """What the first line begins with: that a cause beside the loop is likely; empty otherwise."""
@@ -419,6 +424,7 @@ class GateResult:
             "alpha": self.alpha,
             "paired": self.paired,
             "common_tasks": None if self.common is None else self.common.to_json(),
+            "shared_repeats": None if self.shared is None else self.shared.to_json(),
             "arms": [arm.to_json() for arm in self.arms],
             "tasks": [task.to_json() for task in self.tasks],
             "causes": self.causes,
@@ -429,7 +435,7 @@ class GateResult:
             "differs_in": list(self.differs_in),
             "other_answers": "" if self.other_answers is None else self.other_answers.sentence,
             "fails_for_answers": self.fails_for_answers,
-            "unrun_lines": {name: list(lines) for name, lines in self.unrun.items()},
+            "unrun_lines": {file.name: list(file.unrun) for file in self.followed if file.unrun},
             "notes": [*self.notes, *self.details],
             "counted": self.unit,
             "bless": self.bless,

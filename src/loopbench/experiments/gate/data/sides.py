@@ -79,15 +79,26 @@ class Sides:
     """Task → repeat → record."""
 
     @classmethod
-    def of(cls, run: Results, arm: str, baseline: Baseline, baseline_arm: str, only: Collection[str] | None = None) -> Sides:
-        """Return both sides of an arm. `only`: the tasks to judge by; None: all of them."""
+    def of(
+        cls,
+        run: Results,
+        arm: str,
+        baseline: Baseline,
+        baseline_arm: str,
+        only: Collection[str] | None = None,
+        repeats: int | None = None,
+    ) -> Sides:
+        """Return both sides of an arm. `only`: the tasks to judge by, `repeats`: how many of the first repeats; None: all of
+        them."""
         chosen = None if only is None else frozenset(only)
         new: dict[str, dict[int, Record]] = {}
         for record in sorted(run.records, key=lambda record: record.key):  # the order in which trials ended decides nothing
-            if record.arm == arm and (chosen is None or record.task in chosen):
+            is_judged = (chosen is None or record.task in chosen) and (repeats is None or record.repeat < repeats)
+            if record.arm == arm and is_judged:
                 new.setdefault(record.task, {})[record.repeat] = record
         blessed = baseline.arms[baseline_arm].tasks
-        return cls(arm, baseline_arm, {task: line for task, line in blessed.items() if chosen is None or task in chosen}, new)
+        old = {task: line for task, line in blessed.items() if chosen is None or task in chosen}
+        return cls(arm, baseline_arm, old if repeats is None else {task: line.first(repeats) for task, line in old.items()}, new)
 
     @cached_property
     def records(self) -> tuple[Record, ...]:

@@ -19,10 +19,10 @@ from .line_words import effect_in_words, is_gain, margin_in_words, outcome_in_wo
 from .next_steps import next_steps
 from .sentences import further_lines, headline, likewise
 from .stop_words import MAX_TRIALS, broken_by, stops_alone
-from .text import brackets, change_counts, other_stops, task_lines_of
+from .text import brackets, change_counts, other_stops, task_lines_of, worse_here_in_words
 
 MAX_ARMS = 12
-HEADING = ("arm", "metric", "was → is", "change", "outcome")
+HEADING = ("loop/profile", "metric", "was → is", "change", "outcome")
 
 ALL = "-v, or --json for all"
 COMMANDS = ("loopbench ", "pytest ", "python -m pytest ")
@@ -82,6 +82,7 @@ def brief_sentences(result: GateResult) -> list[str]:
             *stops_alone(result),
             *_hidden_arms(result),
             *_likewise(result),
+            *worse_here_in_words(result),
             *result.notes,
             *(line for step in (steps[:1] if result.outcome in PASSES else steps) for line in step.lines),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from loopbench.text.plain_text import terminal_safe
 from loopbench.text.table import markdown_item
 
 from ..changes.altered import altered_text, altered_title
+from ..changes.unrun import unrun_in_words
+from ..data.followed import FollowedFile
 from ..data.literal import literal
 from ..data.outcome import PASSES, GateResult, OnUndecided, OnWorseHere
 from .losses import break_groups, cause_text, cause_title, lost_otherwise, other_ends, stop_text
-from .sentences import explanation
+from .sentences import explanation, says_what_is_unrun
 from .stop_words import break_title, title
 from .text import for_a_server, to_markdown
 
@@ -46,6 +48,14 @@ def append_error(path: Path, message: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(f"## Gate: not judged\n\n{markdown_item(literal(_beside_repository(message)))}\n\n")
+
+
+def append_open_questions(path: Path, said: Iterable[str]) -> None:
+    """Append a page to a summary for what the gates of all tests leave unknown together. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        items = "".join(f"- {markdown_item(literal(_beside_repository(each)))}\n" for each in said)
+        file.write(f"## Gates: what no trial showed\n\n{items}\n")
 
 
 def github_annotations(
@@ -84,7 +94,17 @@ def github_annotations(
         for number, group in enumerate(groups)
     ]
     altered = [_command("warning", altered_title(group), altered_text(group)) for group in result.altered]
-    return [first, *[*broke, *altered, *(_beside_breaks(result) if kind != "notice" else ())][:MAX_ANNOTATED]]
+    unrun = open_question_annotations(result.followed) if says_what_is_unrun(result) else ()
+    return [first, *[*broke, *altered, *(_beside_breaks(result) if kind != "notice" else ()), *unrun][:MAX_ANNOTATED]]
+
+
+def open_question_annotations(files: Iterable[FollowedFile], advice: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the workflow commands for changed lines that no trial came to, each at its place, and for what has more judged."""
+    parts = [replace(file, unrun=span) for file in files for span in file.spans]
+    for part in parts[:MAX_ANNOTATED]:
+        (said,) = unrun_in_words([part])
+        yield _command("warning", "loopbench gate: changed lines that no trial ran", said, (part.path, part.unrun[0]))
+    yield from (_command("notice", "loopbench gate: faults that no trial met", said) for said in advice)
 
 
 def _beside_breaks(result: GateResult) -> Iterable[str]:

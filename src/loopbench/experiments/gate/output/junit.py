@@ -45,7 +45,7 @@ def to_junit(result: GateResult, on_undecided: OnUndecided = "undecided", on_wor
         junit.add_result(case, "error", headline(result), "\n".join(result.reasons))
     if result.fails_for_answers and result.other_answers is not None:
         suite = junit.add_suite(root, "loopbench gate", 1, {"failure": 1})
-        case = junit.add_case(suite, "loopbench gate", "the answers are the blessed ones")
+        case = junit.add_case(suite, "loopbench gate", "the answers are those of the baseline")
         sentence = literal(result.other_answers.sentence)
         steps = [step.brief for step in next_steps(result)[:1]]
         shown = "\n".join([sentence, *(literal(line) for line in (result.other_answers.command, *steps) if line)])

@@ -16,6 +16,7 @@ from loopbench.text.numbers import chance_in_words, dollars_text
 from ..changes.altered import ALTERED
 from ..data.advice import DRAWS, Advice, Larger
 from ..data.outcome import PASSES, GateResult, OnWorseHere
+from ..data.shared_repeats import SharedRepeats
 from .sentences import further_lines, headline
 
 LET_THROUGH = {"worse here": "on_worse_here", "undecided": "on_undecided"}
@@ -149,6 +150,8 @@ def _where_open(result: GateResult) -> Iterator[NextStep]:
     if advice.other_cause:
         yield NextStep("Find what else changed than the loop's code; more tasks would not tell.")
     larger = advice.larger
+    if result.shared is not None and result.shared.fewer_in_run:
+        yield _all_repeats(advice, result.shared)
     if advice.differs:
         yield _same_draws(result)
         if larger is not None and larger.tasks:
@@ -169,13 +172,20 @@ def _same_draws(result: GateResult) -> NextStep:
     as_blessed = listed_names([advice.option(name, then) for name, _, then in advice.differs])
     under = f"Under the baseline's own {names}" if advice.asker == "shell" else f"With {as_blessed}, as in the baseline,"
     if advice.only_the_seed:
-        sentence = f"The loop is the blessed one, and only the seed is another ({values}): there is nothing to bless."
+        sentence = f"The loop is the one of the baseline, and only the seed is another ({values}): there is nothing to bless."
         return _commanded(f"{sentence} {under} a change is judged trial by trial", advice.paired)
     differ = "differs" if len(advice.differs) == 1 else "differ"
     is_other_seed = any(name == "seed" for name, _, _ in advice.differs)
     therefore = "other faults struck" if is_other_seed else "tasks are compared by the means of their trials"
     sentence = f"The {names} {differ} from the baseline's ({values}): {therefore}."
     return _commanded(f"{sentence} {under} each trial has its counterpart, which shows what the change did", advice.paired)
+
+
+def _all_repeats(advice: Advice, shared: SharedRepeats) -> NextStep:
+    """Return the step to the baseline's own number of repeats, by which all of its trials are compared."""
+    repeats = advice.option("repeats", shared.baseline)
+    under = f"Without {advice.option('repeats', shared.run)}" if advice.asker == "shell" else f"With {repeats}, as in the baseline,"
+    return _commanded(f"{under} all {shared.baseline} repeats of the baseline are compared", advice.paired)
 
 
 def _commanded(say: str, command: tuple[str, ...]) -> NextStep:
@@ -213,7 +223,7 @@ def _after_a_pass(result: GateResult) -> Iterator[NextStep]:
     if unjudged := list(dict.fromkeys(metric for arm in result.arms for metric in arm.unjudged)):
         yield NextStep(f"{result.advice.judging(unjudged, MORE)} has the gate judge {listed_names(unjudged)}, too.")
     if result.advice.unseen:
-        yield _not_met(result.advice)
+        yield not_met(result.advice)
 
 
 def _after_other_answers(result: GateResult) -> NextStep:
@@ -232,7 +242,7 @@ def _why_bless(result: GateResult) -> str:
     return "to hold later changes to this run" if result.other_answers is None else "only if the other answers are meant"
 
 
-def _not_met(advice: Advice) -> NextStep:
+def not_met(advice: Advice) -> NextStep:
     """Return which faults never struck, and what would have them."""
     what = listed_names([what for what, _ in advice.unseen])
     profiles = [advice.option("profile", profile) for profile in dict.fromkeys(profile for _, profile in advice.unseen)]

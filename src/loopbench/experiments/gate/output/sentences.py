@@ -105,6 +105,7 @@ def _parts(result: GateResult, named: int) -> list[Part]:
         *(Part((arm.short_of_faults,)) for arm in result.arms),
         Part((result.lead,)),
         Part(() if result.common is None else (f"judged {result.common.left_out()}",)),
+        Part(() if result.shared is None else (result.shared.in_words,)),
         Part((result.ended,)),
         *(Part((sentence,), _commands(command)) for sentence, command in altered),
         *other_reasons,
@@ -161,8 +162,13 @@ def _files_behind(answers: Sequence[Part], result: GateResult) -> Iterator[Part]
 
 def _unrun_lines(result: GateResult) -> Iterator[Part]:
     """Yield which changed lines no trial came to, where nothing is held against the run that would matter more."""
-    if result.outcome in (*PASSES, "undecided"):
-        yield from (Part((sentence,)) for sentence in unrun_in_words(result.unrun))
+    if says_what_is_unrun(result):
+        yield from (Part((sentence,)) for sentence in unrun_in_words(result.followed))
+
+
+def says_what_is_unrun(result: GateResult) -> bool:
+    """Whether it is told which changed lines no trial came to: where something is held against the run, that matters more."""
+    return result.outcome in (*PASSES, "undecided")
 
 
 def _unjudged_bills(result: GateResult, named: int) -> Iterator[Part]:
@@ -177,7 +183,7 @@ def _other_seed(result: GateResult) -> Iterator[Part]:
         values = ", ".join(f"{now}, not {then}" for _, now, then in result.advice.differs)
         cause = ", which is the likely cause" if result.outcome == "regression" else ""
         in_short = f"only the seed is another ({values}){cause}"
-        yield Part((f"{in_short}: code, options and model are the blessed ones", in_short))
+        yield Part((f"{in_short}: code, options and model are those of the baseline", in_short))
 
 
 def _forbidden_answers(result: GateResult) -> Iterator[Part]:

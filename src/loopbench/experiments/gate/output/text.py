@@ -30,7 +30,7 @@ MAX_TASKS = 20
 MAX_CHARS = 300
 """Maximum length of a detail."""
 TYPICAL = "typical task"
-COLUMNS = ("arm", "metric", "baseline", "run", "change", TYPICAL, "margin", "tasks", "p (Holm)", "outcome")
+COLUMNS = ("loop/profile", "metric", "baseline", "run", "change", TYPICAL, "margin", "tasks", "p (Holm)", "outcome")
 STOP_COLUMNS = ("trial", "score", "was", "is", "what it says", "to see it")
 
 
@@ -172,13 +172,17 @@ def _row(result: GateResult, line: GateLine) -> tuple[str, ...]:
     )
 
 
+def worse_here_in_words(result: GateResult) -> Iterator[str]:
+    """Yield what "worse here" means, where a line has this outcome."""
+    if any(line.outcome == "worse here" for line in result.lines):
+        cause = "a change, and no chance," if result.lead or result.advice.other_cause else "the change of the loop"
+        yield f"Worse here: {cause} lost these tasks; others are left open."
+
+
 def remedies(result: GateResult) -> Iterator[str]:
     """Yield what the open lines say and leave open, and how many tasks pass where all agree; the notes tell of larger baselines."""
     open_lines = [line for arm in result.arms if not arm.limit_alone for line in arm.lines if line.outcome in OPEN]
-    if any(line.outcome == "worse here" for line in open_lines):
-        cause = "A change, and no chance," if result.lead or result.advice.other_cause else "Nothing but the change of the loop"
-        lost = "has lost" if cause.startswith("A") else "can have lost"
-        yield f"{cause} {lost} these tasks; of other tasks the brackets say what is left open."
+    yield from worse_here_in_words(result)
     if any(line.outcome == "undecided" for line in open_lines):
         yield "Where it is undecided, this run shows neither harm nor that there is none."
     shares = [line for line in open_lines if not line.is_ratio and 0 < line.margin < 1]
