@@ -37,11 +37,20 @@ from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
 from loopbench.protocol.receipts import strip_receipts
 
-from ..trace import NO_CONTENT, ModelExchange, Note, ToolRun, Trace
+from ..trace import GARBAGE, NO_CONTENT, ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
 from .failure_text import BROKEN, SPENT, counted, damaged_source, gave_up_early, in_words, quoted, reply, times
-from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
+from .failures import (
+    NEVER_FINISH,
+    WRONG_CALLS,
+    Setback,
+    TracedTrial,
+    failed_calls,
+    fault_of_call,
+    setbacks,
+    unreadable_replies,
+)
 from .losses import Divergence, Loss
 from .prompts_sent import shows
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
@@ -123,6 +132,8 @@ class _RuleFinding:
     detail: str
     events: Sequence[int] = ()
     """What it is about; empty: the end."""
+    faults: Sequence[str] | None = None
+    """The kinds of fault that it came from, in time, as often as each struck; None: those of its events."""
 
 
 def _step(trial: TracedTrial, found: _RuleFinding) -> int:
@@ -132,10 +143,19 @@ def _step(trial: TracedTrial, found: _RuleFinding) -> int:
 
 
 def _fault(trial: TracedTrial, found: _RuleFinding) -> str:
-    """Return the kind of fault that most of the events have that the cause is about, the latest among equals; empty without any."""
-    kinds = [event.fault for place in found.events if not isinstance(event := trial.events[place], Note) and event.fault]
+    """Return the kind of fault that struck most of what the cause is about, the latest among equals; empty without any."""
+    kinds = [kind for kind in (_of_events(trial, found.events) if found.faults is None else found.faults) if kind]
     often = Counter(kinds)
     return max(reversed(kinds), key=lambda kind: often[kind], default="")
+
+
+def _of_events(trial: TracedTrial, places: Sequence[int]) -> list[str]:
+    return [event.fault for place in places if not isinstance(event := trial.events[place], Note)]
+
+
+def _of_call(trial: TracedTrial, place: int) -> str:
+    """Return the kind of fault that a call suffered; for noise as an argument, that of the call that gave it."""
+    return fault_of_call(trial, place) or (GARBAGE if damaged_source(trial, place) else "")
 
 
 # --- what the end tells ---
@@ -214,7 +234,11 @@ def _gave_up(trial: TracedTrial) -> _RuleFinding | None:
 def _again(trial: TracedTrial) -> _RuleFinding | None:
     """Return what was done again: a call that was repeated, or what the steps of an unfinished trial went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
-    return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
+    return (
+        _worst(trial, again)
+        if trial.is_finished or len(again) >= max(1, len(unreadable_replies(trial)), len(failed_calls(trial)))
+        else None
+    )
 
 
 def _never_put_right(trial: TracedTrial) -> _RuleFinding | None:
@@ -253,7 +277,8 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> _RuleFinding | No
     what = Counter(setback.what for setback in mine)
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    return _RuleFinding(cause, in_words(trial, same), [setback.event for setback in same])
+    faults = [setback.fault or _of_call(trial, setback.event) for setback in same]
+    return _RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -377,7 +402,7 @@ def _ended(trial: TracedTrial) -> _RuleFinding | None:
     if not trial.is_finished:
         how = gave_up_early(trial) if trial.steps_left else _STOPS.get(stop, f"the run ended with stop {stop}")
         at = f" at {last}" if trial.replies else ""
-        return _RuleFinding(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
+        return _RuleFinding(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}", faults=_faults_on_the_way(trial))
     left, fewer = _left(trial), len(trial.other) - len(trial.course)
     if left and all(step.call is None for step in trial.course):
         return _RuleFinding("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
@@ -410,19 +435,32 @@ _STOP_CAUSES: Mapping[str, Cause] = {
 """Causes of stops that name them."""
 
 
-def _used_up(trial: TracedTrial) -> str:
-    """Say what the steps of a trial were spent on that gave no new result."""
-    unreadable, failed = wasted(trial)
+def _faults_on_the_way(trial: TracedTrial) -> list[str]:
+    """Return the kinds of fault of what the steps of a trial were spent on, else of all that it met, as `_used_up` says it."""
+    of_calls = [_of_call(trial, step.event) for step in failed_calls(trial) if step.event is not None]
+    return [*_of_events(trial, unreadable_replies(trial)), *of_calls] if _spent_on(trial) else _met(trial)
+
+
+def _met(trial: TracedTrial) -> list[str]:
+    """Return the kinds of fault that a trial met and did not absorb, by name."""
+    return sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
+
+
+def _spent_on(trial: TracedTrial) -> str:
+    """Return what the steps of a trial were spent on that gave no new result, in words; empty for nothing."""
     parts = [
-        counted(unreadable, "reply that could not be read", "replies that could not be read"),
-        counted(failed, "call that failed", "calls that failed"),
+        counted(len(unreadable_replies(trial)), "reply that could not be read", "replies that could not be read"),
+        counted(len(failed_calls(trial)), "call that failed", "calls that failed"),
         counted(len(trial.repeated), "call made again", "calls made again"),
     ]
-    listed = ", ".join(part for part in parts if part)
-    if listed:
-        return f"; used up on the way: {listed}"
-    kinds = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
-    return f"; met on the way: {', '.join(kinds)}" if kinds else ""
+    return ", ".join(part for part in parts if part)
+
+
+def _used_up(trial: TracedTrial) -> str:
+    """Say what the steps of a trial were spent on, else which faults it met."""
+    if spent_on := _spent_on(trial):
+        return f"; used up on the way: {spent_on}"
+    return f"; met on the way: {', '.join(kinds)}" if (kinds := _met(trial)) else ""
 
 
 def _other(trial: TracedTrial) -> _RuleFinding | None:
