@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopbench.datasets.importing.own_tools import ALLOWED, NO_TOOLS, OwnTools, offered, own_tools
-from loopbench.datasets.task import Task
-from loopbench.protocol import Query, Tool, Toolbox, ToolCall, run_sync
+from loopbench.datasets.task import StatelessEnvironment, Suite, Task
+from loopbench.protocol import Plan, PlannedCall, Query, Ref, Tool, Toolbox, ToolCall, run_sync
+from loopbench.runs.config import CompareConfig
+from loopbench.runs.new_manifest import question_digests
 
 
 @pytest.fixture
@@ -238,7 +240,20 @@ def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):
     offered("gappy", module(source))
     assert [record.getMessage() for record in caplog.records] == [
         "tools 'gappy': no tools, because they have no type hints: helper",
-        "tools 'gappy': a model knows only what they say: price has no docstring; argument item of price has no type",
+        "a model knows of tools only what they say of themselves: price has no docstring; argument item of price has no type",
+    ]
+
+
+def test_tools_of_a_suite_in_python_that_say_nothing_are_told_once(caplog, tmp_path):
+    def twice(number):
+        return 2 * number
+
+    task = Task("t", Query("Twice 2?"), 4, "numeric", Plan((PlannedCall("c1", "twice", {"number": 2}, "Double it."),), Ref("c1")))
+    suite = Suite("own", "1", (task,), lambda _: StatelessEnvironment((Tool.from_function(twice),)))
+    for _ in range(2):
+        question_digests(CompareConfig(), suite, suite.tasks)
+    assert [record.getMessage() for record in caplog.records] == [
+        "a model knows of tools only what they say of themselves: twice has no docstring; argument number of twice has no type"
     ]
 
 

@@ -144,9 +144,14 @@ def described_tools(environment: Environment) -> list[list[Any]]:
     try:
         if other := [tool for tool in environment.tools if not isinstance(tool, Tool)]:
             raise ValueError(f"Suite: open gave an environment whose tools hold a {type(other[0]).__name__}; {_MAKES}")
-        return [[tool.name, tool.description, tool.parameters] for tool in environment.tools]
+        return as_described(environment.tools)
     finally:
         environment.close()
+
+
+def as_described(tools: Iterable[Tool]) -> list[list[Any]]:
+    """Return what a loop is told of each of these tools: name, description and the JSON schema of its arguments."""
+    return [[tool.name, tool.description, tool.parameters] for tool in tools]
 
 
 _OPENS = "it has to give one for each task, such as lambda task: StatelessEnvironment([price, add])"

@@ -10,6 +10,7 @@ from typing import Any
 
 from loopbench.datasets.importing.mcp_server import is_mcp
 from loopbench.datasets.importing.mcp_tools import tool_server
+from loopbench.datasets.importing.own_tools import tell_gaps
 from loopbench.datasets.task import Suite, Task, described_tools
 from loopbench.metrics.record import RECORD_VERSION
 from loopbench.metrics.trial_limits import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
@@ -185,8 +186,12 @@ def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) ->
 
 
 def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
-    """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not."""
+    """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not.
+
+    Warns of tools that do not say what they are for, or of what type their arguments are.
+    """
     tools = described_tools(suite.opened(tasks[0]))  # once for both: tools of a server take their time
+    tell_gaps(tools)
     return {"asked": _asked_digests(config, suite, tasks, tools), "task_digests": _task_digests(suite, tasks, tools)}
 
 

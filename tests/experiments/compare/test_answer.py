@@ -401,7 +401,8 @@ def test_a_name_can_neither_break_a_line_nor_reach_the_terminal(compared, name):
     comparison = compared({"a": (0.9,), "b": (0.2,)})
     made = answer(comparison)
     row = replace(made.rows[0], loop=name)
-    manifest = SimpleNamespace(arms=(), imported=None)  # all that the lines need of one but for the title
+    # All that the lines need of one but for the title.
+    manifest = SimpleNamespace(arms=(), imported=None, suite=SimpleNamespace(tasks=0), settings=SimpleNamespace(repeats=1))
     found = Results(Path("x"), manifest, (), comparison)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "answer", replace(made, rows=(row,)))

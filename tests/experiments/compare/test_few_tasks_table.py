@@ -114,7 +114,8 @@ def _results(
         for task in range(tasks)
         for repeat in range(repeats)
     ]
-    manifest = SimpleNamespace(arms=(), imported=None)  # all that the lines need of one but for the title
+    # All that the lines need of one but for the title.
+    manifest = SimpleNamespace(arms=(), imported=None, suite=SimpleNamespace(tasks=0), settings=SimpleNamespace(repeats=1))
     return Results(Path("x"), manifest, (), compare(records, infos))  # type: ignore[arg-type]
 
 

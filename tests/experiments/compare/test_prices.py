@@ -161,7 +161,7 @@ def test_equivalence_is_told_where_it_decides(spent):
 
 def test_what_loops_cost_stays_on_a_narrow_terminal(spent):
     found = spent({"good": (0.9, 12_345), "bad": (0.5, 9_876)})
-    manifest = SimpleNamespace(arms=(), imported=None)
+    manifest = SimpleNamespace(arms=(), imported=None, suite=SimpleNamespace(tasks=0), settings=SimpleNamespace(repeats=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Results, "title", "title")
         lines = [line.plain for line in answer_lines(Results("x", manifest, (), found), 36)]  # type: ignore[arg-type]

@@ -17,14 +17,16 @@ from loopbench.cli import running
 from loopbench.cli.main import app
 from loopbench.cli.render_answer import answer_lines
 from loopbench.experiments.compare.prepare import Experiment, prepare
-from loopbench.experiments.compare.results import Results, results
+from loopbench.experiments.compare.results import PROVISIONAL, Results, results
 from loopbench.experiments.compare.run import run
 from loopbench.experiments.compare.several_runs import collect
 from loopbench.experiments.compare.tables import comparison_tables, to_markdown
 from loopbench.experiments.compare.verdict.answer import answer
+from loopbench.experiments.compare.verdict.answer_json import answer_json
 from loopbench.experiments.compare.verdict.deciding import deciding_command
 from loopbench.experiments.compare.verdict.sentence import DecidingRun
 from loopbench.experiments.compare.verdict.trial_limits import limits_sentences, trial_limits
+from loopbench.experiments.compare.verdict.warned import warned
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import Comparison, compare
 from loopbench.metrics.record import Record
@@ -223,6 +225,34 @@ def test_how_many_tasks_a_run_has_seen_is_told_where_some_have_no_trial(limited,
     assert "incomplete: 14 of 16 trials, 7 of 8 tasks seen" in Results(Path("x"), limited.manifest, some, limited.comparison).title
     one_arm = tuple(record for record in limited.records if record.arm == limited.records[0].arm)
     assert Results(Path("x"), limited.manifest, one_arm, limited.comparison).title.endswith("incomplete: 8 of 16 trials")
+
+
+def test_an_incomplete_run_says_that_its_verdict_is_provisional_before_it(limited):
+    some = tuple(record for record in limited.records if record.task != limited.records[0].task)
+    found = Results(Path("x"), limited.manifest, some, limited.comparison)
+    first, *others = found.answer.sentences
+    assert first == PROVISIONAL.text
+    assert tuple(others) == limited.answer.sentences
+    assert answer_json(found.comparison, found.answer)["sentences"][0] == PROVISIONAL.text
+    assert PROVISIONAL.brief in " ".join(line.plain for line in answer_lines(found, 80))
+
+
+@pytest.mark.parametrize("others", [("bare", "finish"), ("bare",)])
+def test_trials_that_ran_out_of_time_are_told_once_even_of_one_loop(limited, others):
+    infos = [arm.info for arm in limited.comparison.arms if arm.info.loop in others]
+    records = [
+        replace(record, stop="timeout", scores={"accuracy": 0.0}) if record.arm == infos[0].arm and number < 3 else record
+        for number, record in enumerate(record for record in limited.records if record.arm in {info.arm for info in infos})
+    ]
+    late = sum(record.stop == "timeout" for record in records)
+    assert late > 0
+    by_default, own = compare(records, infos), trial_limits({"trial_timeout_s": 0.5}, {})
+    of_own = replace(by_default, limits=own)
+    assert [line for line in warned(by_default) if "time" in line] == [
+        f"Out of time, and so not solved: {late} of the 8 trials of {infos[0].arm}"
+    ]
+    assert not any("time" in line for line in [*warned(of_own), *answer(by_default).sentences])
+    assert answer(of_own).sentences[0].startswith("All of this is for at most 0.5 s a trial; trials that needed more")
 
 
 def test_every_task_has_its_first_trial_before_any_has_a_second(tmp_path):

@@ -27,7 +27,7 @@ def test_counts_of_kinds_make_the_whole_and_nothing_is_split_that_is_not_known(k
 def test_unreadable_replies_are_split_and_other_causes_are_not():
     kinds: Kinds = {"parse": {"wire.fenced": 17, "wire.malformed": 5, "": 1}, "termination": {"decision.no_tool": 2}}
     assert counts_in_words({"parse": 23, "termination": 2}, kinds) == [
-        "parse 23 (fenced 17, malformed 5, no injected fault 1)",
+        "parse 23 (fenced 17, malformed 5, no known fault 1)",
         "termination 2",
     ]
     assert counts_in_words({"parse": 3}, {"parse": {"wire.fenced": 3}}) == ["parse 3 (fenced)"]

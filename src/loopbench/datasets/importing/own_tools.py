@@ -21,7 +21,7 @@ from loopbench.protocol import Tool
 from loopbench.protocol.names import near
 from loopbench.protocol.redact import logger_of
 
-from ..task import Environment, StatelessEnvironment, Task
+from ..task import Environment, StatelessEnvironment, Task, as_described
 
 logger = logger_of(__name__)
 
@@ -73,7 +73,7 @@ class OwnTools:
         except Exception as error:  # the boundary to the user's own code
             raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
         _check_threads(self.name, tools)
-        tell_gaps(self.name, tuple(gap for tool in tools for gap in gaps(tool)))
+        tell_gaps(as_described(tools))
         return environment or StatelessEnvironment(tools)
 
 
@@ -113,7 +113,7 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
     _check_threads(name, tools.fixed)
-    tell_gaps(name, tuple(gap for tool in tools.fixed for gap in gaps(tool)))
+    tell_gaps(as_described(tools.fixed))
     return tools
 
 
@@ -170,20 +170,24 @@ def _untyped_functions(module: ModuleType) -> list[str]:
     return [name for name, function in _public_functions(module, own=True) if not function.__annotations__]
 
 
-def gaps(tool: Tool) -> Iterator[str]:
+def tell_gaps(described: Iterable[Sequence[Any]]) -> None:
+    """Warn of what a model is not told of tools, once however often they are looked at. `described`: as by `described_tools`."""
+    _tell_gaps(tuple(gap for name, description, parameters in described for gap in _gaps(name, description, parameters)))
+
+
+def _gaps(tool: str, description: str, parameters: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a model is not told of a tool: what it is for, and the types of its arguments."""
-    if not tool.spec.description.strip():
-        yield f"{tool.name} has no docstring"
-    for name, rules in tool.spec.parameters.get("properties", {}).items():
+    if not description.strip():
+        yield f"{tool} has no docstring"
+    for name, rules in parameters.get("properties", {}).items():
         if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
-            yield f"argument {name} of {tool.name} has no type"
+            yield f"argument {name} of {tool} has no type"
 
 
 @lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
-def tell_gaps(name: str, gaps_found: tuple[str, ...]) -> None:
-    """Warn of what a model is not told of the tools. `name`: as typed."""
-    if gaps_found:
-        logger.warning("tools %r: a model knows only what they say: %s", name, "; ".join(gaps_found))
+def _tell_gaps(found: tuple[str, ...]) -> None:
+    if found:
+        logger.warning("a model knows of tools only what they say of themselves: %s", "; ".join(found))
 
 
 @lru_cache(maxsize=256)  # one warning is enough however often a command looks its tools up

@@ -21,10 +21,7 @@ MAX_TRIES = 5
 
 EMPTY_LOCAL = "'_thread._local' object has no attribute"
 """What Python says of a `threading.local` in which this thread has set nothing."""
-THREAD_CURE = (
-    "tools run on threads of their own, where a threading.local that the module filled is empty: keep its content in a plain "
-    "variable, or fill it within the tool"
-)
+THREAD_CURE = "a threading.local is empty on the threads that tools run on; keep its content in a plain variable"
 _MAX_SHOWN_CHARS = 200
 """Characters of a result that an error quotes."""
 
@@ -114,8 +111,8 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     if observation.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
     if not observation.ok and not call.fails:
-        cure = f"; {THREAD_CURE}" if EMPTY_LOCAL in observation.data else ""
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {observation.data}{cure}")
+        said = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {said}")
     return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 

@@ -34,6 +34,7 @@ from .verdict.answer_json import answer_json
 from .verdict.exposure import exposures
 from .verdict.measured_forms import are_mixed
 from .verdict.misleading_plans import misleading_plans
+from .verdict.sentence import AnswerSentence
 from .verdict.trial_limits import trial_limits
 
 MAX_PAIRED = 16
@@ -45,6 +46,12 @@ PLANNED = (
     "those of other pairs over all pairs."
 )
 """What to say of the pairs of an optimization's test."""
+PROVISIONAL = AnswerSentence(
+    "What follows is provisional, because trials are missing: p values and intervals hold for a run of a size that was set before",
+    "Provisional, because trials are missing",
+    is_basis=True,
+)
+"""What stands before the verdict of an incomplete run."""
 
 
 @dataclass(frozen=True)  # no slots, so that slow properties are cached
@@ -132,8 +139,11 @@ class Results:
 
     @cached_property
     def answer(self) -> ComparisonAnswer:
-        """Which loop to adopt, and what follows."""
-        return answer(self.comparison, self.budgets)
+        """Which loop to adopt, and what follows; of an incomplete run it says first that this is provisional."""
+        found = answer(self.comparison, self.budgets)
+        if self.is_complete or not found.answer_sentences:
+            return found
+        return replace(found, answer_sentences=(PROVISIONAL, *found.answer_sentences))
 
     @cached_property
     def harness(self) -> tuple[Harness, ...]:

@@ -10,7 +10,7 @@ from .why import Kinds
 
 WIRE = "wire."
 """Family of the faults of replies, which are called by their kind alone: `fenced`."""
-NO_FAULT = "no injected fault"
+NO_FAULT = "no known fault"
 
 
 def kind_name(fault: str) -> str:

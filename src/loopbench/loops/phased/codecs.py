@@ -389,4 +389,4 @@ def _read_back(codec: Codec, move: Move, reply: Reply) -> Reply:
 
 
 def _inexpressible(move: Move) -> Inexpressible:
-    return Inexpressible(f"the {type(move).__name__} is neither a call nor an answer")
+    return Inexpressible(f"the {type(move).__name__} is no move of this role")

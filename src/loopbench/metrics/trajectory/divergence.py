@@ -30,21 +30,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from loopbench.metrics.record import Record
 from loopbench.protocol import Role, StopReason
-from loopbench.protocol.counts import counted
 from loopbench.protocol.receipts import strip_receipts
 
-from ..trace import NO_CONTENT, ModelExchange, Note, ToolRun, Trace
+from ..trace import ModelExchange, Note, ToolRun, Trace
 from .alterations import alterations
 from .causes import Cause
-from .failure_text import BROKEN, SPENT, damaged_source, gave_up_early, in_words, quoted_answer, reply, times
-from .failures import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial, setbacks, wasted
+from .failure_text import BROKEN, SPENT, damaged_source, in_words, quoted_answer, reply, times
+from .failures import (
+    NEVER_FINISH,
+    WRONG_CALLS,
+    Setback,
+    TracedTrial,
+    failed_calls,
+    setbacks,
+    unreadable_replies,
+)
 from .losses import Divergence, Loss
 from .prompts_sent import shows
+from .rule_finding import RuleFinding, fault_behind_call, faults_of_events
+from .run_end import calls_left_out, could_run, how_it_ended
 from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, unmatched
 
 END_STATE = "state"
@@ -116,25 +124,15 @@ def ended_unread(trial: TracedTrial) -> bool:
     return not any(isinstance(event, ToolRun) for event in trial.events[place:])
 
 
-@dataclass(frozen=True, slots=True)
-class _RuleFinding:
-    """What a rule has to say."""
-
-    cause: Cause
-    detail: str
-    events: Sequence[int] = ()
-    """What it is about; empty: the end."""
-
-
-def _step(trial: TracedTrial, found: _RuleFinding) -> int:
+def _step(trial: TracedTrial, found: RuleFinding) -> int:
     """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
     about = set(found.events)
     return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
 
 
-def _fault(trial: TracedTrial, found: _RuleFinding) -> str:
-    """Return the kind of fault that most of the events have that the cause is about, the latest among equals; empty without any."""
-    kinds = [event.fault for place in found.events if not isinstance(event := trial.events[place], Note) and event.fault]
+def _fault(trial: TracedTrial, found: RuleFinding) -> str:
+    """Return the kind of fault that struck most of what the cause is about, the latest among equals; empty without any."""
+    kinds = [kind for kind in (faults_of_events(trial, found.events) if found.faults is None else found.faults) if kind]
     often = Counter(kinds)
     return max(reversed(kinds), key=lambda kind: often[kind], default="")
 
@@ -142,7 +140,7 @@ def _fault(trial: TracedTrial, found: _RuleFinding) -> str:
 # --- what the end tells ---
 
 
-def _limited(trial: TracedTrial) -> _RuleFinding | None:
+def _limited(trial: TracedTrial) -> RuleFinding | None:
     place, last = trial.last_ask
     stop = trial.head.stop
     if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW.value:
@@ -150,53 +148,53 @@ def _limited(trial: TracedTrial) -> _RuleFinding | None:
     if stop not in SPENT:
         return None
     cause: Cause = "time limit" if stop == StopReason.TIMEOUT else "budget"
-    return _RuleFinding(cause, f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
+    return RuleFinding(cause, f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
 
 
-def _broken(trial: TracedTrial) -> _RuleFinding | None:
+def _broken(trial: TracedTrial) -> RuleFinding | None:
     cause: Cause = "crash" if (stop := trial.head.stop) == StopReason.CRASHED else "termination"
-    return _RuleFinding(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
+    return RuleFinding(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
 
 
 def _reason(trial: TracedTrial) -> str:
     return f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
 
 
-def _obeyed(trial: TracedTrial) -> _RuleFinding | None:
+def _obeyed(trial: TracedTrial) -> RuleFinding | None:
     for place, event in enumerate(trial.events):
         if isinstance(event, ToolRun) and event.fault in ("inject.answer", "inject.stop") and trial.is_open(event.fault):
             return _of_fault(trial, place, event)
     return None
 
 
-def _altered(trial: TracedTrial) -> _RuleFinding | None:
+def _altered(trial: TracedTrial) -> RuleFinding | None:
     """Return the first thing that the loop altered: what came after it may have come from it."""
     found = alterations(trial)
     if not found:
         return None
     first = found[0]
     also = sum(each.cause == first.cause for each in found) - 1
-    return _RuleFinding(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
+    return RuleFinding(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
 
 
-def _early(trial: TracedTrial) -> _RuleFinding | None:
+def _early(trial: TracedTrial) -> RuleFinding | None:
     chosen = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING]
     if not chosen:
         return None
     place, last = chosen[-1]
     if last.fault not in ENDED_EARLY or not trial.is_open(last.fault):
         return None
-    return _RuleFinding("termination", f"answered at {reply(last.number)}, before its work was done", [place])
+    return RuleFinding("termination", f"answered at {reply(last.number)}, before its work was done", [place])
 
 
-def _misread(trial: TracedTrial) -> _RuleFinding | None:
+def _misread(trial: TracedTrial) -> RuleFinding | None:
     """Return the divergence of a trial whose last reply was spoiled, and which missed nothing but the answer."""
     for place, ask in reversed(list(trial.asks())):
         if ask.error is None and ask.wire_error is None:
-            is_decisive = trial.is_finished or (trial.other_course and not _left(trial))
+            is_decisive = trial.is_finished or (trial.other_course and not calls_left_out(trial))
             if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
                 said = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted_answer(trial.head.answer)}"
-                return _RuleFinding("parse", said, [place])
+                return RuleFinding("parse", said, [place])
             return None
     return None
 
@@ -204,22 +202,26 @@ def _misread(trial: TracedTrial) -> _RuleFinding | None:
 # --- what blocked it ---
 
 
-def _blocked(trial: TracedTrial) -> _RuleFinding | None:
+def _blocked(trial: TracedTrial) -> RuleFinding | None:
     found = (setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit")
     return None if trial.is_finished else _worst(trial, list(found))
 
 
-def _gave_up(trial: TracedTrial) -> _RuleFinding | None:
+def _gave_up(trial: TracedTrial) -> RuleFinding | None:
     return _worst(trial, _lasting(trial, setbacks(trial, trial.last_new))) if trial.is_finished else None
 
 
-def _again(trial: TracedTrial) -> _RuleFinding | None:
+def _again(trial: TracedTrial) -> RuleFinding | None:
     """Return what was done again: a call that was repeated, or what the steps of an unfinished trial went into most."""
     again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
-    return _worst(trial, again) if trial.is_finished or len(again) >= max(1, *wasted(trial)) else None
+    return (
+        _worst(trial, again)
+        if trial.is_finished or len(again) >= max(1, len(unreadable_replies(trial)), len(failed_calls(trial)))
+        else None
+    )
 
 
-def _never_put_right(trial: TracedTrial) -> _RuleFinding | None:
+def _never_put_right(trial: TracedTrial) -> RuleFinding | None:
     found = setbacks(trial, -1)
     found = _lasting(trial, found) if trial.is_finished else [setback for setback in found if setback.kind not in _LATER]
     return _worst(trial, [setback for setback in found if setback.kind != "not run" or setback.fault])
@@ -229,7 +231,7 @@ _LATER = frozenset({"unfit", "repeated", "no call"})
 """Setbacks that are not the cause as long as there is another."""
 
 
-def _unfit(trial: TracedTrial) -> _RuleFinding | None:
+def _unfit(trial: TracedTrial) -> RuleFinding | None:
     """Return what a scripted model said when it had nothing that fits the form."""
     return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
 
@@ -244,7 +246,7 @@ def _is_at(setback: Setback, last: int | None) -> bool:
     return setback.kind in ("unreadable", "misread") and setback.event == last
 
 
-def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> _RuleFinding | None:
+def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> RuleFinding | None:
     """Return the cause that most of the setbacks have, the latest among equals."""
     if not setbacks:
         return None
@@ -255,7 +257,8 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> _RuleFinding | No
     what = Counter(setback.what for setback in mine)
     main = max(reversed(mine), key=lambda setback: what[setback.what])
     same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    return _RuleFinding(cause, in_words(trial, same), [setback.event for setback in same])
+    faults = [setback.fault or fault_behind_call(trial, setback.event) for setback in same]
+    return RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -271,7 +274,7 @@ def _cause(trial: TracedTrial, setback: Setback) -> Cause:
 # --- what a scripted model's faults tell ---
 
 
-def _faults(trial: TracedTrial) -> _RuleFinding | None:
+def _faults(trial: TracedTrial) -> RuleFinding | None:
     for place, event in enumerate(trial.events):
         if isinstance(event, Note) or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
             continue
@@ -280,30 +283,30 @@ def _faults(trial: TracedTrial) -> _RuleFinding | None:
     return None
 
 
-def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> _RuleFinding:
+def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> RuleFinding:
     if event.fault == "calls.too_early":
         detail = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
-        return _RuleFinding("fault not recovered", detail, [place])
+        return RuleFinding("fault not recovered", detail, [place])
     if isinstance(event, ToolRun):
         if event.fault == "tool.lies":
             detail = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
-            return _RuleFinding("fault not recovered", detail, [place])
+            return RuleFinding("fault not recovered", detail, [place])
         if event.fault.startswith("inject."):
             detail = f"the result of {call_text(event.call)} carried an instruction ({event.fault}), and the model obeyed it"
-            return _RuleFinding("obeyed instruction", detail, [place])
+            return RuleFinding("obeyed instruction", detail, [place])
         key = event.call.key
         runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
         detail = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
-        return _RuleFinding("fault not recovered", detail, runs)
+        return RuleFinding("fault not recovered", detail, runs)
     if event.fault in WRONG_CALLS:
         call = f" called {call_text(event.calls[0])}" if event.calls else ""
-        return _RuleFinding("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
+        return RuleFinding("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
     if event.fault in ENDED_EARLY:
-        return _RuleFinding("termination", f"{reply(event.number)} left out work that was to be done", [place])
+        return RuleFinding("termination", f"{reply(event.number)} left out work that was to be done", [place])
     if event.fault == "weakness.answer":
-        return _RuleFinding("answer form", f"{reply(event.number)} stated the answer in another form", [])
+        return RuleFinding("answer form", f"{reply(event.number)} stated the answer in another form", [])
     why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return _RuleFinding("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
+    return RuleFinding("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
 
 
 def _made_by(trial: TracedTrial, place: int) -> list[int]:
@@ -315,25 +318,20 @@ def _made_by(trial: TracedTrial, place: int) -> list[int]:
 # --- what the other course tells ---
 
 
-def _argument(trial: TracedTrial) -> _RuleFinding | None:
+def _argument(trial: TracedTrial) -> RuleFinding | None:
     if not trial.is_finished:
         return None
     alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
     own_calls = {step.call.key for step in trial.course if step.call is not None}
-    others = [step for place, step in enumerate(trial.other_course) if place in alone and _could_run(step)]
+    others = [step for place, step in enumerate(trial.other_course) if place in alone and could_run(step)]
     for place, step in enumerate(trial.course):
         if place not in trial.unmatched or step.call is None or step.event is None:
             continue
         meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
         if meant and not any(_gave_the_same(trial, step, other) for other in meant):
             said = f"called {step.text}, where the other course called {meant[0].text}"
-            return _RuleFinding("tool argument", said, [step.event])
+            return RuleFinding("tool argument", said, [step.event])
     return None
-
-
-def _could_run(step: TracedStep) -> bool:
-    """Whether a step is a call whose arguments can be read, and that gave a result."""
-    return step.call is not None and step.gave_result and isinstance(step.call.arguments, Mapping)
 
 
 def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
@@ -346,7 +344,7 @@ _TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
 """A result that tells something: a number, or several words."""
 
 
-def _lost(trial: TracedTrial) -> _RuleFinding | None:
+def _lost(trial: TracedTrial) -> RuleFinding | None:
     """Return what the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
     latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
     if not latest or trial.head.stop not in _ANSWERED:
@@ -354,7 +352,7 @@ def _lost(trial: TracedTrial) -> _RuleFinding | None:
     shown = [message for place in latest.values() for message in trial.prompts[place]]
     place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
     if trial.head.query and not shows(shown, trial.head.query):
-        return _RuleFinding("lost observation", f"the prompt of {reply(number)} no longer showed the question")
+        return RuleFinding("lost observation", f"the prompt of {reply(number)} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.events[step.event] if step.event is not None and step.event < place else None
         if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave_result:
@@ -362,7 +360,7 @@ def _lost(trial: TracedTrial) -> _RuleFinding | None:
         if any(trial.is_shown(run, asked) for asked in latest.values()):
             continue
         said = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
-        return _RuleFinding("lost observation", said)
+        return RuleFinding("lost observation", said)
     return None
 
 
@@ -370,67 +368,11 @@ _ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
 _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
 
 
-def _ended(trial: TracedTrial) -> _RuleFinding | None:
-    last = reply(trial.replies)
-    stop = trial.head.stop
-    if not stop:
-        said = f"the trace does not say how the run ended{f' after {last}' if trial.replies else ''}{_used_up(trial)}"
-        return _RuleFinding("other", NO_CONTENT if trial.trace.lacks_content else said)
-    if not trial.is_finished:
-        how = gave_up_early(trial) if trial.steps_left else _STOPS.get(stop, f"the run ended with stop {stop}")
-        at = f" at {last}" if trial.replies else ""
-        return _RuleFinding(_STOP_CAUSES.get(stop, "termination"), f"{how}{at}{_used_up(trial)}")
-    left, fewer = _left(trial), len(trial.other) - len(trial.course)
-    if left and all(step.call is None for step in trial.course):
-        return _RuleFinding("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
-    if left:
-        return _RuleFinding("termination", f"answered at {last} and never called {left[0].text}")
-    if fewer > 0 and not trial.other_course:
-        return _RuleFinding("termination", f"answered at {last}, {counted(fewer, 'step')} before the other course")
-    return None
+def _other(trial: TracedTrial) -> RuleFinding | None:
+    return RuleFinding("other", f"answered {quoted_answer(trial.head.answer)}")
 
 
-def _left(trial: TracedTrial) -> list[TracedStep]:
-    """Return the calls of the other course that this one never made; none where no other course is known."""
-    own = {step.call.key for step in trial.course if step.call is not None}
-    return [step for step in trial.other_course if _could_run(step) and step.call and step.call.key not in own]
-
-
-_STOPS = {
-    StopReason.MAX_STEPS.value: "the limit was reached (max_steps)",
-    StopReason.FORCED.value: "the limit was reached (forced)",
-    StopReason.UNFINISHED.value: "the one turn was over (unfinished)",
-    StopReason.ERROR_VALVE.value: "the error valve ended the run",
-}
-
-
-_STOP_CAUSES: Mapping[str, Cause] = {
-    StopReason.PARSE_FAILED.value: "parse",
-    StopReason.PROVIDER_ERROR.value: "fault not recovered",
-    StopReason.RECOVERY_FAILED.value: "fault not recovered",
-}
-"""Causes of stops that name them."""
-
-
-def _used_up(trial: TracedTrial) -> str:
-    """Say what the steps of a trial were spent on that gave no new result."""
-    unreadable, failed = wasted(trial)
-    spent_on = [
-        (unreadable, "reply that could not be read", "replies that could not be read"),
-        (failed, "call that failed", "calls that failed"),
-        (len(trial.repeated), "call made again", "calls made again"),
-    ]
-    if any(number for number, _, _ in spent_on):
-        return f"; used up on the way: {', '.join(counted(*each) for each in spent_on if each[0])}"
-    kinds = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
-    return f"; met on the way: {', '.join(kinds)}" if kinds else ""
-
-
-def _other(trial: TracedTrial) -> _RuleFinding | None:
-    return _RuleFinding("other", f"answered {quoted_answer(trial.head.answer)}")
-
-
-_RULES: Sequence[Callable[[TracedTrial], _RuleFinding | None]] = (
+_RULES: Sequence[Callable[[TracedTrial], RuleFinding | None]] = (
     _limited,
     _broken,
     _obeyed,
@@ -445,6 +387,6 @@ _RULES: Sequence[Callable[[TracedTrial], _RuleFinding | None]] = (
     _never_put_right,
     _unfit,
     _lost,
-    _ended,
+    how_it_ended,
     _other,
 )

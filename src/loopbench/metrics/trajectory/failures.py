@@ -273,7 +273,13 @@ def _of_calls(trial: TracedTrial, since: int) -> Iterator[Setback]:
                 yield Setback("repeated", step.event, step.text, step.observed, mark)
         elif not step.gave_result and step.call.key not in put_right and not _is_as_it_should_be(trial, number):
             kind: Kind = "failed run" if isinstance(run, ToolRun) and not run.never_ran else "not run"
-            yield Setback(kind, step.event, step.text, step.observed, run.fault or mark if isinstance(run, ToolRun) else mark)
+            yield Setback(kind, step.event, step.text, step.observed, fault_of_call(trial, step.event))
+
+
+def fault_of_call(trial: TracedTrial, place: int) -> str:
+    """Return the kind of fault that a call suffered: of its run, else of the reply that decided on it; empty: none is known."""
+    run, decider = trial.events[place], trial.decider(place)
+    return (run.fault if isinstance(run, ToolRun) else "") or (decider.fault if decider is not None else "")
 
 
 def _is_as_it_should_be(trial: TracedTrial, number: int) -> bool:
@@ -302,11 +308,15 @@ def _is_spoiled(trial: TracedTrial, step: TracedStep) -> bool:
     return decider is not None and (decider.fault in WRONG_CALLS or decider.fault.startswith("wire."))
 
 
-def wasted(trial: TracedTrial) -> tuple[int, int]:
-    """Return replies that could not be read, and calls that failed or could not be run and should not have, put right or not."""
-    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks())
+def unreadable_replies(trial: TracedTrial) -> list[int]:
+    """Return the events of the replies that could not be read, put right or not."""
+    return [place for place, ask in trial.asks() if ask.wire_error is not None]
+
+
+def failed_calls(trial: TracedTrial) -> list[TracedStep]:
+    """Return the calls that failed or could not be run and should not have, put right or not."""
     calls = ((number, step) for number, step in enumerate(trial.course) if step.call is not None and not step.gave_result)
-    return unreadable, sum(not _is_as_it_should_be(trial, number) for number, _ in calls)
+    return [step for number, step in calls if not _is_as_it_should_be(trial, number)]
 
 
 # --- what the loop did about it ---

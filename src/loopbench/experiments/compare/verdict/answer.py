@@ -88,7 +88,7 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     adopted = {profile: each.adopts for profile, each in recommended.items() if each.adopts}
     named = next((each.loops for each in recommended.values() if each.adopts), ())
     sentences = (
-        *(limits_sentences(comparison) if verdicts else ()),
+        *(limits_sentences(comparison) if verdicts or _any_ended_at_a_limit(comparison) else ()),
         *unreadable_replies(comparison.arms),
         *rests_on,
         *verdicts,
@@ -101,6 +101,10 @@ def answer(comparison: Comparison, budgets: Sequence[AtBudget] = ()) -> Comparis
     if whole.subject == AGENT:  # read side by side in the terminal, on the page and in Python, where no other words may stand
         sentences = tuple(replace(each, brief="") for each in sentences)
     return ComparisonAnswer(whole.columns, whole.rows, whole.unit, whole.is_apart, sentences, tasks, by_profile, robust)
+
+
+def _any_ended_at_a_limit(comparison: Comparison) -> bool:
+    return any(arm.summary.stops.get(stop) for arm in comparison.arms for stop in comparison.limits.stops)
 
 
 def _judged(comparison: Comparison) -> dict[str, tuple[AnswerSentence, ...]]:

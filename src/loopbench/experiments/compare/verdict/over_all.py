@@ -112,7 +112,7 @@ class OverAllSentences:
         names = listed_names([nearest if pair is pairs[0] else pair.b for pair in alike])
         if not is_close:
             return f"{RELATIONS[word]} {names}"
-        return f"narrowly {RELATIONS[word]} {names} ({shown_again(alike[0].difference)})"
+        return f"narrowly {RELATIONS[word]} {names}; {shown_again(alike[0].difference)}"
 
 
 def is_clear(pair: Pair) -> bool:
