@@ -114,6 +114,7 @@ def write(names: list[str], unreleased: bool) -> None:
         source.snapshot.write_text("".join(lines), encoding="utf-8")
         known[name] = now
         VERSIONS.write_text(json.dumps(dict(sorted(known.items())), indent=2) + "\n", encoding="utf-8")
+        print(f"{name}: wrote {len(lines)} tasks to {source.snapshot}, and version {source.version} to {VERSIONS}")
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

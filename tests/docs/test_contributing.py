@@ -23,7 +23,6 @@ WHOLE_FILES = dict(re.findall(r"This is the whole of `([\w/]+\.py)`:\n\n```pytho
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ADDED = frozenset(Path("src/loopbench" if path.startswith("metrics/") else "", path) for path in WHOLE_FILES if "/" in path) | {
     Path("src/loopbench/loops/yours.py"),
-    Path("src/loopbench/loops/test_yours.py"),
     Path("tests/loops/test_yours.py"),
 }
 """Paths of the files that the page has its reader add."""
@@ -133,7 +132,6 @@ def _write_loop(checkout: Path) -> None:
     """Carry out the first step of adding a loop."""
     (command,) = re.findall(r"`loopbench (new loop yours [^`]*)`", PAGE)
     said_in(checkout, "loopbench", *command.split())
-    (checkout / "src/loopbench/loops/test_yours.py").rename(checkout / "tests/loops/test_yours.py")  # as the page says
 
 
 TESTS_OF_WHAT_IS_ADDED = (
@@ -142,6 +140,7 @@ TESTS_OF_WHAT_IS_ADDED = (
     "tests/docs/test_examples.py::test_an_example_is_short_and_needs_loops_and_a_model_only",
     "tests/docs/test_examples.py::test_an_example_runs_offline[adopt_yours]",
     "tests/docs/test_optimize_page.py::test_every_design_has_its_predictors",
+    "tests/experiments/compare/test_tables.py::test_tables_show_arms_troubles_and_pairs",
     "tests/loops/test_grammars.py::test_a_codec_has_a_grammar_or_a_schema",
     "tests/loops/test_yours.py",
     "tests/metrics/test_comparison.py::test_the_object_for_scripts",

@@ -277,6 +277,14 @@ def test_cost_per_solved_holds_its_estimate_and_scales_with_the_cost(tasks, scal
     assert (scaled.low / scale, scaled.value / scale) == pytest.approx((found.low, found.value), rel=0.05)
 
 
+@given(st.lists(st.sampled_from([0.25, 0.5, 1.0]), min_size=6, max_size=15), st.floats(0.01, 100))
+def test_the_price_of_what_costs_as_much_as_it_solves_is_certain(solved, price):
+    """Each task's cost stays with its own result: with that of another task, the ratio would vary from draw to draw."""
+    found = cost_per_solved([price * share for share in solved], solved)
+    assert found is not None
+    assert (found.low, found.value, found.high) == pytest.approx((price, price, price))
+
+
 def test_each_arm_has_a_price_in_each_unit_that_is_known():
     records = [record("a", task, cost_usd=0.01) for task in range(3)] + [record("b", task, 0.0) for task in range(3)]
     found = {(item.arm, item.unit): item.value for item in views(records, [arm("a"), arm("b")]).per_solved}

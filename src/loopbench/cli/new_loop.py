@@ -35,5 +35,6 @@ def new_loop(options: NewLoopOptions) -> None:
     print(f"  loopbench check loop {files.target}")
     if not is_installed("pytest"):
         print(f"  pip install pytest  # which {terminal_safe(files.test.name)} needs")
-    print(f"  python -m pytest {shlex.quote(str(files.test.resolve().relative_to(files.root)))}")
+    test, at = files.test.resolve(), files.root.resolve()
+    print(f"  python -m pytest {shlex.quote(str(test.relative_to(at) if test.is_relative_to(at) else test))}")
     print(f"  loopbench compare --loop {files.target} --loop bare --profile {FIRST_PROFILE}")

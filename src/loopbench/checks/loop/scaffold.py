@@ -45,7 +45,7 @@ class Scaffold:
 
 
 def new_loop(name: str, folder: Path) -> Scaffold:
-    """Write `NAME.py` and `test_NAME.py` into a directory.
+    """Write `NAME.py` and `test_NAME.py` into a directory; into that of the built-in loops `NAME.py`, the test among theirs.
 
     Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
     """
@@ -53,11 +53,14 @@ def new_loop(name: str, folder: Path) -> Scaffold:
         raise ValueError(f"{name!r} is not a valid name for a loop: use lowercase letters, digits and underscores, such as my_loop")
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
-    loop, test = folder / f"{name}.py", folder / f"test_{name}.py"
+    root, packages = _packages(folder.resolve())
+    is_built_in = packages == ["loopbench", "loops"]  # these need no package name
+    tests_of_loops = root.parent / "tests" / "loops"
+    loop = folder / f"{name}.py"
+    test = (tests_of_loops if is_built_in and tests_of_loops.is_dir() else folder) / f"test_{name}.py"
     for path in (loop, test):
         if path.exists():
             raise ValueError(f"{path} already exists; nothing was written")
-    root, packages = _packages(folder.resolve())
     if not packages and name in builtin_names("loop"):
         raise ValueError(f"a built-in loop is named {name!r}; choose another name")
     if not packages and _is_taken(name):
@@ -65,7 +68,6 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     module = ".".join([*packages, name])
     design = _class_name(name)
     template = resources.files("loopbench.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
-    is_built_in = packages == ["loopbench", "loops"]  # these need no package name
     text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
     codec = f"{design.removesuffix('Loop')}Codec"
     text = text.replace("template_loop", name).replace("TemplateLoop", design).replace("ObjectCodec", codec)
