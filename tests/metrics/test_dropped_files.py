@@ -208,6 +208,28 @@ def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
     check_one_line(ended.code, ended.err, here, said)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("print(unknown_name)", "2: NameError: name 'unknown_name' is not defined"),
+        (
+            "from ..datasets.generating import nothing_there",
+            "2: ModuleNotFoundError: No module named 'loopbench.datasets.datasets'",
+        ),
+        ("from loopbench.datasets.generating import nothing_there", "2: ImportError: cannot import name 'nothing_there'"),
+    ],
+)
+def test_a_dropped_file_that_fails_is_one_line_with_its_own_line(
+    here: Path, loopbench: Any, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    (here / "wrong_file.py").write_text(f"# a suite\n{code}\nSUITE = load = None\n")
+    found = import_module("loopbench.datasets")
+    monkeypatch.setattr(found, "__path__", [*found.__path__, str(here)])
+    ended = loopbench("compare", "--suite", "wrong_file")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert f"{here / 'wrong_file.py'}:{said}" in ended.err
+
+
 @pytest.mark.thorough
 def test_a_dropped_measure_is_compared_blessed_and_gated(tmp_path: Path) -> None:
     folder = tmp_path / "measures"
