@@ -212,10 +212,7 @@ def test_a_dropped_file_without_what_its_folder_asks_for_is_one_line(
     ("code", "said"),
     [
         ("print(unknown_name)", "2: NameError: name 'unknown_name' is not defined"),
-        (
-            "from ..datasets.generating import nothing_there",
-            "2: ModuleNotFoundError: No module named 'loopbench.datasets.datasets'",
-        ),
+        ("from .nowhere import TOOLS", "2: ModuleNotFoundError: No module named 'loopbench.datasets.nowhere'"),
         ("from loopbench.datasets.generating import nothing_there", "2: ImportError: cannot import name 'nothing_there'"),
     ],
 )
