@@ -271,7 +271,7 @@ def test_places_hold_only_arms_that_a_pair_compares(compared):
 @pytest.mark.parametrize(
     ("profiles", "ends"),
     [
-        (("flaky-format",), ", under a stress test"),
+        (("flaky-format",), "a stress test, and none of its equals is cheaper: b takes 301 tokens a trial"),
         (("flaky-format", "flaky-tools"), "any stress test, and none of its equals is cheaper: b takes 301 tokens a trial"),
         (("native-2024", "flaky-tools"), "any profile, and none of its equals is cheaper: b takes 301 tokens a trial"),
         (("clean",), "; clean disturbs nothing: add --profile flaky-format or --profile flaky-tools"),

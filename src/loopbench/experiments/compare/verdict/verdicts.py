@@ -183,17 +183,22 @@ class Verdicts:
 
     def _adopt(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> AnswerSentence:
         """Say which of the candidates to adopt, or that nothing is decided among them."""
-        several = len(self.matrix.compared) > 1
-        under = f" under any {air(self.matrix)}" if several else ""
+        under = self._under_each("any")
         is_open = self._is_open(named, candidates)
         if is_open and len(candidates) == len(self.matrix.rows):
             return self._nothing_decided(named[0], under)
-        ends = f"{self.prices.unknown()}{f', under a {STRESS}' if not several and air(self.matrix) == STRESS else ''}"
+        ends = self.prices.unknown()
         if is_open:
             return self._none_among([*named, *(row for row in candidates if row not in named)], under, ends)
         if len(candidates) > 1:
             return self._adopt_among(named, candidates, under, ends)
         return self._adopt_only(named[0], ends)
+
+    def _under_each(self, determiner: str) -> str:
+        """Return ` under any profile`, or for a single stress test ` under a stress test`; empty for another single profile."""
+        if len(self.matrix.compared) > 1:
+            return f" under {determiner} {air(self.matrix)}"
+        return f" under a {STRESS}" if air(self.matrix) == STRESS else ""
 
     def _adopt_only(self, best: AnswerRow, ends: str) -> AnswerSentence:
         """Say that the one loop is adopted that none is shown to beat, and how the others stand to it.
@@ -210,7 +215,7 @@ class Verdicts:
             narrowly=evidence.narrowly(),
             harm=self.ties.harm(best),
             subject=self.matrix.subject,
-            under=f" under every {profile}" if len(self.matrix.compared) > 1 else "",
+            under=self._under_each("every"),
             profile=profile,
             costs=Wording(f"{evidence.surely()}{self.prices.cheaper_than(best)}", self.prices.saved(best)),
             ends=ends,
