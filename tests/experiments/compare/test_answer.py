@@ -252,6 +252,17 @@ def test_over_all_profiles_every_other_loop_is_said_only_where_all_of_them_met_a
     assert any(line.startswith("Over both profiles together an is better than b (0.500 ") for line in fewer)
 
 
+def test_a_loop_that_is_not_shown_to_be_worse_and_yet_not_named_is_told_why(compared):
+    tokens = {"cheap": 100, "good": 300, "between": 310, "bad": 100}
+    made = answer(compared({"cheap": (0.8,), "good": (0.85,), "between": (0.82,), "bad": (0.1,)}, tokens))
+    adoption, left_out = made.answer_sentences[:2]
+    assert adoption.loops == ("cheap", "good")
+    assert left_out.text.startswith(
+        "between is not shown to be worse either, but by the means another loop is at least as accurate"
+    )
+    assert left_out.may_be_left_out
+
+
 def test_a_loop_that_did_not_run_under_a_profile_has_no_cell_there(compared):
     made = answer(compared({"a": (0.9, 0.9), "b": (0.3,)}))
     assert [[cell is not None for cell in row.cells] for row in made.rows] == [[True, True], [True, False]]

@@ -110,7 +110,10 @@ class Verdicts:
             yield (together.pick(rivals, self.ties.harm(best)) + ends).sentence(adopts=best.loop)
             yield from UndecidedPairs(self.matrix, self.accuracy, best, rivals).confirming()
         else:
-            yield self._adopt([*named, *self._told_from_none(named, candidates)], candidates)
+            adoptable = [*named, *self._told_from_none(named, candidates)]
+            adoption = self._adopt(adoptable, candidates)
+            yield adoption
+            yield from self._not_named(adoptable, candidates) if adoption.or_else else ()
             yield from together.sentences()
             yield from self._open(named, candidates)
         yield from self._worse(compared, None if thrift is None else thrift.cheaper)
@@ -137,6 +140,14 @@ class Verdicts:
             return []
         left = [row for row in candidates if row not in named]
         return [row for row in left if all(self._is_as_good(row, each) for each in named if each.solved_cost <= row.solved_cost)]
+
+    def _not_named(self, named: Sequence[AnswerRow], candidates: Sequence[AnswerRow]) -> Iterator[AnswerSentence]:
+        """Yield which candidates are left out of several that are named, though no loop is shown to beat them, and why."""
+        left = [row.loop for row in candidates if row not in named]
+        if left:
+            are = "is" if len(left) == 1 else "are"
+            why = f"by the means another {self.matrix.subject} is at least as accurate, and as cheap by the solved task"
+            yield AnswerSentence(f"{listed_names(left)} {are} not shown to be worse either, but {why}", may_be_left_out=True)
 
     def _is_as_good(self, one: AnswerRow, other: AnswerRow) -> bool:
         gaps, costs = pairs_of(self.accuracy, one, other), pairs_of(self.prices.costs, one, other)
