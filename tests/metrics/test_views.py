@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopbench.metrics.amounts import mean_interval
 from loopbench.metrics.arm_info import ArmInfo
 from loopbench.metrics.comparison import compare
 from loopbench.metrics.record import Record
@@ -271,7 +272,10 @@ def test_cost_per_solved_holds_its_estimate_and_scales_with_the_cost(tasks, scal
     if not found.is_known:
         assert len(tasks) < 6
         return
-    assert 0 < found.low <= found.value <= found.high
+    assert 0 <= found.low <= found.value <= found.high
+    assert found.low > 0 or min(solved) == 1
+    if min(solved) == 1:
+        assert found == mean_interval(cost)
     scaled = cost_per_solved([scale * c for c in cost], solved)
     assert scaled is not None
     assert (scaled.low / scale, scaled.value / scale) == pytest.approx((found.low, found.value), rel=0.05)

@@ -411,10 +411,13 @@ def cost_per_solved(
     """Return Σcost/Σsolved over tasks, some of which cost, with the BCa interval of its inverse turned over; None where nothing was
     solved.
 
-    The inverse, tasks solved for a unit of cost, exists in every draw, and a draw that solves nothing is no outlier of it.
+    The inverse, tasks solved for a unit of cost, exists in every draw, and a draw that solves nothing is no outlier of it. Where
+    every trial solved its task, this is the mean cost, and has its interval.
     """
     if not any(solved):
         return None
+    if all(share == 1 for share in solved):
+        return mean_interval(cost, clusters, alpha)
     scale = max(cost)
     ratio = bca_ratio(solved, [amount / scale for amount in cost], clusters, alpha, draws=DRAWS)
     units = len(unit_values(as_array(cost), clusters))
