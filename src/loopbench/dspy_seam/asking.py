@@ -42,7 +42,7 @@ class _RequestDetails:
     prompted: Prompted | None
 
 
-CURRENT_REQUEST: ContextVar[_RequestDetails | None] = ContextVar("loopbench_asked", default=None)
+CURRENT_REQUEST: ContextVar[_RequestDetails | None] = ContextVar("loopbench_request", default=None)
 
 
 class ThroughPredictor:

@@ -41,6 +41,7 @@ from loopbench.protocol import (
     WrappedModel,
     render_value,
 )
+from loopbench.protocol.cancellation import wait_for_cancellation
 from loopbench.protocol.data_marks import LABEL_LENGTH, announcement, as_data
 from loopbench.protocol.digest import sha256
 from loopbench.protocol.tools import ToolboxAround
@@ -206,8 +207,7 @@ class Confirmations:
             except ModelError as error:
                 self.failure = error
                 self.failed.set()
-                await asyncio.Event().wait()
-                raise
+                await wait_for_cancellation()
         try:
             confirmed = codec.parse(reply).done
         except WireError:

@@ -24,6 +24,7 @@ from loopbench.protocol import (
     WrappedLoop,
     render_value,
 )
+from loopbench.protocol.cancellation import wait_for_cancellation
 from loopbench.protocol.digest import canonical_json
 from loopbench.protocol.tools import ToolboxAround
 
@@ -84,7 +85,7 @@ class RepeatCountingToolbox(ToolboxAround):
         if self._stop_at is not None and times >= self._stop_at:
             self.repeated = call.name
             self.caught.set()
-            await asyncio.Event().wait()
+            await wait_for_cancellation()
         self.calls_made += 1
         seen = await self.within.call(call, validate=validate)
         if times < self._warn_at:

@@ -157,11 +157,11 @@ class AgentTools(ToolSelector):
     def _settle(self, task: PhaseTask, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: CallReport) -> None:
         if entry.error is not None:
             call.error = entry.error
-            report(TaskStatus.FAILED)
+            report.set_status(TaskStatus.FAILED)
             return
         call.summary = entry.summary
         self._keep(task, call, render_value(entry.result), entry.max_chars, query_id)
-        report(TaskStatus.COMPLETED)
+        report.set_status(TaskStatus.COMPLETED)
 
 
 def _requested(call: Any, index: int) -> RequestedCall:

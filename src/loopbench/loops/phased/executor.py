@@ -160,10 +160,10 @@ class ToolExecutor(ToolSelector):
                 seen = await self.toolbox.call(ToolCall(call.tool, call.args))
                 if seen.ok:  # kept even where the token was set meanwhile: the tool did run (row B1-6)
                     self._keep(task, call, seen.whole, seen.max_chars, query_id)
-                    report(TaskStatus.COMPLETED)
+                    report.set_status(TaskStatus.COMPLETED)
                 else:
                     call.error = f"{seen.error_type}: {seen.data}"
-                    report(TaskStatus.FAILED)
+                    report.set_status(TaskStatus.FAILED)
             checkpoint(cancellation_token)
 
         running = {asyncio.create_task(one(index, call)): [call] for index, call in enumerate(calls)}
@@ -190,10 +190,10 @@ class CallReport:
 
     def __enter__(self) -> CallReport:
         self._call.output = self._call.error = None  # of an earlier execution
-        self(TaskStatus.IN_PROGRESS)
+        self.set_status(TaskStatus.IN_PROGRESS)
         return self
 
-    def __call__(self, status: TaskStatus) -> None:
+    def set_status(self, status: TaskStatus) -> None:
         """Set the call's status and tell the listener."""
         call = self._call
         call.status = status
@@ -207,4 +207,4 @@ class CallReport:
         else:
             cancelled = isinstance(error, asyncio.CancelledError)
             self._call.error = CANCELLED if cancelled else f"{type(error).__name__}: {error}"
-        self(TaskStatus.FAILED)
+        self.set_status(TaskStatus.FAILED)

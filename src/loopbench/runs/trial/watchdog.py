@@ -92,7 +92,7 @@ class BlockingTime:
             CURRENT_BLOCKING.reset(token)
 
 
-CURRENT_BLOCKING: ContextVar[BlockingTime | None] = ContextVar("loopbench_hold", default=None)
+CURRENT_BLOCKING: ContextVar[BlockingTime | None] = ContextVar("loopbench_blocking", default=None)
 """The blocking time of the trial that the running code belongs to."""
 
 

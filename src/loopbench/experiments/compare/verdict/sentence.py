@@ -29,7 +29,6 @@ class AnswerSentence:
     """Of which tasks it says so, where these are not tasks in general: `on these 8 tasks`, `of other tasks`."""
     is_basis: bool = False
     """Whether it says what the verdict rests on, and stands before it."""
-
     opens: bool = False
     """Whether it is of another profile than what stands before it, and so begins on a line of its own."""
 
