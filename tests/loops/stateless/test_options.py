@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from typing import Any
@@ -17,6 +18,8 @@ from loopbench.loops.stateless import (
     Stateless,
     StatelessProgram,
 )
+from loopbench.loops.stateless.agent import DEFAULT_TOLD
+from loopbench.loops.stateless.options import AgentOptions, ManagerOptions
 from loopbench.protocol import (
     Act,
     Answer,
@@ -78,6 +81,16 @@ def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, opt
 
 
 @row("stateless.max_iterations")
+def test_agent_and_manager_have_the_defaults_of_the_loop() -> None:
+    """So that what stands in a seed's constructor and in the loop cannot come apart."""
+    assert Stateless().agent_options == AgentOptions()
+    assert Stateless().manager_options == ManagerOptions()
+    manager = inspect.signature(ActivityManager).parameters
+    assert manager["max_iterations"].default == Stateless.__dataclass_fields__["max_iterations"].default == DEFAULT_TOLD
+    kept = inspect.signature(ConversationManager).parameters["max_history_length"]
+    assert kept.default == Stateless.__dataclass_fields__["max_history_length"].default
+
+
 def test_option_max_iterations_bounds_the_decisions() -> None:
     model = Script(then=think(ADD))
     assert run(Stateless(max_iterations=2), model).stop is StopReason.MAX_STEPS
