@@ -261,8 +261,8 @@ STARTS: dict[str, tuple[int, set[str]]] = {
     "list suites": (70, {"rich"}),
     "list profiles": (72, {"rich"}),
     "show latest": (75, {"rich"}),
-    "why latest": (217, {"numpy", "rich"}),
-    "report latest": (251, {"numpy", "rich"}),
+    "why latest": (219, {"numpy", "rich"}),
+    "report latest": (253, {"numpy", "rich"}),
 }
 """Command → the most modules of ours that it imports, and which of those that take long."""
 EACH_IN_A_FORK = f"""
