@@ -13,11 +13,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import cast
+
+from markupsafe import Markup
 
 from loopbench.experiments.compare.prepare import prepare
 from loopbench.experiments.compare.reopen import reopen
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.compare.run import run
+from loopbench.frameworks.framework import Framework
 from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.statistics import Interval
 from loopbench.reports.html.svg import LABEL_CHARS, Scale, chart, element, gridlines, middle_cut, percent, scale, standalone
@@ -63,7 +67,7 @@ def arms_of(names: Sequence[str]) -> Iterator[str]:
             print(f"left out: {error}", file=sys.stderr)
             continue
         yield name
-        cures = [f"{field.name}=shown" for field in fields(framework) if "shown" in str(field.type)]
+        cures = [f"{field.name}=shown" for field in fields(cast(type[Framework], framework)) if "shown" in str(field.type)]
         if cures:
             yield f"{name}({', '.join([*cures, *ALSO.get(name, ())])})"
 
@@ -168,7 +172,7 @@ def picture(found: Results) -> str:
     return standalone(chart(title, words, bottom + 22, *drawn), 760) + "\n"
 
 
-def marks(axis: Scale, middle: float, value: Interval | None, look: tuple[str, float]) -> Iterator[str]:
+def marks(axis: Scale, middle: float, value: Interval | None, look: tuple[str, float]) -> Iterator[Markup]:
     """Yield a mark and the line of its interval."""
     mark, shift = look
     if value is None:

@@ -272,14 +272,14 @@ class GateCell:
         generator = generator_of(astuple(self))
         names = [f"t{task}" for task in range(TEMPLATES * PER_TEMPLATE)]
         clusters = {name: f"c{place // PER_TEMPLATE}" for place, name in enumerate(names)}
-        found = []
+        found: list[str] = []
         for _ in range(runs):
             chance = np.repeat(generator.beta(6, 2, TEMPLATES), PER_TEMPLATE)
-            sides = [
+            blessed, judged = (
                 TaskValues(dict(zip(names, self.trials(chance, drop, generator).tolist(), strict=True)), clusters)
                 for drop in (0.0, self.drop)
-            ]
-            found.append(overall(decide([Held("a", PRIMARY, *sides, 0.02)])))
+            )
+            found.append(overall(decide([Held("a", PRIMARY, blessed, judged, 0.02)])))
         return found
 
     def trials(self, chance: Array, drop: float, generator: np.random.Generator) -> Array:

@@ -21,6 +21,7 @@ from measures import PAGE, as_markdown
 from loopbench.experiments.compare.harness_tables import harness_sentences, harness_tables
 from loopbench.experiments.compare.results import Results, results
 from loopbench.experiments.import_runs import ImportRequest, ReadingOptions, import_files
+from loopbench.metrics.comparison import ArmResult
 from loopbench.metrics.summary import PRIMARY
 from loopbench.text.numbers import interval, p_value
 from loopbench.text.table import Table
@@ -68,9 +69,14 @@ def compared(wanted: Sequence[Submission], runs: Path) -> Results:
     return results(import_files([one.folder for one in wanted], request, runs=runs).folder)
 
 
+def accuracy_of(arm: ArmResult) -> float:
+    """Return the accuracy of an agent, 0 where no trial was scored."""
+    return arm.summary.accuracy.value if arm.summary.accuracy is not None else 0.0
+
+
 def of_agents(found: Results) -> str:
     """The agents, best first, each with its difference to the best: intervals of 95 %, and adjusted over all pairs."""
-    arms = sorted(found.comparison.arms, key=lambda arm: -arm.summary.accuracy.value)
+    arms = sorted(found.comparison.arms, key=lambda arm: -accuracy_of(arm))
     best = arms[0].info.arm
     pairs = [pair for pair in found.comparison.pairs if pair.metric == PRIMARY and best in (pair.a, pair.b)]
     against = {pair.b: pair for pair in (pair if pair.a == best else pair.turned for pair in pairs)}
@@ -89,7 +95,7 @@ def of_agents(found: Results) -> str:
 
 def of_pairs(found: Results) -> str:
     """Each pair of agents, the more accurate one first: two agents by themselves, and with p adjusted over all pairs."""
-    accuracy = {arm.info.arm: arm.summary.accuracy.value for arm in found.comparison.arms}
+    accuracy = {arm.info.arm: accuracy_of(arm) for arm in found.comparison.arms}
     loops = {arm.info.arm: arm.info.loop for arm in found.comparison.arms}
     pairs = [pair for pair in found.comparison.pairs if pair.metric == PRIMARY]
     turned = [pair if accuracy[pair.a] >= accuracy[pair.b] else pair.turned for pair in pairs]

@@ -30,7 +30,8 @@ def price(world: World, item: Item) -> int:
     return world[item]
 
 
-WITH_TOOL, WITHOUT_TOOL = Toolset(price), Toolset()
+WITH_TOOL: Toolset[World] = Toolset(price)
+WITHOUT_TOOL: Toolset[World] = Toolset()
 WHOLE_EUROS = {"type": "integer"}
 
 

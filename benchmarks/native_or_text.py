@@ -147,10 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(scores) < 2 * len(HARNESSES):
         sys.exit(f"native_or_text.py: {given.folder}: results of {len(scores) // len(HARNESSES)} models in both ways; 2 are needed")
     with tempfile.TemporaryDirectory() as runs:
-        text = tables_of(scores, Path(runs))
-    print(text)
+        page = tables_of(scores, Path(runs))
+    print(page)
     if given.write:
-        write_block(PAGE, "native_or_text", text)
+        write_block(PAGE, "native_or_text", page)
 
 
 if __name__ == "__main__":

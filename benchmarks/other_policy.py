@@ -149,7 +149,7 @@ class OtherModel:
         try:
             value = resolve(self.script.plan.answer, known)
         except (KeyError, IndexError, TypeError):
-            value = next(reversed(known.values()), "unknown")  # the last thing that it read, as if it were the answer
+            value = next(reversed([*known.values()]), "unknown")  # the last thing that it read, as if it were the answer
         value = self._miscopied(value, chance)
         said = render_value(value)
         ways = [Answer(thought, what, sure) for sure in (None, 0.9) for thought in ("Done.", "") for what in (value, said)]

@@ -20,7 +20,7 @@ SUMS = [(1, 2), (3, 3), (6, 4)]
 
 def reply(place, model):
     """The reply to the request at a place of the conversation: three calls, one after the other, then the answer."""
-    message = {"role": "assistant", "content": "10"}
+    message: dict = {"role": "assistant", "content": "10"}
     if place < len(SUMS):
         a, b = SUMS[place]
         call = {"name": "add", "arguments": json.dumps({"a": a, "b": b})}
@@ -66,6 +66,8 @@ def serve(port):
 
 def loaded(name, path):
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # of a file that is there
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,11 @@ def cost(bench: Bench) -> Table:
     )
 
 
+def waiting_at(place: int, bench: Bench) -> Table:
+    """Return the table of one of the numbers of trials in flight, by its place among them."""
+    return waiting(bench, bench.sizes.flights[place])
+
+
 def waiting(bench: Bench, flight: int) -> Table:
     programs, sizes = bench.programs(with_peers=False), bench.sizes
     trials = [flight * (sizes.waves_of_dspy if program is DSPY else sizes.waves) for program in programs]
@@ -290,7 +296,7 @@ SECTIONS = (
             f"{flight} in flight, {Sizes.latency_ms} ms per model call",
             (LOOP, "share of ideal", "of the hand-written loop's", "CPU ms per trial"),
             tuple(program.name for program in (HAND, *OURS, READING, DSPY)),
-            lambda bench, place=place: waiting(bench, bench.sizes.flights[place]),
+            partial(waiting_at, place),
         )
         for place, flight in enumerate(Sizes.flights)
     ),

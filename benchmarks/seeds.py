@@ -52,7 +52,7 @@ def settings() -> dict[str, str | tuple[str, ...]]:
 def row(found: Results) -> tuple[str, ...]:
     """Return what one run says of the two loops."""
     said = next(each for each in found.answer.answer_sentences if not each.is_basis)
-    verdict = re.match(r"(?:[^:(]|\([^)]*\))*", said.brief)[0]  # what is in brackets may have a colon
+    verdict = re.findall(r"^(?:[^:(]|\([^)]*\))*", said.brief)[0]  # what is in brackets may have a colon
     pair = next(
         turned for pair in found.comparison.pooled for turned in (pair, pair.turned) if (turned.a, turned.b) == (FIRST, SECOND)
     )

@@ -59,7 +59,9 @@ def validated(profile: str, temper: Temper | None, tasks: int) -> Validity:
     """Run the designs under a profile or on the other policy, and validate the run."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        config = CompareConfig(loops=LOOPS, profiles=[profile], suite=f"arithmetic(size={tasks})", mlflow=False, runs=scratch)
+        config = CompareConfig(
+            loops=tuple(LOOPS), profiles=(profile,), suite=f"arithmetic(size={tasks})", mlflow=False, runs=Path(scratch)
+        )
         with nullcontext() if temper is None else in_the_tunnels_place(temper):
             run(prepare(config, folder), Unwatched())
         predicted = predict(folder, ValidationRequest())

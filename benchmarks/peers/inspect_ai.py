@@ -46,7 +46,8 @@ def scripted(latency_s: float) -> Any:
             await asyncio.sleep(latency_s)
         asked = next(message.text for message in messages if message.role == "user")
         results = [int(message.text) for message in messages if message.role == "tool"]
-        name, arguments = next_call(asked, results) or ("submit", {"answer": str(results[-1])})
+        call: tuple[str, dict[str, Any]] | None = next_call(asked, results)
+        name, arguments = call or ("submit", {"answer": str(results[-1])})
         made = ModelOutput.for_tool_call("mockllm", name, arguments)
         made.usage = ModelUsage(input_tokens=100, output_tokens=10, total_tokens=110)
         return made
