@@ -2,7 +2,8 @@
 
 python benchmarks/separation.py [--tasks N] [--suite NAME …] [--write]
 
---write renews the tables in docs/suites.md and docs/results.md.
+--write renews the rows of these suites, by default of all, in the tables of docs/suites.md and docs/results.md; it takes
+all tasks of each, a minute or two a suite.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from loopbench.metrics.comparison import Comparison
 from loopbench.runs.config import CompareConfig
 from loopbench.runs.engine.runner import Unwatched
 from loopbench.runs.registry import generated_suites
-from pages import write_block
+from pages import block, write_block
 
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
@@ -87,16 +88,29 @@ def tables(suites: Sequence[str], tasks: int | None) -> dict[str, str]:
     return {"separation": "\n".join(long_rows), "separation in short": "\n".join(short_rows)}
 
 
+def with_rows(page: str, table: str) -> str:
+    """Return the table on a page with the rows of the suites that another one has in the place of its own, by suite."""
+    heading, rows = table.splitlines()[:2], table.splitlines()[2:]
+    renewed = {suite_of(row) for row in rows}
+    kept = [row for row in page.strip().splitlines()[2:] if suite_of(row) not in renewed]
+    return "\n".join([*heading, *sorted([*kept, *rows], key=suite_of)])
+
+
+def suite_of(row: str) -> str:
+    return row.split(" | ")[0].strip("| `")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int)
     parser.add_argument("--suite", action="append")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    made = tables(given.suite or sorted(generated_suites()), given.tasks)
-    for name, table in made.items():
+    if given.write and given.tasks is not None:
+        parser.error("--write takes all tasks of a suite: leave --tasks out")
+    for name, table in tables(given.suite or sorted(generated_suites()), given.tasks).items():
         if given.write:
-            write_block(BLOCKS[name], name, table)
+            write_block(BLOCKS[name], name, with_rows(block(BLOCKS[name], name), table))
         else:
             print(f"\n{table}")
 

@@ -31,6 +31,16 @@ def test_every_suite_and_profile_has_its_row(separation: ModuleType) -> None:
     assert rows == [(name, profile) for name in names for profile in separation.PROFILES]
 
 
+def test_a_suite_that_is_measured_alone_renews_its_rows_and_leaves_those_of_others(separation: ModuleType) -> None:
+    page = block(separation.BLOCKS["separation in short"], "separation in short").strip()
+    head, rule, *rows = page.splitlines()
+    own = rows[2].replace("0.", "1.")
+    renewed = separation.with_rows(page, "\n".join([head, rule, own]))
+    assert renewed.splitlines() == [head, rule, *rows[:2], own, *rows[3:]]
+    added = separation.with_rows(page, "\n".join([head, rule, "| `aardvark` | 1 | 2 |"]))
+    assert added.splitlines() == [head, rule, "| `aardvark` | 1 | 2 |", *rows]
+
+
 @pytest.mark.slow
 def test_the_accuracies_of_a_row_are_what_the_command_gives(
     separation: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -155,6 +155,18 @@ def test_a_run_s_budget_is_spent_by_all_its_trials() -> None:
     assert second.meter.exhausted == ""
 
 
+@given(st.integers(1, 5), st.integers(0, 6))
+def test_each_meter_above_another_counts_its_calls_and_tokens(levels: int, limit: int) -> None:
+    chain = [Meter(budget=Budget(calls=limit))]
+    for _ in range(levels):
+        chain.append(Meter(parent=chain[-1]))
+    with pytest.raises(BudgetExceeded):
+        for _ in range(limit + 1):
+            chain[-1].admit()
+            chain[-1].add(Usage(3, 2))
+    assert [(meter.calls, meter.tokens) for meter in chain] == [(limit, 5 * limit)] * (levels + 1)
+
+
 def test_failures_are_calls_too() -> None:
     model = metered(Budget(calls=2), model=Echo(fails=True))
     for _ in range(2):

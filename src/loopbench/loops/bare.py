@@ -7,8 +7,8 @@ functions.
 Follow a run, from the top:
 
 - `Bare.run` (bare.py) is the whole loop: each step asks once, and ends the run or adds an observation to the conversation.
-- `Bare._asking` (bare.py) makes the system text and the demonstrations that every request begins with.
-- `_Asking.request` (bare.py) makes each request.
+- `Bare._requests_of` (bare.py) makes the system text and the demonstrations that every request begins with.
+- `_Requests.request` (bare.py) makes each request.
 - `Bare._read` (bare.py) reads a reply by the codec of the format, such as `BareCodec.read` (bare_codecs.py).
 - `Bare._act` (bare.py) checks and makes the call that a reply states, and tells the model what came of it.
 - `Bare._refuse` (bare.py) tells the model why the query's type does not take its answer.
@@ -92,7 +92,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     max_steps: int = 10
     """Most replies that may fail or call a tool, plus the one that answers."""
     max_consecutive_errors: int | None = 3
-    """The valve: this many errors in a row end the run; None for no valve. An answer that the query's type refuses is no error."""
+    """The valve: this many errors with no result of a call between them end the run; None for no valve. An answer that the query's
+    type refuses is no error."""
     decision_format: Literal["json", "fields", "native"] = "json"
     """How a decision is written: one JSON object, lines of text, or a native tool call."""
     fences: Literal["refuse", "read"] = "refuse"
@@ -112,7 +113,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     on_provider_error: Literal["stop", "observe"] = "stop"
     """stop: the run ends without an answer. observe: the failure is fed back and counts as an error."""
     answer_retries: int = 2
-    """How often in a row an answer that the query's type refuses is asked for again, each time in a step of its own."""
+    """How often an answer that the query's type refuses is asked for again, until a call gives a result; each takes a step."""
     program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
     """Instructions and demonstrations in place of the design's own."""
 
@@ -166,8 +167,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop; `details["history"]` has query, replies, observations (row S4-7). Raises TypeError for wrong arguments."""
         tools, codec = self.configured_tools(tools), self._codec_for(query)
-        asking = self._asking(tools, query, codec)
-        talk = asking.conversation(query)
+        requests = self._requests_of(tools, query, codec)
+        talk = requests.conversation(query)
         steps, errors, refused = 0, 0, list[WireError]()  # refused: why the query's type did not take the last answers
 
         def ended(answer: str | None, stop: StopReason, cause: Exception | None = None) -> Outcome:
@@ -182,7 +183,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
                 return ended(VALVE_TEXT.format(errors=self.max_consecutive_errors), StopReason.ERROR_VALVE, *refused[-1:])
             status = "error"  # unless an answer is refused, or a call gives a result
             try:
-                reply = await model.complete(asking.request(talk.messages))
+                reply = await model.complete(requests.request(talk.messages))
             except ContextOverflow as error:
                 return ended(None, StopReason.CONTEXT_OVERFLOW, error)
             except ProviderError as error:
@@ -229,7 +230,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         talk.observe("error", problem)
         return len(refused) > self.answer_retries
 
-    def _asking(self, tools: Toolbox, query: Query[Any], codec: BareCodec | FieldsCodec | NativeCallCodec) -> _Asking:
+    def _requests_of(self, tools: Toolbox, query: Query[Any], codec: BareCodec | FieldsCodec | NativeCallCodec) -> _Requests:
         """Return what all requests of a run have in common: they begin with a system message, if any, and demonstrations."""
         prompt = self.predictors[DECIDE]
         shown = in_own_format(prompt)
@@ -242,7 +243,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
             text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         system = [Message("system", text)] if text or self.instructions is not None else []
         offered = tools.specs if self.decision_format == "native" else ()
-        return _Asking(prompt, (*system, *shown.turns), len(shown.turns), offered, codec)
+        return _Requests(prompt, (*system, *shown.turns), len(shown.turns), offered, codec)
 
     async def _act(self, call: ToolCall, tools: Toolbox, talk: _Conversation) -> str:
         """Check and run one call, and show the model what came of it; return the observation's status."""
@@ -271,7 +272,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _Requests:
     """What all requests of a run have in common."""
 
     prompt: Prompt

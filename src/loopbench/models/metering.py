@@ -74,7 +74,7 @@ class Meter:
     def admit(self) -> None:
         """Count one call before it is made, so that calls in flight count too.
 
-        Raises BudgetExceeded when a limit is used up, this meter's or its parent's.
+        Raises BudgetExceeded when a limit is used up, this meter's or that of one above it; then none of them counts the call.
         """
         meter: Meter | None = self
         while meter is not None:
@@ -82,9 +82,10 @@ class Meter:
                 self.refused = reason
                 raise BudgetExceeded(reason)
             meter = meter.parent
-        self.calls += 1
-        if self.parent is not None:
-            self.parent.calls += 1
+        meter = self
+        while meter is not None:
+            meter.calls += 1
+            meter = meter.parent
 
     @property
     def exhausted(self) -> str:

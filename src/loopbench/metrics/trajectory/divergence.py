@@ -9,7 +9,8 @@ rules are asked in this order, and the first that has something to say is believ
  3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
  4. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
  5. termination        a scripted model answered before its work was done
- 6. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often
+ 6. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
+                       replies of a scripted model that had nothing to say in the form asked for
  7. parse              the last reply was spoiled and read as something else, and only the answer was missing
  8. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
  9. (what blocked it)  the loop finished: what went wrong after its last new result
@@ -17,9 +18,10 @@ rules are asked in this order, and the first that has something to say is believ
                        anything else went wrong
 11. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
 12. (what blocked it)  what went wrong anywhere and was never put right
-13. lost observation   the last prompt lacked the question, or results that both had
-14. termination        the loop did not finish, or answered with calls of the other course left
-15. other              also where the trace does not say how the run ended
+13. parse              a scripted model had nothing to say in the form asked for
+14. lost observation   the last prompt lacked the question, or results that both had
+15. termination        the loop did not finish, or answered with calls of the other course left
+16. other              also where the trace does not say how the run ended
 
 What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
 (tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had

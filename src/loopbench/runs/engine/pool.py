@@ -146,11 +146,11 @@ class Pool:
             if free:
                 self._reserved = min(free, key=lambda worker: len(worker.orders))
                 self._reserved.takes_no_more = True
-        if self._reserved is None or self._reserved.orders:
+        if self._reserved is None:
             return
-        if self._alone_orders:
+        while self._alone_orders and not self._reserved.orders:  # an order that was given up leaves it free for the next one
             self._give(self._reserved, self._alone_orders)
-        else:
+        if not self._reserved.orders:
             self._reserved.takes_no_more, self._reserved = False, None
 
     def _give(self, worker: PoolWorker, orders: deque[Order]) -> None:
