@@ -95,10 +95,10 @@ def _lacking(
     gap, pair = max(((abs(shares[a] - shares[b]), (a, b)) for a, b in compared), default=(0.0, ("", "")))
     biased = f" {_biased(gap, pair)}" if gap > MAX_ERRORED else ""
     if len(many) == 1:
-        said = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
+        sentence = f"{many[0]}: {shares[many[0]]:.1%} of its trials are {what}"
     else:
-        said = f"{what[0].upper()}{what[1:]}: {of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
-    yield f"{said}{most_frequent(reasons)}.{biased}"
+        sentence = f"{what[0].upper()}{what[1:]}: {of_each({name: f'{shares[name]:.1%}' for name in many}, 'of the trials')}"
+    yield f"{sentence}{most_frequent(reasons)}.{biased}"
 
 
 def _biased(gap: float, pair: tuple[str, str]) -> str:
