@@ -322,18 +322,18 @@ MAX_SHOWN = 80
 _DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d+")
 
 
-def _is_changed(shown: str, side: Side, given: str) -> bool:
+def _is_changed(shown_text: str, side: Side, given_text: str) -> bool:
     """Whether what stands beside a result's receipt is the result with other digits, both texts without white space.
 
     Beside a single mark the result may be cut, so that the last characters in common may be those of what follows.
     """
     if side == "both":
-        return shown != given and _DIGITS.sub("0", shown) == _DIGITS.sub("0", given)
+        return shown_text != given_text and _DIGITS.sub("0", shown_text) == _DIGITS.sub("0", given_text)
     if side == "back":
-        shown, given = shown[::-1], given[::-1]
-    alike = common_start(_DIGIT.sub("0", shown), _DIGIT.sub("0", given))
-    sure = alike if alike == len(given) else alike - MIN_SHOWN
-    return sure > 0 and shown[:sure] != given[:sure]
+        shown_text, given_text = shown_text[::-1], given_text[::-1]
+    alike = common_start(_DIGIT.sub("0", shown_text), _DIGIT.sub("0", given_text))
+    sure = alike if alike == len(given_text) else alike - MIN_SHOWN
+    return sure > 0 and shown_text[:sure] != given_text[:sure]
 
 
 def _but_for_digits(text: str) -> re.Pattern[str] | None:
@@ -356,9 +356,9 @@ def _of_answer(trial: TracedTrial) -> Iterator[Alteration]:
         yield from _ignored(trial)
         return
     stated = list(_stated(trial))
-    given = _line_of_value(trial.head.answer)
+    given_line = _line_of_value(trial.head.answer)
     read_whole = (ask.reply for _, ask in trial.asks() if ask.role in ANSWERING and ask.reply is not None)
-    if any(given == _line_of_value(value) for value in (*stated, *read_whole)):
+    if any(given_line == _line_of_value(value) for value in (*stated, *read_whole)):
         return
     answered = f"the loop answered {quoted_answer(trial.head.answer)}"
     if stated:
